@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
@@ -88,6 +88,8 @@ class Message:
         time_ns: when it was taken from the socket, in nanoseconds since 1970 (`time.time_ns`).
         origin: the publisher, 16 bytes that it has anew at each start; None unless the message was routed.
         sequence: its number among those of its publisher for this subscriber, from 0; None unless routed.
+        position: its number among all that its publisher has sent to anybody: the same for all who get it.
+            It rises, and does not count; None where the publisher gives none.
         gap: how many messages were lost just before this one; 0 also when nobody can know.
     """
 
@@ -96,6 +98,7 @@ class Message:
     extras: Extras = BARE
     origin: bytes | None = None
     sequence: int | None = None
+    position: int | None = None
     gap: int = 0
 
     def __init__(
@@ -112,7 +115,7 @@ class Message:
         """Pickle what came, not whom it was for: subscriptions belong to a socket."""
         if self.origin is None:
             return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
-        arrival = (self.origin, self.sequence, self.time_ns, self.gap)
+        arrival = (self.origin, self.sequence, self.time_ns, self.gap, self.position)
         return _remake, (self.subject, self.payload, self.body, arrival, tuple(self.extras))
 
     @property
@@ -188,12 +191,22 @@ class Arrival:
         time_ns: when the batch was taken from the socket.
         gap: how many messages were lost before it.
         first: the place in the batch of the first message that was new.
+        positions: of each message; None where the publisher gives none.
     """
 
-    __slots__ = ("first", "gap", "origin", "sequence", "time_ns")
+    __slots__ = ("first", "gap", "origin", "positions", "sequence", "time_ns")
 
-    def __init__(self, origin: bytes, sequence: int, time_ns: int, gap: int, first: int) -> None:
+    def __init__(
+        self,
+        origin: bytes,
+        sequence: int,
+        time_ns: int,
+        gap: int,
+        first: int,
+        positions: Sequence[int] | None = None,
+    ) -> None:
         """For subscribers."""
+        self.positions = positions
         self.origin = origin
         self.sequence = sequence
         self.time_ns = time_ns
@@ -213,7 +226,7 @@ class LoneMessage(Message):
         body: the bytes of the payload.
     """
 
-    __slots__ = ("body", "origin", "sequence")
+    __slots__ = ("body", "origin", "position", "sequence")
 
     body: bytes
     origin: bytes
@@ -228,6 +241,7 @@ class LoneMessage(Message):
         origin: bytes,
         sequence: int,
         time_ns: int,
+        position: int | None = None,
     ) -> None:
         """Put a message together; `payload` is what the codec, if any, made of `body`."""
         self.subject = subject
@@ -237,6 +251,7 @@ class LoneMessage(Message):
         self.origin = origin
         self.sequence = sequence
         self.time_ns = time_ns
+        self.position = position
 
     @property
     def frames(self) -> list[bytes]:  # type: ignore[override]
@@ -284,6 +299,12 @@ class RoutedMessage(Message):
         return self.arrival.sequence + self._place
 
     @property
+    def position(self) -> int | None:  # type: ignore[override]
+        """Its number among all that its publisher has sent; None where that gives none."""
+        positions = self.arrival.positions
+        return None if positions is None else positions[self._place]
+
+    @property
     def gap(self) -> int:  # type: ignore[override]
         """The number of messages that were lost just before this one."""
         arrival = self.arrival
@@ -297,7 +318,7 @@ class RichMessage(Message):
         body: the bytes of the payload, or a list of those of several frames.
     """
 
-    __slots__ = ("body", "extras", "gap", "origin", "sequence")
+    __slots__ = ("body", "extras", "gap", "origin", "position", "sequence")
 
     body: Any
     extras: Extras
@@ -325,6 +346,7 @@ class RichMessage(Message):
         self.extras = extras
         self.origin = arrival.origin
         self.sequence = arrival.sequence + place
+        self.position = None if arrival.positions is None else arrival.positions[place]
         self.time_ns = arrival.time_ns
         self.gap = arrival.gap if place == arrival.first else 0
 
@@ -340,8 +362,8 @@ def _as_bytes(subject: str) -> bytes:
 
 
 def _remake(subject: str, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
-    origin, sequence, time_ns, gap = arrived
-    arrival = Arrival(origin, sequence, time_ns, gap, 0)
+    origin, sequence, time_ns, gap, position = arrived
+    arrival = Arrival(origin, sequence, time_ns, gap, 0, None if position is None else (position,))
     return RichMessage(subject, payload, DELIVERED, body, Extras(*extras), arrival, 0)
 
 

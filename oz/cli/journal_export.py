@@ -40,7 +40,7 @@ Examples:
 _FORMATS = ("jsonl", "csv", "parquet")
 
 _BYTES = ("payload", "subject", "reply_to", "headers")
-_FIELDS = ("offset", "time_ns", "kind", "lost", "origin", "sequence")
+_FIELDS = ("offset", "time_ns", "kind", "lost", "origin", "sequence", "position")
 _CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _BYTES for suffix in ("", "_base64")))
 
 

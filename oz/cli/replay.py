@@ -40,8 +40,8 @@ _HELP = f"""Publish the messages of the journal DIRECTORY once more, in the orde
 
 --speed 1 keeps the time between them, 10 is ten times as fast, max as fast as subscribers take them. A
 subscriber that cannot keep up is waited for, so nothing is dropped. Subscribers with --filtering publisher
-get the original time in nanoseconds as the header oz-time-ns, and oz-offset, oz-origin, oz-sequence and
-oz-reply-to where the journal has them.
+get the original time in nanoseconds as the header oz-time-ns, and oz-offset, oz-origin, oz-sequence,
+oz-position and oz-reply-to where the journal has them.
 
 SIGUSR1 pauses it, and again lets it go on; so does the space bar on a terminal, where q ends it. After a
 pause, and after Ctrl-Z and fg, what follows keeps its distance in time.

@@ -19,7 +19,7 @@ MOST_TIMES = 64
 _RECORD_BATCH = 3  # in Arrow's union of messages
 _MAGIC = b"ARROW1"
 _BLOCK = struct.Struct("<qi4xq")
-_BUFFER = struct.Struct("<qq")
+_BUFFER = _NODE = struct.Struct("<qq")
 _LONG = struct.Struct("<q")
 
 
@@ -82,16 +82,33 @@ def decoded_size(head: bytes, body: int, read: Callable[[int, int], bytes]) -> i
         ValueError: it is no batch, or reaches beyond its body.
     """
     try:
-        flat = head[PREFIX.size :]
-        message = _Table(flat, _number("<I", flat, 0))
-        kind, batch = message.at(1), message.table(2)
-        if kind is None or batch is None or flat[kind] != _RECORD_BATCH:
-            raise ValueError("it is no batch of records")
+        batch = _batch(head)
         if batch.at(3) is None:
             return body
         return sum(_decoded(offset, size, body, read) for offset, size in batch.structs(2, _BUFFER) if size)
     except (struct.error, IndexError) as error:
         raise ValueError("its head ends too early") from error
+
+
+def columns_in(head: bytes) -> int:
+    """Count the columns of a batch, by its head from the continuation mark on.
+
+    Raises:
+        ValueError: it is no batch, or reaches beyond its bytes.
+    """
+    try:
+        return len(_batch(head).structs(1, _NODE))
+    except (struct.error, IndexError) as error:
+        raise ValueError("its head ends too early") from error
+
+
+def _batch(head: bytes) -> _Table:
+    flat = head[PREFIX.size :]
+    message = _Table(flat, _number("<I", flat, 0))
+    kind, batch = message.at(1), message.table(2)
+    if kind is None or batch is None or flat[kind] != _RECORD_BATCH:
+        raise ValueError("it is no batch of records")
+    return batch
 
 
 def _decoded(offset: int, size: int, body: int, read: Callable[[int, int], bytes]) -> int:

@@ -25,12 +25,14 @@ class Record(NamedTuple):
         payload: the message's payload.
         time_ns: when it was received, in nanoseconds since 1970; None before it is appended means "now".
         origin: the publisher's id.
-        sequence: the publisher's number for the message.
+        sequence: the publisher's number for the message, among those for whoever recorded it.
         reply_to: the subject to reply to, text or bytes as `subject` is.
         headers: bytes that the journal keeps and does not look into.
         kind: a `Kind`.
         lost: how many messages a gap stands for, None when unknown; None for a message.
         offset: its place in the journal, from 0; the writer gives it, whatever it was before.
+        position: the publisher's number for the message among all, the same for all who got it; None where it
+            gave none, and in what was recorded before there were any.
     """
 
     subject: str | bytes
@@ -43,6 +45,7 @@ class Record(NamedTuple):
     kind: int = Kind.MESSAGE
     lost: int | None = None
     offset: int | None = None
+    position: int | None = None
 
     @classmethod
     def of_gap(

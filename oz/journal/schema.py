@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from oz.journal.record import Kind, Record
 
-VERSION = 1
+VERSION = 2
 """The version of the format; a reader refuses what is newer than its own."""
 
 BATCH_ROWS = 8192
@@ -37,8 +37,11 @@ SCHEMA = pa.schema(
         pa.field("reply_to", pa.binary()),
         pa.field("headers", pa.binary()),
         pa.field("payload", pa.binary(), nullable=False),
+        pa.field("position", pa.int64()),
     ]
 )
+FIRST_SCHEMA = pa.schema(list(SCHEMA)[:-1])
+"""That of version 1, which had no positions."""
 COLUMNS = tuple(SCHEMA.names)
 TYPES = {field.name: field.type for field in SCHEMA}
 _NUMBERS = pa.Array.from_buffers(
@@ -251,6 +254,14 @@ def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:
     columns["offset"] = offsets(first_offset, rows)
     arrays = [columns[name] if name in columns else pa.nulls(rows, TYPES[name]) for name in COLUMNS]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def completed(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return columns of a table; of those that an older version did not have every value is null."""
+    for name in names:
+        if name not in table.schema.names:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, TYPES[name]))
+    return table.select(names)
 
 
 def with_subject(names: Sequence[str]) -> list[str]:

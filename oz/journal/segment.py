@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 from oz.errors import JournalError
 from oz.journal import messages
 from oz.journal.files import Segment, open_held
-from oz.journal.layout import MOST_DECODED, decoded_size, refuse_a_bomb
-from oz.journal.schema import COLUMNS, SCHEMA, VERSION
+from oz.journal.layout import MOST_DECODED, columns_in, decoded_size, refuse_a_bomb
+from oz.journal.schema import COLUMNS, FIRST_SCHEMA, SCHEMA, VERSION, completed
 from oz.journal.stamp import MAX_HEAD, PREFIX, Stamp, read_stamp
 from oz.journal.walk import Frame, Hole, ReadAhead, head_at, survey
 
 _RUN_BYTES = 1 << 20
-_SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
+_SCHEMA_MESSAGES = {len(one): one.serialize().to_pybytes() for one in (FIRST_SCHEMA, SCHEMA)}
+_SCHEMAS = {len(one): one for one in (FIRST_SCHEMA, SCHEMA)}
 _NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
 """What pyarrow raises where a message's head and body do not fit each other."""
 
@@ -78,8 +79,8 @@ def _is_flipped(source: ReadAhead, start: int) -> bool:
     """Whether a head is right again with the version that this oz writes."""
     prefix = source.at(start, PREFIX.size)
     head = source.at(start, min(PREFIX.size + PREFIX.unpack(prefix)[1], MAX_HEAD))
-    mended = re.sub(rb"(oz\.journal/)\d+", rb"\g<1>%d" % VERSION, head)
-    return read_stamp(mended, salt=0) is not None
+    mended = (re.sub(rb"(oz\.journal/)\d+", rb"\g<1>%d" % known, head) for known in range(1, VERSION + 1))
+    return any(read_stamp(one, salt=0) is not None for one in mended)
 
 
 class OpenSegment:
@@ -226,22 +227,25 @@ class OpenSegment:
         data = self._read(run)
         try:
             _refuse_bombs(run, data)
+            schema = _SCHEMAS[_width(run, data)]
         except ValueError as error:  # it was changed since
             raise self._damage(run[0], _said(error)) from error
         whole = pa.py_buffer(data)
-        return pa.Table.from_batches(
-            pa.ipc.read_record_batch(whole.slice(start, end - start), SCHEMA)
+        batches = [
+            pa.ipc.read_record_batch(whole.slice(start, end - start), schema)
             for _, start, end in _places(run)
-        )
+        ]
+        return completed(pa.Table.from_batches(batches), COLUMNS)
 
     def _decoded(self, run: Sequence[Frame], data: bytes, columns: Sequence[str]) -> pa.Table:
         _refuse_bombs(run, data)
-        options = pa.ipc.IpcReadOptions(
-            included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
-        )
-        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGE + data), options=options) as reader:
+        width = _width(run, data)
+        # Arrow takes no fields at all for all of them.
+        places = sorted(at for at in map(COLUMNS.index, columns) if at < width) or [0]
+        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGES[width] + data), options=options) as reader:
             batches = [_checked(reader.read_next_batch(), frame.stamp) for frame in run]
-            return pa.Table.from_batches(batches, reader.schema).select(columns)
+            return completed(pa.Table.from_batches(batches, reader.schema), columns)
 
     def _damage(self, frame: Frame, reason: str) -> JournalError:
         return damage(self.path, frame.position, reason, frame.stamp.first, frame.stamp.end)
@@ -264,6 +268,14 @@ def _places(run: Sequence[Frame]) -> Iterator[tuple[Frame, int, int]]:
     """Return each frame with its start and end from the first one's start."""
     first = run[0].position
     return ((frame, frame.position - first, frame.end - first) for frame in run)
+
+
+def _width(run: Sequence[Frame], data: bytes) -> int:
+    """Count the columns of batches, which tells the version: the head of their segment may be damaged."""
+    widths = {columns_in(data[start : start + frame.head]) for frame, start, _ in _places(run)}
+    if len(widths) != 1 or not widths <= _SCHEMAS.keys():
+        raise ValueError(f"it has {max(widths)} columns")
+    return widths.pop()
 
 
 def _refuse_bombs(run: Sequence[Frame], data: bytes) -> None:

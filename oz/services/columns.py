@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, groupby, repeat
+from itertools import accumulate, chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ _PAYLOAD, _FRAMES, _SUBJECT = attrgetter("payload"), attrgetter("frames"), attrg
 _TIME, _PLAIN = attrgetter("time_ns"), {2}
 _BARE = {RoutedMessage, LoneMessage}
 _OWN = {MORE, *STORED}
-_ORIGIN, _SEQUENCE = attrgetter("origin"), attrgetter("sequence")
+_ORIGIN, _SEQUENCE, _POSITION = attrgetter("origin"), attrgetter("sequence"), attrgetter("position")
 
 
 class Loss(NamedTuple):
@@ -95,7 +95,8 @@ def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
     columns = _bodies(subjects, payloads, pa.binary(), is_text=is_text)
     columns["origin"] = _origins(batches)
     columns["time_ns"] = _times(batches)
-    columns["sequence"] = _sequences(batches)
+    columns["sequence"] = _numbers([range(one.sequence, one.sequence + len(one)) for one in batches])
+    columns["position"] = _numbers([one.positions or [None] * len(one) for one in batches])
     return columns
 
 
@@ -115,20 +116,18 @@ def _times(batches: Sequence[MessageBatch]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(times) // 8, [None, pa.py_buffer(times)])
 
 
-def _sequences(batches: Sequence[MessageBatch]) -> range | pa.Array:
+def _numbers(parts: Sequence[Sequence[int | None]]) -> range | pa.Array:
     """Number the messages: as a range, if they follow one another, which the writer makes a column of."""
-    parts = [range(batches[0].sequence, batches[0].sequence)]
-    for batch in batches:
-        first, last = batch.sequence, parts[-1]
-        if first == last.stop:
-            parts[-1] = range(last.start, first + len(batch))
-        else:
-            parts.append(range(first, first + len(batch)))
-    if len(parts) == 1 and parts[0].stop <= MOST:
-        return parts[0]
-    # Only a publisher that means harm counts so far.
-    numbers = [part if part.stop <= MOST else repeat(None, len(part)) for part in parts]
-    return pa.array(chain.from_iterable(numbers), pa.int64())
+    first = parts[0]
+    if type(first) is range:
+        stops = accumulate(map(len, parts), initial=first.start)
+        follow = all(
+            type(part) is range and part.start == start for part, start in zip(parts, stops, strict=False)
+        )
+        if follow and (end := first.start + sum(map(len, parts))) <= MOST:
+            return range(first.start, end)
+    # Only a publisher that means harm counts beyond that.
+    return pa.array(chain.from_iterable(map(_storable, parts)), pa.int64())
 
 
 def _bodies(
@@ -154,6 +153,7 @@ def _columns_of_messages(messages: Sequence[Message]) -> dict[str, Any]:
     else:
         columns["origin"] = list(map(_ORIGIN, messages))
         columns["sequence"] = _storable(list(map(_SEQUENCE, messages)))
+        columns["position"] = _storable(list(map(_POSITION, messages)))
         has_more = not kinds <= _BARE
         if has_more:
             columns["reply_to"] = [message.reply_to for message in messages]
@@ -162,8 +162,10 @@ def _columns_of_messages(messages: Sequence[Message]) -> dict[str, Any]:
     return columns
 
 
-def _storable(numbers: list[int | None]) -> list[int | None]:
+def _storable(numbers: Sequence[int | None]) -> Sequence[int | None]:
     """Leave out what no column can hold; only a publisher that means harm counts so far."""
+    if type(numbers) is range and numbers.stop <= MOST:
+        return numbers
     return [number if number is not None and number <= MOST else None for number in numbers]
 
 

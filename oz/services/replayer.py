@@ -175,8 +175,8 @@ def replay(
     """Publish the messages of a journal once more, in the order of their offsets.
 
     Subscribers with publisher-side filtering get what was recorded with each in headers: `oz-offset`,
-    `oz-time-ns`, and where the journal has them `oz-origin`, `oz-sequence` and `oz-reply-to`; beside the
-    headers that it was published with. Plain subscribers get subject and payload.
+    `oz-time-ns`, and where the journal has them `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`;
+    beside the headers that it was published with. Plain subscribers get subject and payload.
 
     Args:
         journal: what to publish.
@@ -288,5 +288,7 @@ def _added(record: Record) -> Iterator[tuple[str, Any]]:
         yield "oz-origin", record.origin
     if record.sequence is not None:
         yield "oz-sequence", record.sequence
+    if record.position is not None:
+        yield "oz-position", record.position
     if record.reply_to is not None:
         yield "oz-reply-to", record.reply_to

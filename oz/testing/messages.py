@@ -72,6 +72,7 @@ def message(
     message_id: MessageId | None = None,
     origin: bytes = _ORIGIN,
     sequence: int = 0,
+    position: int | None = None,
     gap: int = 0,
     time_ns: int = 0,
 ) -> RecordedMessage:
@@ -87,6 +88,7 @@ def message(
         message_id: bytes, or a series and a number in it.
         origin: the publisher, 16 bytes.
         sequence: its number among those of its publisher; 0 or more.
+        position: its number among all that its publisher has sent; None where that gives none.
         gap: how many messages were lost before it; 0 or more.
         time_ns: when it came, in nanoseconds since 1970.
 
@@ -102,11 +104,13 @@ def message(
         raise SubjectError("nats", subject, 0, "a message has a subject such as 'svc.price'")
     if len(origin) != 16:
         raise ValueError(f"an origin has 16 bytes, not {len(origin)}: {origin!r}")
-    for name, number in (("sequence", sequence), ("gap", gap), ("time_ns", time_ns)):
+    numbers = ("sequence", sequence), ("position", position or 0), ("gap", gap), ("time_ns", time_ns)
+    for name, number in numbers:
         if number < 0:
             raise ValueError(f"{name} is 0 or more, not {number}")
     recorder = _Recorder()
     extras = Extras(headers, reply_to, message_id)
-    made = _make(text, payload, recorder, extras, Arrival(origin, sequence, time_ns, gap, 0))
+    positions = None if position is None else (position,)
+    made = _make(text, payload, recorder, extras, Arrival(origin, sequence, time_ns, gap, 0, positions))
     made.replies = recorder.replies
     return made

@@ -45,7 +45,7 @@ def send_frames(
         socket: the socket.
         frames: at least one.
         flags: 0 or `zmq.NOBLOCK`; only the first frame can find no room.
-        copy: False to leave the last frame where it is.
+        copy: False to leave where they are those that are large enough for that.
 
     Raises:
         zmq.Again: there is no room.
@@ -54,7 +54,7 @@ def send_frames(
     at = 0
     try:
         while at < last:
-            send(socket, frames[at], flags | _MORE)
+            send(socket, frames[at], flags | _MORE, copy)
             at += 1
         send(socket, frames[last], flags, copy)
     except zmq.ZMQError:

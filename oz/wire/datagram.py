@@ -46,7 +46,7 @@ def pack(prefix: bytes, head: Head, body: bytes) -> bytes:
         head: what the body is, who sends it, and which messages these are.
         body: see `BATCH`; without that flag, the payload of one message whose subject is the prefix.
     """
-    flags, origin, epoch, sequence, count = head
+    flags, origin, epoch, sequence, count, *_ = head
     size = len(prefix) + OVERHEAD + len(body)
     frame = prefix + _HEAD.pack(MAGIC, VERSION, flags, size, origin, epoch, sequence, count) + body
     return frame + _CRC.pack(crc32(frame))

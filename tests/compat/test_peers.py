@@ -261,6 +261,44 @@ def test_members_of_a_group_of_both_versions_share_its_messages(scene, sides, st
         assert [len(one) for one in got] == [20, 20]
 
 
+def test_peers_of_a_version_without_positions_get_all_on_a_pattern_that_they_share_and_the_others_positions(
+    scene, past
+):
+    present = Present()
+    pub, endpoint = scene.make(present, "publisher")
+    subs = [(side, scene.make(side, "subscriber", endpoint, "publisher", True)) for side in (past, present)]
+    for side, sub in subs:
+        side.subscribe(sub, "a.>")
+        side.wait_ready(sub, DEADLINE)
+    other = scene.make(present, "subscriber", endpoint, "publisher", False)
+    present.subscribe(other, ">")
+    present.wait_ready(other, DEADLINE)
+    subjects = ["a.1", "a.2", "b.1", "a.3", "a.4"]
+    present.publish(pub, [[subject, "", None, None] for subject in subjects])
+    wanted = [subject for subject in subjects if subject.startswith("a")]
+    assert [past.receive(subs[0][1], DEADLINE) for _ in wanted] == [[one, "", {}, 0] for one in wanted]
+    given = [present.made[other].receive(timeout=DEADLINE) for _ in subjects]
+    shared = [present.made[subs[1][1]].receive(timeout=DEADLINE) for _ in wanted]
+    positions = {message.subject: message.position for message in given}
+    assert len({*positions.values()} - {None}) == len(subjects)
+    assert [(one.subject, one.position) for one in shared] == [(one, positions[one]) for one in wanted]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_messages_of_a_publisher_without_positions_have_none(scene, past, shared):
+    present = Present()
+    pub, endpoint = scene.make(past, "publisher")
+    sub = scene.make(present, "subscriber", endpoint, "publisher", shared)
+    present.subscribe(sub, "a.>")
+    present.wait_ready(sub, DEADLINE)
+    past.publish(
+        pub, [["a.1", "lone", None, None], *([f"a.{number}", "", None, None] for number in range(9))]
+    )
+    got = [present.made[sub].receive(timeout=DEADLINE) for _ in range(10)]
+    assert [message.position for message in got] == [None] * 10
+    assert [message.sequence - got[0].sequence for message in got] == list(range(10))
+
+
 def met(scene, sides, nameserver=False):
     """Make a node of each version on one bus; give them once they have met."""
     where = scene.directory()

@@ -9,7 +9,7 @@ from fuzz.journal_targets import read_note, read_segment
 from fuzz.settings_targets import read_forwarder, read_settings, read_told
 from oz.errors import PatternError, PatternTimeout, ProtocolError, SubjectError
 from oz.protocol.declared import restore
-from oz.wire import batch, datagram, discovery, keys
+from oz.wire import batch, datagram, discovery, keys, positions
 from oz.wire.announcement import unpack_announcement
 from oz.wire.keys import Declared
 
@@ -50,14 +50,19 @@ def read_batch(data: bytes) -> None:
         with suppress(ProtocolError):
             size = batch.key_size(frame)
             head = batch.parse_head(frame, size)
+            at = size + head.size
             if head.flags & batch.CONTROL:
-                batch.parse_control(frame, size)
+                batch.parse_control(frame, at)
                 continue
-            at = size + batch.HEAD_SIZE
             if head.flags & batch.LAST_VALUES:
                 batch.parse_chunk(frame, at)
                 at += batch.CHUNK_FIELD
+            if head.position is not None:
+                positions.parse_positions(frame, at, head.position, head.width, head.count)
+                at += head.width * (head.count - 1)
             batch.parse_body(frame, at, head.count)
+    for count in (0, 1, 5):
+        positions.read_trailer(data, count)
 
 
 def read_datagram(data: bytes) -> None:

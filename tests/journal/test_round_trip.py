@@ -25,6 +25,7 @@ RECORDS = st.builds(
     headers=st.none() | st.binary(max_size=20),
     kind=st.sampled_from([int(kind) for kind in Kind]),
     lost=st.none() | INT64,
+    position=st.none() | INT64,
 )
 
 

@@ -448,9 +448,9 @@ def conflated(monkeypatch):
     counts = []
 
     class Counting(ConflatingSendBuffer):
-        def put(self, stream, items):
+        def put(self, stream, items, positions):
             before = len(self._newest) + len(items) // 2
-            missed = super().put(stream, items)
+            missed = super().put(stream, items, positions)
             counts.append(before - len(self._newest) - missed)
             return missed
 

@@ -76,7 +76,7 @@ def test_more_than_one_arrow_batch_is_numbered_through():
 
 
 def test_a_number_that_no_column_holds_is_left_out():
-    (row,) = stored([batch_of([(b"a", b"")], b"x" * 16, MOST, 7)])
+    (row,) = stored([batch_of([(b"a", b"")], b"x" * 16, MOST + 1, 7)])
     assert row["sequence"] is None
 
 
@@ -85,3 +85,17 @@ def test_what_was_lost_between_batches_leaves_its_numbers_out():
     columns = columns_of([first, second])
     assert columns["sequence"].to_pylist() == [0, 1, 9]
     assert columns["time_ns"].to_pylist() == [7, 7, 8]
+
+
+def test_positions_are_stored_as_they_came():
+    one, two, older = (
+        MessageBatch(
+            [b"a"] * 2, [b""] * 2, (), Arrival(b"x" * 16, sequence, 7, 0, 0, positions), is_text=True, size=1
+        )
+        for sequence, positions in ((0, range(5, 7)), (2, [9, 2**63]), (4, None))
+    )
+    assert [row["position"] for row in stored([one, two, older])] == [5, 6, 9, None, None, None]
+    following = MessageBatch(
+        [b"a"], [b""], (), Arrival(b"x" * 16, 2, 7, 0, 0, range(7, 8)), is_text=True, size=1
+    )
+    assert columns_of([one, following])["position"] == range(5, 8)

@@ -145,6 +145,7 @@ class Ledger:
         if (reply_to is not None) != (form == "request"):
             fail("{}: {} is to be answered to {!r}", self.name, number, reply_to)
         self.by_origin[origin].append((number, message.sequence, oracle.time.now))
+        oracle.positions.check(self, message)
 
     def withdrawn(self, message):
         """A message that waited is not wanted any more: it takes along what it says was lost before it."""

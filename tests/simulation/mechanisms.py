@@ -89,7 +89,7 @@ def _handed_over(self, before, result, *_):
     return "group handed over", True
 
 
-def _conflated(self, before, result, stream, items):
+def _conflated(self, before, result, stream, items, _):
     taken = (before or 0) + len(items) // 2 - result
     return "conflated at the publisher", taken > len(self.take(stream, taken)[1]) // 2
 
@@ -164,7 +164,7 @@ _WATCHED = [
         ConflatingSendBuffer,
         "put",
         _conflated,
-        lambda self, stream, _: len(self.take(stream, 1 << 30)[1]) // 2,
+        lambda self, stream, *_: len(self.take(stream, 1 << 30)[1]) // 2,
     ),
     (DropOldestSendBuffer, "put", _dropped_oldest, None),
     (Records, "beat", _starved, None),

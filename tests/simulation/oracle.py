@@ -12,6 +12,7 @@ from itertools import count as counting
 from itertools import islice
 
 from simulation.ledger import Ledger, Violation, check, matches
+from simulation.positions import Positions
 
 __all__ = ["Oracle", "Violation", "check"]
 
@@ -31,6 +32,7 @@ class Oracle:
         self.groups = defaultdict(list)
         self.closed, self.outlived = set(), set()
         self.forms, self.repeats = {}, {}
+        self.positions = Positions()
         self._skipped, self.unheard = counting(-1, -1), set()
 
     # what happens ----------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class SimPublisher(Process):
         elif form in ("with id", "again"):
             form, message_id = self._identify(number, form)
             payload = rich(payload, Extras(message_id=message_id))
-        self.last_values.put(subject, payload)
+        self.last_values.put(subject, payload, self.batches.position + len(self._accumulated) // 3)
         self.world.oracle.published(self, subject, number, form)
         if recipients.kind & ROUTED and form == "large":
             self.flush()
@@ -99,6 +99,11 @@ class SimPublisher(Process):
             self._accumulated += (recipients, subject, payload)
         else:
             self.stats.unwanted += not recipients.kind
+            # It has a position all the same, as `Accumulator.pass_over` gives it.
+            if self._accumulated:
+                self._accumulated += (recipients, subject, payload)
+            else:
+                self.batches.position += 1
         return True
 
     def _identify(self, number, form):
@@ -126,7 +131,7 @@ class SimPublisher(Process):
         accumulated, self._accumulated = self._accumulated, []
         if not accumulated:
             return
-        self.stats.sent += len(accumulated) // 3
+        self.stats.sent += sum(some.kind & ROUTED > 0 for some in accumulated[0::3])
         waits_for_none = any(
             one.delivery.overflow is None for some in accumulated[0::3] for one in some.streams
         )

@@ -14,7 +14,6 @@ from oz.security.permissions import Permissions, Rule, User
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
-    HEAD_SIZE,
     LAST_VALUES,
     MESSAGES,
     head_end,
@@ -81,7 +80,7 @@ class Member(Stranger):
         head = parse_head(frame, size)
         if head.flags & CONTROL:
             return []
-        at = size + HEAD_SIZE + CHUNK_FIELD * bool(head.flags & LAST_VALUES)
+        at = size + head.size + CHUNK_FIELD * bool(head.flags & LAST_VALUES) + head.width * (head.count - 1)
         return parse_body(frame, at, head.count)[0::2]
 
     def act(self):

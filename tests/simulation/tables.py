@@ -5,7 +5,6 @@ from __future__ import annotations
 import zmq
 
 import oz
-from oz.protocol.publisher.stream import CONTROL
 from oz.protocol.subscriber.columns import MessageBatch
 from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
@@ -151,7 +150,7 @@ def refuse(publisher, subscriber):
     for name, number in subscriber.streams.asked().items():
         stream = publisher.router.streams[stream_key(name)]
         answer = pack_control(live=list(stream.chunks), refused={number: "no", 1 << 20: "never"}, paths=1)
-        publisher.sink.try_send((stream.head(CONTROL, stream.sequence, 0) + answer,))
+        publisher.sink.try_send(stream.record(stream.sequence, publisher.batches.position, answer))
 
 
 def check_refused(subscriber):

@@ -9,7 +9,6 @@ from oz.wire import datagram
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
-    HEAD_SIZE,
     LAST_VALUES,
     key_size,
     parse_body,
@@ -76,9 +75,9 @@ def of_downward(frames):
     head = parse_head(frames[0], size)
     told = {"flags": head.flags, "origin": head.origin.hex(), "epoch": head.epoch}
     told |= {"sequence": head.sequence, "count": head.count, "large": [len(one) for one in frames[1:]]}
+    at = size + head.size
     if head.flags & CONTROL:
-        return told | {"control": plain(parse_control(frames[0], size))}
-    at = size + HEAD_SIZE
+        return told | {"control": plain(parse_control(frames[0], at))}
     if head.flags & LAST_VALUES:
         told["chunk"] = parse_chunk(frames[0], at)
         at += CHUNK_FIELD

@@ -16,8 +16,10 @@ from oz.wire.batch import (
     MAX_COUNT,
     MESSAGES,
     RICH,
+    Head,
     array_header,
     head_end,
+    head_end_2,
     head_start,
     key_size,
     pack_array,
@@ -54,6 +56,9 @@ def subscriber():
     ):
         subscription = Subscribed([pattern], None, lambda one: None)
         streams.add(subscription, delivery, last_value=True)
+    # Vectors of version 1 are on the key of a stream that a subscriber of that version has named.
+    [own] = [one for one in streams.by_key.values() if not one.is_shared and not one.only_answers]
+    streams.by_key[KEY] = own
     return BatchDecoder(streams)
 
 
@@ -87,17 +92,21 @@ def test_a_head_means_what_its_vector_says(row):
         value[name] for name in ("flags", "origin", "epoch", "sequence", "count")
     )
     if head.flags & LAST_VALUES:
-        assert parse_chunk(frame, size + HEAD_SIZE) == value["chunk"]
+        assert parse_chunk(frame, size + head.size) == value["chunk"]
     if head.flags & CONTROL:
         answer = value["control"]
-        body = parse_control(frame, size)
+        body = parse_control(frame, size + head.size)
         assert {name: body[name] for name in answer} == {
             **answer,
             **({"refused": dict(answer["refused"])} if answer else {}),
         }
     # And written again.
-    start = head_start(frame[:size], head.flags, head.origin, head.epoch)
-    assert frame.startswith(start + head_end(head.sequence, head.count))
+    assert head.position == value.get("position")
+    start = head_start(frame[:size], head.flags, head.origin, head.epoch, 1 if head.position is None else 2)
+    if head.position is None:
+        assert frame.startswith(start + head_end(head.sequence, head.count))
+    else:
+        assert frame.startswith(start + head_end_2(head.sequence, head.position, head.count, head.width))
 
 
 @each("row", GOOD)
@@ -109,6 +118,8 @@ def test_a_subscriber_gets_the_messages_that_a_vector_says(row):
     assert [message.sequence for message in decoder.waiting] == [
         value["sequence"] + place for place in range(len(wanted))
     ]
+    positions = value.get("positions") or [None] * len(wanted)
+    assert [message.position for message in decoder.waiting] == positions
     assert decoder.stats.malformed == 0
 
 
@@ -139,8 +150,8 @@ def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():
     extras = {"reply_to": "r", "headers": {"n": 1}}
     rich = batch(KEY, [(b"a.b", [b"one", extras])], RICH)
     bare = batch(KEY, [(b"a.b", b"one")])
-    assert read_lone(bare) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", None)
-    assert read_lone(rich) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", extras)
+    assert read_lone(bare) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", None, None)
+    assert read_lone(rich) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", extras, None)
     for frame in (bare, rich):
         for size in range(len(frame)):
             assert read_lone(frame[:size]) is None
@@ -173,7 +184,7 @@ def test_a_batch_comes_back_as_it_was(key, flags, origin, epoch, sequence, sent)
     frame = head_start(key, flags, origin, epoch) + head_end(sequence, len(sent)) + pack_array(items)
     assert key_size(frame) == len(key)
     head = parse_head(frame, len(key))
-    assert head == (flags, origin, epoch, sequence, len(sent))
+    assert head == Head(flags, origin, epoch, sequence, len(sent))
     assert parse_body(frame, len(key) + HEAD_SIZE, head.count) == items
 
 
@@ -203,7 +214,7 @@ def test_an_answer_comes_back_as_it_was(live, refused, paths, sequence):
     start = head_start(KEY, CONTROL, ORIGIN, 1) + head_end(sequence, 0)
     frame = start + pack_control(live=live, refused=refused, paths=paths)
     assert parse_head(frame, len(KEY)).sequence == sequence
-    assert parse_control(frame, len(KEY)) == {"live": live, "refused": refused, "paths": paths}
+    assert parse_control(frame, len(KEY) + HEAD_SIZE) == {"live": live, "refused": refused, "paths": paths}
 
 
 @given(st.integers(0, 2**32 - 1), messages)
@@ -241,7 +252,7 @@ def test_an_error_says_little_whatever_was_read(depth):
     start = KEY + struct.pack(">BB16sIQI", 1, MESSAGES, ORIGIN, 1, 0, 1)
     for read in (
         lambda frame: parse_body(frame, len(start), 1),
-        lambda frame: parse_control(frame, len(KEY)),
+        lambda frame: parse_control(frame, len(start)),
     ):
         with pytest.raises(oz.ProtocolError) as caught:
             read(start + nested)
@@ -250,9 +261,9 @@ def test_an_error_says_little_whatever_was_read(depth):
 
 def test_the_reason_of_a_refusal_is_bounded():
     answer = {"live": [], "paths": 1}
-    parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_384}}), len(KEY))
+    parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_384}}), len(KEY) + HEAD_SIZE)
     with pytest.raises(oz.ProtocolError, match="answer"):
-        parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_385}}), len(KEY))
+        parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_385}}), len(KEY) + HEAD_SIZE)
 
 
 @pytest.mark.parametrize("frame", [b"", STREAM, b"\x001P\1\x20", b"\x001P\1\x20\1" + bytes(9000), b"a.b"])

@@ -81,7 +81,7 @@ def test_control_records_are_bounded_too():
         paths=1,
     )
     assert len(many) > FREE
-    assert batch.parse_control(head + many, len(KEY))["paths"] == 1
+    assert batch.parse_control(head + many, len(head))["paths"] == 1
     for body in (
         batch.pack_control(live=list(range(batch.MOST_ANSWERED + 1))),
         batch.pack_control(live=[], refused=dict.fromkeys(range(batch.MOST_ANSWERED + 1), "")),
@@ -90,7 +90,7 @@ def test_control_records_are_bounded_too():
         b"\x81\xa1a\xdd\x00\x02\x00\x00" + bytes(131_072),
     ):
         with pytest.raises(oz.ProtocolError):
-            batch.parse_control(head + body, len(KEY))
+            batch.parse_control(head + body, len(head))
 
 
 def test_what_is_counted_is_what_msgpack_reads():

@@ -41,7 +41,7 @@ def test_vectors(row):
     prefix, head, at = parse(frame)
     assert prefix == text_of(value, "prefix")
     origin = bytes.fromhex(value["origin"])
-    assert head == (value["flags"], origin, value["epoch"], value["sequence"], value["count"])
+    assert head == Head(value["flags"], origin, value["epoch"], value["sequence"], value["count"])
     if head.flags & CONTROL:
         assert parse_control(frame, at) == value["control"]
         assert pack(prefix, head, msgpack.packb(value["control"])) == frame
@@ -59,7 +59,7 @@ def test_one_message_comes_back_as_it_was(subject, payload, sequence, epoch):
     frame = pack(subject, Head(0, ORIGIN, epoch, sequence, 1), payload)
     assert len(frame) == len(subject) + OVERHEAD + len(payload)
     assert frame.startswith(subject + b"\0")
-    assert read(frame) == ((0, ORIGIN, epoch, sequence, 1), [subject], [payload])
+    assert read(frame) == (Head(0, ORIGIN, epoch, sequence, 1), [subject], [payload])
 
 
 @given(

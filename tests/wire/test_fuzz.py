@@ -26,10 +26,10 @@ from oz.security.limits import Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
-    HEAD_SIZE,
     LAST_VALUES,
     MESSAGES,
     RICH,
+    Head,
     key_size,
     parse_body,
     parse_chunk,
@@ -39,6 +39,7 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import MsgpackCodec
 from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
+from oz.wire.positions import parse_positions
 from support.sizes import SOAK, size
 from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
@@ -74,12 +75,17 @@ def decode(frame):
     """Read a frame that a publisher sent, as far as `oz.wire` goes."""
     size = key_size(frame)
     head = parse_head(frame, size)
+    at = size + head.size
     if head.flags & CONTROL:
-        return parse_control(frame, size)
-    at = size + HEAD_SIZE
+        return parse_control(frame, at)
     if head.flags & LAST_VALUES:
         parse_chunk(frame, at)
         at += CHUNK_FIELD
+    if head.position is not None:
+        numbers = parse_positions(frame, at, head.position, head.width, head.count)
+        assert len(numbers) == head.count
+        assert all(0 <= number < 2**64 for number in numbers)
+        at += head.width * (head.count - 1)
     return parse_body(frame, at, head.count)
 
 
@@ -87,11 +93,11 @@ def read_both_ways(frame):
     """Read a frame, and check that the short way says what the long one does."""
     alone = read_lone(frame)
     if alone is not None and frame.startswith(STREAM):
-        key, origin, epoch, sequence, subject, payload, extras = alone
+        key, origin, epoch, sequence, subject, payload, extras, position = alone
         flags, payload = (MESSAGES, payload) if extras is None else (RICH, [payload, extras])
         assert frame.startswith(key)
         try:
-            assert parse_head(frame, len(key)) == (flags, origin, epoch, sequence, 1)
+            assert parse_head(frame, len(key)) == Head(flags, origin, epoch, sequence, 1, position)
             assert decode(frame) == [subject, payload]
         except oz.ProtocolError as error:
             raise AssertionError(f"read the short way only: {frame!r}") from error

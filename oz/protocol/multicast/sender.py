@@ -91,6 +91,7 @@ class MulticastDispatch:
         is_blocked: the same holds up the publisher.
         make_lossy: that of the sink, called before a plain message.
         size: bytes of all frames of the last flush: frames are never too large here, but go out together.
+        position: always 0: a datagram has a sequence that is the same for all, and no position.
         beats_at: when to say next where this publisher stands, in monotonic seconds.
         is_halfway: False, as everybody is told at once.
         to: the group and port that messages go to.
@@ -117,6 +118,7 @@ class MulticastDispatch:
         "is_blocked",
         "is_halfway",
         "make_lossy",
+        "position",
         "size",
         "to",
     )
@@ -163,7 +165,7 @@ class MulticastDispatch:
         self._unsent: deque[bytes] = deque()
         self.full: dict[OutStream, float] = {}
         self.is_blocked = False
-        self.size = 0
+        self.size = self.position = 0
         self.beats_at = 0.0
         self.is_halfway = False
         self.to = ""

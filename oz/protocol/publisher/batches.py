@@ -6,14 +6,14 @@ from math import inf
 from typing import Any
 
 from oz.protocol.publisher.backlog import WATCHED_FROM
-from oz.protocol.publisher.batching import Batch, sticky_key
+from oz.protocol.publisher.batching import STEP, Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS, Passing, send_buffer_of
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import PLAIN, RICH, OutStream
-from oz.wire.batch import head_end, pack_array
+from oz.wire.batch import MAX_COUNT, head_end_2, pack_array
 
 MAX_BATCH = 256
 """Messages in one batch, unless said otherwise."""
@@ -31,6 +31,7 @@ class Batches:
         is_blocked: one of them holds up the publisher.
         left_out_at: when a connection was left out last, in monotonic seconds; see `leave_out`.
         size: bytes of the largest batch of the last flush.
+        position: that of the message which is sent next, whoever gets it.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Batches:
         "is_blocked",
         "left_out_at",
         "make_lossy",
+        "position",
         "size",
     )
 
@@ -66,6 +68,7 @@ class Batches:
         self.is_blocked = False
         self.left_out_at = -inf
         self.size = 0
+        self.position = 0
 
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was published; see `batching.STEP`.
@@ -75,14 +78,18 @@ class Batches:
             is_rich: whether some payload is not plain bytes.
         """
         self._sink.make_lossless()
-        self.size = 0
-        batches = split_accumulated(accumulated)
+        self.size, first = 0, self.position
+        # Before anything goes: what is cut short gives none of its positions again.
+        self.position += len(accumulated) // STEP
+        batches = split_accumulated(accumulated, first)
         self._passing = Passing(batches)
         for batch in batches:
             self._send_batch(batch, is_rich=is_rich)
 
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
+        # Positions were perhaps given to last values, of what was taken out to be sent and was not.
+        self.position += MAX_COUNT
         for stream in list(self._router.streams.values()):
             if stream.has_messages and not self._is_over(stream):
                 self._router.renumber(stream)
@@ -98,6 +105,7 @@ class Batches:
         if count is None:
             self.lose_count()
             return
+        self.position += count
         groups: set[str] = set()
         for stream in sorted(self._router.counted(), key=lambda one: one.joined):
             if self._is_over(stream):
@@ -123,14 +131,16 @@ class Batches:
         self._sink.make_lossless()
         try_send = self._sink.try_send_one
         is_small = len(body) < WATCHED_FROM
+        position = self.position
+        self.position = position + 1
         for stream in recipients.streams:
             sequence = stream.sequence
-            if is_small and stream.vanished_at is None and not stream.is_full:
+            if is_small and stream.reads_positions and stream.vanished_at is None and not stream.is_full:
                 stream.sequence = sequence + 1
-                if try_send(stream.heads[is_rich] + head_end(sequence, 1) + body):
+                if try_send(stream.heads[is_rich] + head_end_2(sequence, position, 1, 0) + body):
                     continue
                 stream.sequence = sequence
-            self._send_batch(Batch(stream).whole(body, items), is_rich=is_rich)
+            self._send_batch(Batch(stream).whole(body, items, (position,)), is_rich=is_rich)
 
     def send_large(self, accumulated: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
@@ -139,7 +149,8 @@ class Batches:
         self._sink.make_lossless()
         attached = payload[0] if isinstance(payload, list) else payload
         item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
-        body = pack_array(item)
+        body, positions = pack_array(item), (self.position,)
+        self.position += 1
         streams = [
             *recipients.streams,
             *(one.now(subject).pick(sticky_key(subject, payload)) for one in recipients.choices),
@@ -147,13 +158,14 @@ class Batches:
         for stream in streams:
             if stream.is_full:
                 self._retry(stream)
-            frames = (stream.head(RICH, stream.sequence, 1) + body, attached)
+            first, *trailer = stream.frames(RICH, stream.sequence, positions, body)
+            frames = (first, attached, *trailer)
             if not stream.is_full and self.try_send(stream, frames):
                 stream.sequence += 1
             elif stream.delivery.group or stream.delivery.overflow in SEND_BUFFERS:
                 # Within a batch, which can be held back or passed on.
                 whole = [subject, payload]
-                self._send_batch(Batch(stream).whole(pack_array(whole), whole), is_rich=True)
+                self._send_batch(Batch(stream).whole(pack_array(whole), whole, positions), is_rich=True)
             else:
                 self.overflow(stream, 1, frames)
                 stream.sequence += 1
@@ -164,20 +176,20 @@ class Batches:
             self._passing.begin(batch)
         if stream.is_full:
             self._retry(stream)
-        if batch.items is not None and stream.is_full and self._buffer(stream, batch.items):
+        if stream.is_full and self._buffer(batch):
             return
         if stream.delivery.overflow in SEND_BUFFERS:
             self._send_or_buffer(batch, is_rich=is_rich)
             if stream.delivery.group:
                 self._passing.note(batch)
             return
-        frame = stream.head(RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
-        self.size = max(self.size, len(frame))
-        if not self.try_send(stream, (frame,)):
+        frames = stream.frames(RICH if is_rich else PLAIN, stream.sequence, batch.positions, batch.body)
+        self.size = max(self.size, len(frames[0]))
+        if not self.try_send(stream, frames):
             if stream.delivery.group:
                 self._send_to_others(batch)
                 return
-            self.overflow(stream, batch.count, (frame,))
+            self.overflow(stream, batch.count, frames)
         stream.sequence += batch.count
         if stream.delivery.group:
             self._passing.note(batch)
@@ -187,20 +199,19 @@ class Batches:
         if stream.vanished_at is not None:
             stream.sequence += batch.count
             return
-        frame = stream.head(RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
-        if self._sink.try_send((frame,), stream.backlog):
+        frames = stream.frames(RICH if is_rich else PLAIN, stream.sequence, batch.positions, batch.body)
+        if self._sink.try_send(frames, stream.backlog):
             stream.sequence += batch.count
             return
-        assert batch.items is not None
-        self._buffer(stream, batch.items)
+        self._buffer(batch)
         self._fill(stream)
 
-    def _buffer(self, stream: OutStream, items: list[Any]) -> bool:
-        """Hold messages back, if the stream's delivery options say so."""
-        send_buffer = send_buffer_of(stream)
-        if send_buffer is None:
+    def _buffer(self, batch: Batch) -> bool:
+        """Hold messages back, if the delivery options of their stream say so."""
+        send_buffer = send_buffer_of(batch.stream)
+        if send_buffer is None or batch.items is None:
             return False
-        self._router.stats.missed += send_buffer.put(stream, items)
+        self._router.stats.missed += send_buffer.put(batch.stream, batch.items, batch.positions)
         return True
 
     def try_send(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
@@ -268,9 +279,9 @@ class Batches:
         if stream.is_gone:
             self._router.lifetimes.count_lost(stream, count)
             return
-        frame = stream.head(RICH, stream.sequence, count) + batch.body
+        frames = stream.frames(RICH, stream.sequence, batch.positions, batch.body)
         stream.sequence += count
-        self.overflow(stream, count, (frame,), must_wait=must_wait)
+        self.overflow(stream, count, frames, must_wait=must_wait)
         self._passing.note(batch)
 
     def _fill(self, stream: OutStream) -> None:
@@ -328,14 +339,13 @@ class Batches:
         return self._clock() - since >= PATIENCE and self.leave_out(stream, frames)
 
     def _send_buffered(self, stream: OutStream) -> bool:
-        sequence, items = stream.send_buffer.take(stream, MAX_BATCH)
-        count = len(items) // 2
+        sequence, items, positions = stream.send_buffer.take(stream, MAX_BATCH)
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         if stream.vanished_at is None:
-            frame = stream.head(RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
-            if not self._send_waiting(stream, (frame,)):
+            frames = stream.frames(RICH if is_rich else PLAIN, sequence, positions, pack_array(items))
+            if not self._send_waiting(stream, frames):
                 return False
-        stream.send_buffer.drop(stream, count)
+        stream.send_buffer.drop(stream, len(positions))
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,10 +24,10 @@ class Batch:
         stream: the stream.
         count: how many messages.
         items: subjects and payloads in turn; only where the stream may have to hold them back.
-        places: of each message among those accumulated; only for a member of a queue group.
+        positions: of each message; a list where more may be put in.
     """
 
-    __slots__ = ("_body", "_parts", "count", "items", "places", "stream")
+    __slots__ = ("_body", "_parts", "count", "items", "positions", "stream")
 
     def __init__(self, stream: OutStream) -> None:
         """Start empty."""
@@ -35,32 +36,32 @@ class Batch:
         self.items: list[Any] | None = (
             None if stream.delivery.overflow is None and not stream.delivery.group else []
         )
-        self.places: list[int] = []
+        self.positions: Any = []
         self._parts: list[bytes] = []
         self._body: bytes | None = None
 
-    def add(self, packed: bytes, items: list[Any]) -> None:
+    def add(self, packed: bytes, items: list[Any], positions: Sequence[int]) -> None:
         """Add messages: packed, without the header of an array, and as they are."""
-        self.count += len(items) // 2
+        self.count += len(positions)
+        self.positions += positions
         self._parts.append(packed)
         if self.items is not None:
             self.items += items
 
-    def whole(self, body: bytes, items: list[Any]) -> Batch:
+    def whole(self, body: bytes, items: list[Any], positions: Sequence[int]) -> Batch:
         """Make it of one body that others share."""
-        self.count = len(items) // 2
+        self.count = len(positions)
+        self.positions = list(positions) if self.stream.delivery.group else positions
         self._body = body
         if self.items is not None:
             self.items = items
-        if self.stream.delivery.group:
-            self.places = list(range(self.count))
         return self
 
-    def put(self, place: int, item: list[Any]) -> None:
-        """Put in a message where it belongs by its place among them."""
+    def put(self, position: int, item: list[Any]) -> None:
+        """Put in a message where it belongs by its position."""
         assert self.items is not None
-        at = bisect(self.places, place)
-        self.places.insert(at, place)
+        at = bisect(self.positions, position)
+        self.positions.insert(at, position)
         self.items[2 * at : 2 * at] = item
         self.count += 1
         self._parts.insert(at, strip_header(pack_array(item), 2))
@@ -74,22 +75,25 @@ class Batch:
         return self._body
 
 
-def split(accumulated: list[Any]) -> list[Batch]:
-    """Make the batches of what was accumulated, in which every message has a recipient.
+def split(accumulated: list[Any], first: int) -> list[Batch]:
+    """Make the batches of what was accumulated.
 
     Args:
         accumulated: see `STEP`; it is used up.
+        first: the position of the first message.
     """
     recipient_sets = accumulated[0::STEP]
-    first = recipient_sets[0]
-    if first.is_simple and recipient_sets.count(first) == len(recipient_sets):
+    recipients = recipient_sets[0]
+    if recipients.is_simple and recipient_sets.count(recipients) == len(recipient_sets):
         del accumulated[0::STEP]
-        body = pack_array(accumulated)
-        return [Batch(stream).whole(body, accumulated) for stream in first.streams]
-    return list(_split_runs(recipient_sets, accumulated).values())
+        body, positions = pack_array(accumulated), range(first, first + len(recipient_sets))
+        return [Batch(stream).whole(body, accumulated, positions) for stream in recipients.streams]
+    return list(_split_runs(recipient_sets, accumulated, first).values())
 
 
-def _split_runs(recipient_sets: list[Recipients], accumulated: list[Any]) -> dict[OutStream, Batch]:
+def _split_runs(
+    recipient_sets: list[Recipients], accumulated: list[Any], first: int
+) -> dict[OutStream, Batch]:
     """Pack runs of messages with the same recipients, and give each stream its runs, in order."""
     del accumulated[0::STEP]
     batches: dict[OutStream, Batch] = {}
@@ -99,10 +103,13 @@ def _split_runs(recipient_sets: list[Recipients], accumulated: list[Any]) -> dic
         recipients = recipient_sets[start]
         if recipients.streams:
             packed = strip_header(pack_array(items), len(items))
+            # Most runs are of one message, and a tuple is had for a third of the price of a range.
+            at = first + start
+            positions = (at,) if end - start == 1 else range(at, first + end)
             for stream in recipients.streams:
-                _batch(batches, stream).add(packed, items)
+                _batch(batches, stream).add(packed, items, positions)
         for choice in recipients.choices:
-            _hand_out(batches, choice, items, start)
+            _hand_out(batches, choice, items, first + start)
         start = end
     return batches
 
@@ -116,12 +123,11 @@ def _ends(recipient_sets: list[Recipients]) -> Any:
 
 
 def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:
-    """Assign each message to one member of a group; the first one's place is `start`."""
+    """Assign each message to one member of a group; `start` is the position of the first."""
     for at in range(0, len(items), 2):
         item = items[at : at + 2]
         batch = _batch(batches, choice.now(item[0]).pick(sticky_key(*item)))
-        batch.add(strip_header(pack_array(item), 2), item)
-        batch.places.append(start + at // 2)
+        batch.add(strip_header(pack_array(item), 2), item, (start + at // 2,))
 
 
 def sticky_key(subject: bytes, payload: Any) -> bytes:

@@ -18,11 +18,13 @@ class Dispatch(Protocol):
         full: streams for which something waits until there is room, and since when, in monotonic seconds.
         is_blocked: one of them holds up the publisher.
         size: bytes of the largest batch of the last flush.
+        position: that of the message which is sent next, whoever gets it.
     """
 
     full: dict[OutStream, float]
     is_blocked: bool
     size: int
+    position: int
 
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was accumulated: recipients, subject and payload in turn; see `batching.STEP`."""

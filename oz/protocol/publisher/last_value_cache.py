@@ -37,15 +37,15 @@ class LastValueCache:
         Args:
             passed: gives seconds, by which patterns that take long are bounded; None: they are not.
         """
-        self._newest: OrderedDict[bytes, tuple[int, Any]] = OrderedDict()
+        self._newest: OrderedDict[bytes, tuple[int, Any, int]] = OrderedDict()
         self.count = 0
         self._passed = passed
 
-    def put(self, subject: bytes, payload: Any) -> None:
+    def put(self, subject: bytes, payload: Any, position: int) -> None:
         """Keep a message in place of the one before."""
         newest = self._newest
         self.count += 1
-        newest[subject] = (self.count, payload)
+        newest[subject] = (self.count, payload, position)
         newest.move_to_end(subject)  # the order is that of publishing
         if len(newest) > LIMIT:
             newest.popitem(last=False)
@@ -54,11 +54,11 @@ class LastValueCache:
         """Return subject and payload in turn of all that some pattern matches; see `search`."""
         patterns = list(patterns)
         found = self.search(patterns, 0, [self.count] * len(patterns))
-        return [one for item in found if item is not None for one in item[1:]]
+        return [one for item in found if item is not None for one in item[1:3]]
 
     def search(
         self, patterns: Iterable[Pattern], after: int, before: Sequence[int]
-    ) -> Iterator[tuple[int, bytes, Any] | None]:
+    ) -> Iterator[tuple[int, bytes, Any, int] | None]:
         """Find what some pattern matches, in steps of one pattern or subject, in the order of publishing.
 
         Regexes and globs have together `ALLOWANCE`, and `FOR_EACH` for each subject: what they would match
@@ -70,7 +70,7 @@ class LastValueCache:
             before: for each pattern that of the last one that is; a message counts as later by any of them.
 
         Returns:
-            The count, the subject and the payload of a message; None where there is nothing to be said.
+            Count, subject, payload and position of a message; None where there is nothing to be said.
         """
         timed, index = list[tuple[Pattern, int]](), PatternIndex[int](cache_size=0)
         for pattern, last in zip(patterns, before, strict=True):
@@ -84,9 +84,9 @@ class LastValueCache:
             index._keep_to(budget)
         newest = max(before, default=0)
         for subject in list(self._newest):
-            count, payload = self._newest.get(subject, (inf, None))
+            count, payload, position = self._newest.get(subject, (inf, None, 0))
             if after < count <= newest and (found := index.find(subject).values) and count <= min(found):
-                yield int(count), subject, payload
+                yield int(count), subject, payload, position
             else:
                 yield None
             while timed and budget is not None and budget.most <= 0:
@@ -99,8 +99,8 @@ class NodeLastValueCache(LastValueCache):
 
     __slots__ = ()
 
-    def put(self, subject: bytes, payload: Any) -> None:
+    def put(self, subject: bytes, payload: Any, position: int) -> None:
         """Keep a message, unless it is a request, or its subject is a reserved one."""
         is_request = type(payload) is Rich and payload.extras.reply_to is not None
         if not is_request and not subject.startswith(MARK):
-            super().put(subject, payload)
+            super().put(subject, payload, position)

@@ -17,8 +17,9 @@ SLICE = 0.001
 MOST_ITEMS = 512
 """Subjects and payloads in one batch of them."""
 
-Send = Callable[[OutStream, int, list[Any]], object]
-"""Sends some last values on a stream, for the number of a chunk."""
+Send = Callable[[OutStream, int, list[Any], list[int]], object]
+"""Sends some last values on a stream, for the number of a chunk: subjects and payloads in turn, and
+positions."""
 
 
 class _Asked:
@@ -39,7 +40,7 @@ class _Asked:
         self.number = number
         self.before = before
         self.after = 0
-        self.steps: Iterator[tuple[int, bytes, Any] | None] | None = None
+        self.steps: Iterator[tuple[int, bytes, Any, int] | None] | None = None
 
 
 class LastValueServing:
@@ -104,7 +105,7 @@ class LastValueServing:
 
     def _serve(self, asked: _Asked, ends: float) -> bool:
         """Serve one chunk until a batch is full or the time is over; tell whether it has got all."""
-        stream, items = asked.stream, list[Any]()
+        stream, items, positions = asked.stream, list[Any](), list[int]()
         chunk = stream.chunks.get(asked.number)
         if stream.is_gone or chunk is None:
             return True
@@ -113,11 +114,12 @@ class LastValueServing:
         is_over = True
         for found in asked.steps:
             if found is not None:
-                asked.after, *item = found
+                asked.after, *item, position = found
                 items += item
+                positions.append(position)
             if len(items) >= MOST_ITEMS or self._clock() >= ends:
                 is_over = False
                 break
         if items:
-            self._send(stream, asked.number, items)
+            self._send(stream, asked.number, items, positions)
         return is_over

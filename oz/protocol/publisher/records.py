@@ -11,7 +11,7 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.last_value_serving import LastValueServing
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
-from oz.protocol.publisher.stream import CONTROL, LAST_VALUES, LAST_VALUES_RICH, OutStream, number_of
+from oz.protocol.publisher.stream import LAST_VALUES, LAST_VALUES_RICH, OutStream, number_of
 from oz.wire.batch import pack_array, pack_chunk, pack_control
 from oz.wire.denials import fields_of
 
@@ -283,18 +283,18 @@ class Records:
             # What is held is not lost.
             sequence = stream.send_buffer.take(stream, 0)[0]
         stream.recorded = sequence
-        return (stream.head(CONTROL, sequence, 0) + body,)
+        return stream.record(sequence, self._batches.position, body)
 
-    def _give(self, stream: OutStream, place: int, items: list[Any]) -> None:
+    def _give(self, stream: OutStream, place: int, items: list[Any], positions: list[int]) -> None:
         """Send some last values to a chunk that asked for them."""
-        count, sequence = len(items) // 2, stream.sequence
+        count, sequence = len(positions), stream.sequence
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         stream.sequence += count
         kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
-        frame = stream.head(kind, sequence, count) + pack_chunk(number_of(place)) + pack_array(items)
+        frames = stream.frames(kind, sequence, positions, pack_array(items), pack_chunk(number_of(place)))
         self._sink.make_lossless()
-        if not self._batches.try_send(stream, (frame,)):
-            self._batches.overflow(stream, count, (frame,), must_wait=True)
+        if not self._batches.try_send(stream, frames):
+            self._batches.overflow(stream, count, frames, must_wait=True)
 
 
 def _answer(stream: OutStream) -> bytes:

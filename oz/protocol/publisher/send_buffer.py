@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,12 +21,12 @@ class SendBuffer(Protocol):
 
     is_numbered: bool
 
-    def put(self, stream: OutStream, items: list[Any]) -> int:
+    def put(self, stream: OutStream, items: list[Any], positions: Sequence[int]) -> int:
         """Take subjects and payloads in; return how many messages the subscriber will miss for it."""
         ...
 
-    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Return the sequence of the first, and subjects and payloads of at most so many messages."""
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any], list[int]]:
+        """Return the sequence of the first, and what `put` was given of at most so many messages."""
         ...
 
     def drop(self, stream: OutStream, count: int) -> None:
@@ -50,24 +50,23 @@ class DropOldestSendBuffer:
     def __init__(self, limit: int) -> None:
         """Start empty."""
         self.is_numbered = True
-        self._items: deque[tuple[bytes, Any]] = deque(maxlen=limit)
+        self._items: deque[tuple[bytes, Any, int]] = deque(maxlen=limit)
 
     def __bool__(self) -> bool:
         """Whether any are held."""
         return bool(self._items)
 
-    def put(self, stream: OutStream, items: list[Any]) -> int:
+    def put(self, stream: OutStream, items: list[Any], positions: Sequence[int]) -> int:
         """Take messages in."""
-        pairs = list(zip(items[0::2], items[1::2], strict=True))
-        before = len(self._items) + len(pairs)
-        self._items.extend(pairs)
-        stream.sequence += len(pairs)
+        new = list(zip(items[0::2], items[1::2], positions, strict=True))
+        before = len(self._items) + len(new)
+        self._items.extend(new)
+        stream.sequence += len(new)
         return before - len(self._items)
 
-    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any], list[int]]:
         """Return the oldest of them."""
-        pairs = list(islice(self._items, most))
-        return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
+        return stream.sequence - len(self._items), *_apart(islice(self._items, most))
 
     def end(self, stream: OutStream) -> int:
         """Return the sequence of the next message: all that are held have theirs."""
@@ -88,26 +87,26 @@ class ConflatingSendBuffer:
         """Start empty."""
         self.is_numbered = False
         self._limit = limit
-        self._newest: dict[bytes, Any] = {}
+        self._newest: dict[bytes, tuple[Any, int]] = {}
 
     def __bool__(self) -> bool:
         """Whether any are held."""
         return bool(self._newest)
 
-    def put(self, stream: OutStream, items: list[Any]) -> int:
+    def put(self, stream: OutStream, items: list[Any], positions: Sequence[int]) -> int:
         """Take messages in; beyond the limit the subject that came up first is missed."""
         newest = self._newest
-        for at in range(0, len(items), 2):
-            newest[items[at]] = items[at + 1]
+        for at, position in enumerate(positions):
+            newest[items[2 * at]] = items[2 * at + 1], position
         missed = max(0, len(newest) - self._limit)
         # What is missed is numbered as if it had gone first, so that it shows as a gap.
         self.drop(stream, missed)
         return missed
 
-    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Return those whose subjects came up first."""
-        pairs = islice(self._newest.items(), most)
-        return stream.sequence, [part for pair in pairs for part in pair]
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any], list[int]]:
+        """Return those whose subjects came up first: their positions may fall."""
+        first = ((subject, *newest) for subject, newest in islice(self._newest.items(), most))
+        return stream.sequence, *_apart(first)
 
     def end(self, stream: OutStream) -> int:
         """Return what the sequence is when all have gone that are held, if no other subject comes up."""
@@ -118,6 +117,15 @@ class ConflatingSendBuffer:
         stream.sequence += count
         for subject in list(islice(self._newest, count)):
             del self._newest[subject]
+
+
+def _apart(held: Iterable[tuple[bytes, Any, int]]) -> tuple[list[Any], list[int]]:
+    """Return subjects and payloads in turn, and positions."""
+    items, positions = list[Any](), list[int]()
+    for subject, payload, position in held:
+        items += (subject, payload)
+        positions.append(position)
+    return items, positions
 
 
 SEND_BUFFERS: dict[str | None, Callable[[int], SendBuffer]] = {
@@ -178,27 +186,27 @@ class Passing:
         latest = {one: self._latest(one) for one in members}
         follow: list[Batch] = []
         waits, rest = Batch(batch.stream), Batch(batch.stream)
-        for number, place in enumerate(batch.places):
+        for number, position in enumerate(batch.positions):
             item = batch.items[2 * number : 2 * number + 2]
             able = [one for one in members if one.wants(item[0])]
-            taker = next((one for one in able if latest[one].get(item[0], -1) < place), None)
+            taker = next((one for one in able if latest[one].get(item[0], -1) < position), None)
             if taker is None and able and must_go:
                 taker = able[0]
             if taker is None:
-                (waits if able else rest).put(place, item)
+                (waits if able else rest).put(position, item)
             else:
                 if taker not in self._pending:
                     # Still to come, as others: what the one before it refuses goes into it.
                     self._pending[taker] = Batch(taker)
                     follow.append(self._pending[taker])
-                self._pending[taker].put(place, item)
+                self._pending[taker].put(position, item)
         return follow, waits, rest
 
     def _latest(self, member: OutStream) -> dict[bytes, int]:
-        """Return the place of the last message of each subject that a member was sent."""
-        places: dict[bytes, int] = {}
+        """Return the position of the last message of each subject that a member was sent."""
+        positions: dict[bytes, int] = {}
         for batch in self._sent.get(member, ()):
             items: list[Any] = batch.items or []
-            for subject, place in zip(items[0::2], batch.places, strict=True):
-                places[subject] = max(places.get(subject, -1), place)
-        return places
+            for subject, position in zip(items[0::2], batch.positions, strict=True):
+                positions[subject] = max(positions.get(subject, -1), position)
+        return positions

@@ -32,6 +32,7 @@ class PlainBatch:
     route = DELIVERED
     origin: bytes | None = None
     sequence: int | None = None
+    positions: Sequence[int] | None = None
 
     def __init__(self) -> None:
         """Begin with none; for subscribers."""
@@ -104,6 +105,11 @@ class MessageBatch:
         return self.arrival.sequence
 
     @property
+    def positions(self) -> Sequence[int] | None:
+        """The position of each message; None where the publisher gives none."""
+        return self.arrival.positions
+
+    @property
     def time_ns(self) -> int:
         """When they were taken from the socket, in nanoseconds since 1970."""
         return self.arrival.time_ns
@@ -127,9 +133,10 @@ class BatchColumns:
         payloads: of each; bytes, or a list of those of several frames.
         extras: of each, or None; none at all where every payload is bytes and nothing else.
         is_clear: nothing is to be counted or looked at for any of them.
+        rest: the frames behind them that none of them speaks of.
     """
 
-    __slots__ = ("_is_text", "_size", "_subjects", "extras", "is_clear", "payloads", "routes")
+    __slots__ = ("_is_text", "_size", "_subjects", "extras", "is_clear", "payloads", "rest", "routes")
 
     extras: list[Extras | None] | None
 
@@ -157,12 +164,13 @@ class BatchColumns:
         self._subjects = subjects
         self.routes, self.is_clear, self._is_text = _find_routes(table, subjects)
         if set(map(type, payloads)) == _BYTES_ONLY:
-            self.payloads, self.extras = payloads, None
+            self.payloads, self.extras, self.rest = payloads, None, attached
         else:
             large = iter(attached)
             opened = [_open(payload, large) for payload in payloads]
             self.payloads = [payload for payload, _ in opened]
             self.extras = [extras for _, extras in opened]
+            self.rest = list(large)
 
     def deny(self, places: Iterable[int]) -> None:
         """Take some of them from everybody.

@@ -8,7 +8,7 @@ message at once: round trips are made of these. All else comes as a batch, which
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
@@ -28,9 +28,8 @@ from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
-    HEAD_SIZE,
     HEARTBEAT_ORIGIN,
-    HEARTBEAT_SIZE,
+    HEARTBEAT_SIZES,
     LAST_VALUES,
     SHORT,
     Head,
@@ -44,6 +43,7 @@ from oz.wire.batch import (
 from oz.wire.codec import Codec
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN, STREAM_SIZE
+from oz.wire.positions import parse_positions, read_trailer
 
 _log = peer_logger("oz.subscriber")
 
@@ -114,12 +114,9 @@ class BatchDecoder:
         """
         frame = frames[0]
         size = len(frame)
-        if size == HEARTBEAT_SIZE:
-            if self.access is None and self._is_heard_again(frame, time_ns):
-                return None
-        elif (
-            size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None
-        ):
+        if size in HEARTBEAT_SIZES and self.access is None and self._is_heard_again(frame, time_ns):
+            return None
+        if size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None:
             return message
         try:
             size = key_size(frame)
@@ -133,9 +130,9 @@ class BatchDecoder:
                 self.stats.received += head.count
                 self.stats.filtered += head.count
             elif head.flags & CONTROL:
-                self._take_control(stream, head, frame, size, time_ns)
+                self._take_control(stream, head, frames, size + head.size, time_ns)
             else:
-                self._take_batch(stream, head, frames, size + HEAD_SIZE, time_ns)
+                self._take_batch(stream, head, frames, size + head.size, time_ns)
         except ProtocolError as error:
             self.stats.received += 1
             self.stats.malformed += 1
@@ -148,7 +145,7 @@ class BatchDecoder:
         lone = read_lone(frame)
         if lone is None or self.waiting or self.access is not None:
             return None
-        key, origin, epoch, sequence, subject, payload, fields = lone
+        key, origin, epoch, sequence, subject, payload, fields, position = lone
         stream = self.streams.by_key.get(key)
         if stream is None or stream.receive_buffer is not None:
             return None
@@ -173,8 +170,8 @@ class BatchDecoder:
         stats.received += 1
         stats.delivered += 1
         if fields is None:
-            return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns)
-        arrival = Arrival(origin, sequence, time_ns, 0, 0)
+            return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns, position)
+        arrival = Arrival(origin, sequence, time_ns, 0, 0, None if position is None else (position,))
         return RichMessage(route.subject, shown, route, payload, extras, arrival, 0)
 
     def next(self) -> Message | None:
@@ -218,8 +215,8 @@ class BatchDecoder:
         source.heard_at = time_ns
         return True
 
-    def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
-        body = parse_control(frame, size)
+    def _take_control(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
+        body = parse_control(frames[0], at)
         is_goodbye = body.get("bye") is True
         if self._is_late(stream, head, time_ns, is_goodbye=is_goodbye):
             # A goodbye that is said again, for those who may have been left out.
@@ -231,11 +228,14 @@ class BatchDecoder:
         # Whoever says goodbye in an epoch that nothing came of has said nothing before.
         is_end = is_goodbye and source.epoch in (None, head.epoch)
         self._advance(stream, source, head, time_ns)
+        source.position = head.position
+        if stream.is_shared and (positions := read_trailer(frames[-1], 0)) is not None:
+            source.position = positions[0]
         if live is not None and (head.epoch == source.epoch or source.is_contested):
             self.answers.take(stream, source, body)
         if not body and source.doubt is None:
             # It says the same when it comes again, whatever comes in between: sequences and epochs grow.
-            source.heartbeat = frame
+            source.heartbeat = frames[0]
         elif is_goodbye and source.is_contested:
             self.stats.contradictions += 1
         elif is_end:
@@ -301,14 +301,26 @@ class BatchDecoder:
         if head.flags & LAST_VALUES:
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
+        positions: Sequence[int] | None = None
+        if head.position is not None:
+            positions = parse_positions(frames[0], at, head.position, head.width, head.count)
+            at += head.width * (head.count - 1)
         body = parse_body(frames[0], at, head.count)
         columns = BatchColumns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
+        if positions is None and stream.is_shared and columns.rest:
+            positions = read_trailer(columns.rest[-1], head.count)
         if self.access is not None:
             columns.deny(self.access.denied(body[0::2], columns.extras))
-        self._take_columns(stream, head, columns, time_ns, number)
+        self._take_columns(stream, head, columns, time_ns, number, positions)
 
     def _take_columns(
-        self, stream: Stream, head: Head, columns: BatchColumns, time_ns: int, number: int | None = None
+        self,
+        stream: Stream,
+        head: Head,
+        columns: BatchColumns,
+        time_ns: int,
+        number: int | None = None,
+        positions: Sequence[int] | None = None,
     ) -> None:
         """Put messages in line. Nothing in them is malformed: what is counted in the sequence is taken.
 
@@ -318,6 +330,7 @@ class BatchDecoder:
             columns: the messages.
             time_ns: when they came.
             number: the chunk that last values are for.
+            positions: of each message, where the publisher gives them.
         """
         source = self._find(stream, head.origin, time_ns)
         only = None if number is None else self._members(stream, source, number)
@@ -326,7 +339,7 @@ class BatchDecoder:
         if seen >= head.count:
             self.stats.filtered += head.count
             return
-        arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
+        arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen, positions)
         if columns.is_clear and columns.extras is None and self._decode is None and not seen and only is None:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:

@@ -35,6 +35,7 @@ class Source:
         first_at: when it was first heard, in nanoseconds.
         since: the same, or when it was last said to be farther on than expected.
         doubt: what speaks against it; None as a rule.
+        position: that of its next message, by the last record that said where it stands; for display only.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Source:
         "is_reported",
         "missed_at",
         "paths",
+        "position",
         "refused",
         "served",
         "since",
@@ -75,6 +77,7 @@ class Source:
         self.served: dict[int, int] = {}
         self.since = self.first_at = 0
         self.doubt: Doubt | None = None
+        self.position: int | None = None
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
         """Record a batch or a control record.
@@ -88,7 +91,7 @@ class Source:
             How many messages were lost before it (None: some, but nobody knows how many); and how many of
             its own were here before and must be passed over.
         """
-        _, _, epoch, sequence, count = head
+        epoch, sequence, count = head.epoch, head.sequence, head.count
         if self.epoch is None or epoch > self.epoch or (epoch == self.epoch and sequence > self.expected):
             return self._rise(head, time_ns, is_shared=is_shared)
         new = sequence + count - self.expected

@@ -35,6 +35,7 @@ DDL = {
     "reply_to": "BINARY",
     "headers": "BINARY",
     "payload": "BINARY",
+    "position": "BIGINT",
 }
 """The columns; docs/spark-source.md explains each."""
 

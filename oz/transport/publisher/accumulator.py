@@ -35,6 +35,8 @@ BATCH_BYTES = 65_536
 
 _MOST = STEP * MAX_COUNT
 
+_NO_RECIPIENTS = Recipients(is_plain=False, streams=(), choices=())
+
 
 class Accumulator:
     """The messages that one publisher sends in its next batches.
@@ -176,6 +178,21 @@ class Accumulator:
             self._send(socket)
         elif not self.is_held:
             self._expect_more()
+
+    def position(self) -> int:
+        """Return the position that the next message has which is added, with the guard held."""
+        return self._dispatch.position + len(self)
+
+    def pass_over(self, socket: Any) -> None:
+        """Give the next position to a message that nobody gets, with the guard held."""
+        if not self.messages:
+            self._dispatch.position += 1
+            return
+        # In its place among those that wait, as positions go by that; it is no message sent.
+        self.messages += (_NO_RECIPIENTS, b"", b"")
+        self._counted += 1
+        if len(self.messages) >= self.limit:
+            self._send(socket)
 
     def count(self) -> None:
         """Count what waits as sent."""

@@ -7,6 +7,7 @@ joins the window, which becomes a batch; see `accumulator`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import zmq
@@ -377,10 +378,11 @@ class Sender:
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""
         if self._last_values is not None:
-            self._last_values.put(raw, item)
+            self._last_values.put(raw, item, self.accumulator.position())
         if recipients.kind & ROUTED:
             self.accumulator.begin_rare(socket, recipients, raw, item)
         else:
+            self.accumulator.pass_over(socket)
             self.stats.sent += bool(recipients.kind)
             self.stats.unwanted += not recipients.kind
 
@@ -391,7 +393,9 @@ class Sender:
         if not recipients.kind & ROUTED:
             return
         if len(frames) == 1 and len(frames[0]) < LARGE:
-            self.accumulator.begin(socket, recipients, subject, frames[0])
+            # The position of a last value goes by what waits, so nothing may come between.
+            with nullcontext() if self._last_values is None else self._guard:
+                self.accumulator.begin(socket, recipients, subject, frames[0])
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
             with self._guard:

@@ -90,8 +90,8 @@ class XpubSink:
         libzmq hears of room that has come only now and then while it sends. Before anything is dropped it is
         made to look: asking for its events does.
         """
-        copy = len(frames[-1]) < LARGE
         size = sum(map(len, frames))
+        copy = size < LARGE
         if size < WATCHED_FROM:
             return self._try_send(frames, copy=copy)
         if backlog is None:
@@ -151,7 +151,7 @@ class XpubSink:
         """Send frames to those connections that have room."""
         self._backend.set(self._socket, _NODROP, 0)
         self._is_lossless = False
-        send_frames(self._send, self._socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
+        send_frames(self._send, self._socket, frames, _NOBLOCK, copy=sum(map(len, frames)) < LARGE)
         self.make_lossless()
 
     def look(self) -> None:

@@ -1,7 +1,8 @@
 import pytest
 
 from oz.message import Extras
-from oz.protocol.publisher.batching import split, sticky_key
+from oz.protocol.publisher import batching
+from oz.protocol.publisher.batching import sticky_key
 from oz.protocol.publisher.interest import Recipients
 from oz.wire.batch import parse_body
 from oz.wire.extras import rich
@@ -26,6 +27,14 @@ class Picking:
     def pick(self, key):
         self.keys.append(key)
         return self.members[(len(self.keys) - 1) % len(self.members)]
+
+
+FIRST = 1_000
+"""The position of the first message."""
+
+
+def split(accumulated):
+    return batching.split(accumulated, FIRST)
 
 
 def recipients(*streams, choices=()):
@@ -59,6 +68,26 @@ def test_each_stream_gets_its_messages_in_the_order_of_publishing(count):
     for stream in (one, two, both):
         expected = [part for who, *pair in sent if stream in who.streams for part in pair]
         assert got.get(stream, []) == expected
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_a_message_has_the_same_position_on_each_stream(count):
+    one, two, member = Stream(), Stream(overflow="conflate", limit=5), Stream(group="g")
+    recipient_sets = [
+        recipients(one, two),
+        recipients(two, choices=[Picking(member)]),
+        recipients(),
+        recipients(one),
+    ]
+    sent = [(recipient_sets[n // 2 % 4], b"%d" % n, b"") for n in range(count)]
+    for batch in split(accumulated(*sent)):
+        subjects = parse_body(batch.body, 0, batch.count)[::2]
+        assert list(batch.positions) == [FIRST + int(subject) for subject in subjects]
+
+
+def test_positions_of_what_all_get_take_no_room():
+    (batch, _) = split(accumulated(*[(recipients(Stream(), Stream()), b"a", b"1")]))
+    assert batch.positions == range(FIRST, FIRST + 1)
 
 
 def test_a_message_goes_to_one_member_of_each_group_and_to_all_streams():

@@ -43,18 +43,18 @@ def numbers(batch):
 
 def test_what_is_refused_joins_what_another_is_still_to_get_in_the_order_of_publishing():
     full, other = Member(), Member()
-    mine, others = split(accumulated(Recipients(full, other), [b"a"] * 6))
+    mine, others = split(accumulated(Recipients(full, other), [b"a"] * 6), 0)
     passing = Passing([mine, others])
     passing.begin(mine)
     follow, waits, rest = passing.share(mine, [other], must_go=False)
     assert (follow, waits.count, rest.count) == ([], 0, 0)
     assert numbers(others) == [0, 1, 2, 3, 4, 5]
-    assert others.places == [0, 1, 2, 3, 4, 5]
+    assert others.positions == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_is_older_than_what_another_was_sent_waits_for_its_member():
     other, full = Member(), Member()
-    others, mine = split(accumulated(Recipients(other, full), [b"a", b"a", b"a", b"b", b"a", b"a"]))
+    others, mine = split(accumulated(Recipients(other, full), [b"a", b"a", b"a", b"b", b"a", b"a"]), 0)
     passing = Passing([others, mine])
     for one in (others, mine):
         passing.begin(one)
@@ -69,7 +69,7 @@ def test_what_is_older_than_what_another_was_sent_waits_for_its_member():
 
 def test_another_member_that_is_not_ahead_takes_what_one_that_is_may_not():
     ahead, full, idle = Member(), Member(), Member()
-    first, mine = split(accumulated(Recipients(ahead, full), [b"a"] * 4))
+    first, mine = split(accumulated(Recipients(ahead, full), [b"a"] * 4), 0)
     passing = Passing([first, mine])
     for one in (first, mine):
         passing.begin(one)
@@ -81,7 +81,7 @@ def test_another_member_that_is_not_ahead_takes_what_one_that_is_may_not():
 
 def test_what_nobody_else_wants_is_left():
     full, other = Member(), Member("x.*")
-    mine, others = split(accumulated(Recipients(full, other), [b"a", b"x.1", b"x.2", b"x.3"]))
+    mine, others = split(accumulated(Recipients(full, other), [b"a", b"x.1", b"x.2", b"x.3"]), 0)
     passing = Passing([mine, others])
     passing.begin(mine)
     _, waits, rest = passing.share(mine, [other], must_go=False)
@@ -112,7 +112,7 @@ def test_what_is_refused_a_second_time_keeps_the_order_of_what_was_handed_over()
 @pytest.mark.parametrize("must_go", [False, True])
 def test_what_a_member_that_is_gone_leaves_goes_to_another_even_out_of_order(must_go):
     other, gone = Member(), Member()
-    others, mine = split(accumulated(Recipients(other, gone), [b"a"] * 3))
+    others, mine = split(accumulated(Recipients(other, gone), [b"a"] * 3), 0)
     passing = Passing([others, mine])
     for one in (others, mine):
         passing.begin(one)
@@ -123,6 +123,6 @@ def test_what_a_member_that_is_gone_leaves_goes_to_another_even_out_of_order(mus
 
 def test_what_waits_in_a_large_frame_has_a_place_too():
     full, other = Member(), Member()
-    batch = Batch(full).whole(b"", [b"a", b"0"])
+    batch = Batch(full).whole(b"", [b"a", b"0"], (0,))
     [follow], _, _ = Passing().share(batch, [other], must_go=False)
     assert numbers(follow) == [0]

@@ -6,7 +6,7 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 def kept(*texts, patterns=(">",), dialect="nats"):
     all_of_it = LastValueCache()
     for text in texts:
-        all_of_it.put(text[:-1].encode(), text[-1])
+        all_of_it.put(text[:-1].encode(), text[-1], 0)
     found = all_of_it.match([oz.compile(pattern, dialect) for pattern in patterns])
     return [subject.decode() + payload for subject, payload in zip(found[0::2], found[1::2], strict=True)]
 
@@ -23,8 +23,8 @@ def test_those_that_any_pattern_matches_are_given_once():
 
 def test_a_subject_that_a_dialect_cannot_read_is_none_of_its_own():
     all_of_it = LastValueCache()
-    all_of_it.put(b"\xff", 1)
-    all_of_it.put(b"a", 2)
+    all_of_it.put(b"\xff", 1, 0)
+    all_of_it.put(b"a", 2, 0)
     assert all_of_it.match([oz.compile(">", "nats")]) == [b"a", 2]
     assert all_of_it.match([oz.compile("*", "redis")]) == [b"\xff", 1, b"a", 2]
 
@@ -34,8 +34,8 @@ def test_beyond_the_bound_those_published_longest_ago_go(monkeypatch):
     monkeypatch.setattr(last_value_cache, "LIMIT", 20)
     all_of_it = LastValueCache()
     for number in range(100):
-        all_of_it.put(b"%d" % number, number)
-        all_of_it.put(b"0", number)
+        all_of_it.put(b"%d" % number, number, 0)
+        all_of_it.put(b"0", number, 0)
         found = all_of_it.match([oz.compile(">")])
         others = range(max(1, number - 18), number + 1) if number else ()
         assert found[1::2] == [*others, number]

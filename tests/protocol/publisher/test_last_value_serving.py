@@ -23,7 +23,7 @@ class World:
     def __init__(self, count):
         self.cache = LastValueCache()
         for number in range(count):
-            self.cache.put(b"a.%d" % number, number)
+            self.cache.put(b"a.%d" % number, number, 10 * number)
         self.now = 0.0
         self.sent = {}
         self.held = set()
@@ -34,7 +34,8 @@ class World:
         self.now += STEP
         return self.now
 
-    def send(self, stream, number, items):
+    def send(self, stream, number, items, positions):
+        assert len(positions) == len(items) // 2
         assert len(items) <= MOST_ITEMS + 1
         self.sent.setdefault((stream, number), []).extend(items)
         self.order.append(stream)
@@ -75,7 +76,7 @@ def test_what_is_published_meanwhile_is_not_given_as_a_last_value(world):
     world.ask(stream, 1)
     world.serving.work()
     for number in (0, 500, 2_000):
-        world.cache.put(b"a.%d" % number, "new")
+        world.cache.put(b"a.%d" % number, "new", 0)
     world.work()
     assert [one for one in world.got(stream)[1] if one in (0, 500, "new")] == [0]
 
@@ -84,7 +85,7 @@ def test_what_was_published_before_another_asked_is_given_to_it(world):
     first, second = world.stream(1), world.stream(2)
     world.ask(first, 1)
     world.serving.work()
-    world.cache.put(b"a.500", "new")
+    world.cache.put(b"a.500", "new", 0)
     world.ask(second, 1)
     world.work()
     assert b"a.500" not in world.got(first)[0]
@@ -138,13 +139,13 @@ def test_a_shared_pattern_gives_each_message_by_itself_or_as_a_last_value(others
     declared = (declare(oz.compile("a.*")),)
     if others:
         router.learn(b"\1" + Declaration(b"first " * 2 + b"1234", 1, shared, patterns=declared).encode(), 0.0)
-    cache.put(b"a.1", "before")
+    cache.put(b"a.1", "before", 0)
     key = Declaration(b"second" * 2 + b"1234", 1, shared, True, patterns=declared).encode()
     waiting = router.learn_stepwise(b"\1" + key, 0.0, Account(Peer(1, 1)))
-    cache.put(b"a.1", "meanwhile")
-    cache.put(b"a.2", "meanwhile")
+    cache.put(b"a.1", "meanwhile", 0)
+    cache.put(b"a.2", "meanwhile", 0)
     assert not list(waiting)[1:]
-    cache.put(b"a.2", "after")
+    cache.put(b"a.2", "after", 0)
     ((stream, place, before),) = router.to_serve
-    found = [one[1:] for one in cache.search(stream.chunks[place].patterns, 0, before) if one]
+    found = [one[1:3] for one in cache.search(stream.chunks[place].patterns, 0, before) if one]
     assert found == ([] if others else [(b"a.1", "meanwhile")])

@@ -23,7 +23,7 @@ def test_what_takes_long_is_cut_short_and_the_rest_is_given(monkeypatch):
     monkeypatch.setattr(buckets, "decides", decides)
     cache = LastValueCache(lambda: now[0])
     for number in range(SUBJECTS):
-        cache.put(b"md.%d" % number, number)
+        cache.put(b"md.%d" % number, number, 0)
     patterns = [oz.compile("md.7"), oz.compile("md.*"), oz.compile("md.(a|aa)+", "regex")]
 
     assert cache.match(patterns)[1::2] == list(range(SUBJECTS))
@@ -34,6 +34,6 @@ def test_what_takes_long_is_cut_short_and_the_rest_is_given(monkeypatch):
 
 def test_what_is_not_text_is_none_of_a_text_dialects():
     cache = LastValueCache(lambda: 0.0)
-    cache.put(b"md.\xff", 1)
+    cache.put(b"md.\xff", 1, 0)
     assert cache.match([oz.compile("md.*")]) == []
     assert cache.match([oz.compile("md.*", "redis")]) == [b"md.\xff", 1]

@@ -509,7 +509,7 @@ def test_a_message_on_its_way_goes_to_no_member_that_was_told_that_nothing_more_
     before = router.find(b"job.a", b"job.a")
     go(router, leaving)
     come(router, other)
-    batches = split([part for number in range(4) for part in (before, b"job.a", b"%d" % number)])
+    batches = split([part for number in range(4) for part in (before, b"job.a", b"%d" % number)], 0)
     assert [(batch.stream.name, batch.count) for batch in batches] == [(b"m" * 16, 4)]
 
 
@@ -518,7 +518,7 @@ def test_a_message_on_its_way_to_a_group_that_nobody_is_left_of_goes_to_whom_it_
     come(router, declared, key(2, "other", group="g"), stream_key(NAME))
     before = router.find(b"job.a", b"job.a")
     go(router, declared)
-    (batch,) = split([before, b"job.a", b"1"])
+    (batch,) = split([before, b"job.a", b"1"], 0)
     assert batch.stream.name == NAME
 
 

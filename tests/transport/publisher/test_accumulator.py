@@ -21,7 +21,7 @@ class Clock:
 class SlowDispatch:
     """Sends batches, each of which takes a while, as one to many subscribers does."""
 
-    size = 0
+    size = position = 0
 
     def __init__(self, clock, seconds):
         self._clock = clock

@@ -1,0 +1,260 @@
+"""Positions: whoever gets a message gets it with the same one, whatever happens on the way."""
+
+from itertools import chain
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oz
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.records import Records
+from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.wire.batch import (
+    CONTROL,
+    MESSAGES,
+    head_end,
+    head_end_2,
+    head_start,
+    key_size,
+    pack_array,
+    parse_head,
+)
+from oz.wire.keys import DeliveryOptions
+from protocol.test_joined import (
+    BUFFERED,
+    SUBJECTS,
+    Publisher,
+    Subscriber,
+    act,
+    act_in_group,
+    joined,
+    settle,
+)
+
+ORIGIN = b"p" * 16
+
+
+class Keeping(Publisher):
+    """A publisher that keeps last values."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.kept = LastValueCache()
+        self.records = Records(self.router, self.batches, self.kept, self.wire, self.clock)
+
+    def collect(self, *subjects):
+        for subject in subjects:
+            before = len(self._accumulated)
+            super().collect(subject)
+            position = self.batches.position + before // 3
+            if len(self._accumulated) == before:
+                # Nobody wants it: it has its position all the same.
+                self.flush()
+                self.batches.position += 1
+            self.kept.put(subject, b"%d" % self._number, position)
+
+
+class Older(Subscriber):
+    """A subscriber that reads version 1 only, by the name of its stream."""
+
+    def __init__(self, publisher, text="a.*", **delivery):
+        super().__init__(publisher, "nothing")
+        self.streams._name = b"v1 " + bytes((len(publisher.wire.subscribers),)) * 11
+        subscription = Subscribed([oz.compile(text)], None, lambda _: None)
+        self.apply(
+            self.streams.add(subscription, DeliveryOptions(**delivery, policy="sticky"), last_value=False)
+        )
+        self.apply(self.streams.flush())
+
+
+def positions_of(subscribers):
+    """Return the positions by the numbers of the messages; each has the same for everybody, and alone."""
+    found = {}
+    for message in (message for one in subscribers for message in one.got):
+        number = int(message.payload)
+        assert found.setdefault(number, message.position) == message.position
+    given = [position for position in found.values() if position is not None]
+    assert len(set(given)) == len(given)
+    return found
+
+
+def rises(one):
+    positions = [message.position for message in one.got]
+    return positions == sorted(set(positions))
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_slow_subscribers_that_come_and_go_have_the_same_rising_positions(seed, drops):
+    random, publisher = Random(seed), Publisher(drops=drops)
+    rising = [
+        Subscriber(publisher),
+        Subscriber(publisher, "a.x"),
+        Subscriber(publisher, is_shared=True),
+        Subscriber(publisher, "a.y", is_shared=True),
+        Subscriber(publisher, overflow="drop_oldest", limit=BUFFERED),
+        Subscriber(publisher, overflow="drop_newest", limit=BUFFERED),
+    ]
+    conflating = Subscriber(publisher, overflow="conflate", limit=BUFFERED)
+    everybody = [*rising, conflating]
+    settle(publisher)
+    for _ in range(150):
+        act(random, publisher, everybody)
+    for one in everybody:
+        if not one.is_connected:
+            one.come_back()
+    settle(publisher)
+    publisher.publish(*SUBJECTS)
+    settle(publisher)
+    positions = positions_of(everybody)
+    assert None not in positions.values()
+    assert all(rises(one) for one in rising)
+    # A position goes by the order of publishing, whoever got the message.
+    assert sorted(positions, key=positions.get) == sorted(positions)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["round_robin", "sticky", "failover"]))
+@settings(max_examples=20, deadline=None)
+def test_members_of_a_group_have_the_positions_of_those_who_get_all(seed, policy):
+    random, publisher = Random(seed), Publisher(drops=False)
+
+    def join():
+        return Subscriber(publisher, group="g", policy=policy)
+
+    everything, members, leaving = Subscriber(publisher), [join() for _ in range(3)], []
+    joined(publisher, everything, *members)
+    for _ in range(150):
+        leaving.append(act_in_group(random, publisher, members, join))
+        everything.take()
+    settle(publisher)
+    positions = positions_of([everything, *members, *filter(None, leaving)])
+    assert None not in positions.values()
+    assert sorted(positions, key=positions.get) == sorted(positions)
+
+
+@given(st.lists(st.lists(st.sampled_from([*SUBJECTS, b"b.x"]), min_size=1, max_size=5), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_last_values_have_the_positions_that_they_were_published_with(rounds):
+    publisher = Keeping()
+    one = Subscriber(publisher, "*.x")
+    joined(publisher, one)
+    for subjects in rounds:
+        publisher.publish(*subjects)
+        settle(publisher)
+    late = Subscriber(publisher, "nothing")
+    wanted = Subscribed([oz.compile(">")], None, lambda _: None)
+    late.apply(late.streams.add(wanted, DeliveryOptions(), last_value=True))
+    settle(publisher)
+    positions = positions_of([one, late])
+    last = {subject: number for number, subject in enumerate(chain.from_iterable(rounds), 1)}
+    assert [int(message.payload) for message in late.got] == sorted(last.values())
+    # All that was published has a position, and this publisher leaves none out.
+    assert positions == {number: number - 1 for number in positions}
+
+
+def test_who_reads_version_1_only_is_sent_nothing_else_beside_one_who_reads_more():
+    publisher = Publisher()
+    older, newer = Older(publisher), Subscriber(publisher)
+    publisher.tick()
+    frames = list(older.arriving)
+    settle(publisher)
+    publisher.publish(b"a.x")
+    publisher.publish(b"a.y", b"b.z", b"a.z")
+    publisher.tick(1.0)
+    frames += older.arriving
+    settle(publisher)
+    assert len(frames) >= 4
+    own = [frame for frame in frames if frame[0].startswith(b"\x001Sv1 ")]
+    assert {len(frame) for frame in own} == {1}
+    assert {parse_head(frame, key_size(frame)).position for (frame,) in own} == {None}
+    assert [message.position for message in older.got] == [None] * 3
+    assert [message.payload for message in older.got] == [message.payload for message in newer.got]
+    assert [message.position for message in newer.got] == [0, 1, 2]
+    assert older.stats.malformed == newer.stats.malformed == 0
+
+
+def test_a_publisher_of_version_1_is_read_without_positions():
+    publisher = Publisher()
+    one = Subscriber(publisher)
+    settle(publisher)
+    (key,) = [key for key, stream in one.streams.by_key.items() if stream.table]
+    for flags, count, body in (
+        (CONTROL, 0, b""),
+        (MESSAGES, 1, pack_array([b"a.x", b"1"])),
+        (MESSAGES, 2, pack_array([b"a.x", b"2", b"a.y", b"3"])),
+    ):
+        frame = head_start(key, flags, b"o" * 16, 1) + head_end(len(one.got), count) + body
+        one.arriving.append([frame])
+        one.take()
+        one.read()
+    assert [(message.payload, message.position) for message in one.got] == [
+        (b"%d" % n, None) for n in (1, 2, 3)
+    ]
+    assert one.streams.by_key[key].sources[b"o" * 16].position is None
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_who_gets_nothing_knows_where_the_publisher_stands(is_shared):
+    publisher = Publisher()
+    busy, idle = Subscriber(publisher), Subscriber(publisher, "b.*", is_shared=is_shared)
+    settle(publisher)
+    publisher.publish(b"a.x", b"a.y", b"a.z")
+    settle(publisher)
+    assert [message.position for message in busy.got] == [0, 1, 2]
+    (stream,) = [one for one in idle.streams.by_key.values() if one.is_shared == is_shared]
+    assert stream.sources[ORIGIN].position == 3
+
+
+def test_no_position_is_given_again_after_what_was_being_sent_is_lost():
+    publisher = Publisher()
+    one = Subscriber(publisher)
+    joined(publisher, one)
+    publisher.publish(b"a.x", b"a.y")
+    before = publisher.batches.position
+    publisher.batches.lose_count()
+    settle(publisher)
+    publisher.publish(b"a.x")
+    settle(publisher)
+    assert one.got[-1].position >= before + 2
+
+
+class TestLies:
+    """A position is shown and believed for nothing: a lie costs the frame at most, and nothing else."""
+
+    @pytest.fixture
+    def one(self):
+        publisher = Publisher()
+        made = Subscriber(publisher)
+        settle(publisher)
+        return made
+
+    def say(self, one, sequence, position, width=0, differences=b"", *numbers):
+        (key,) = [key for key, stream in one.streams.by_key.items() if stream.table]
+        items = [part for number in numbers for part in (b"a.x", b"%d" % number)]
+        head = head_start(key, MESSAGES, b"o" * 16, 1, 2) + head_end_2(
+            sequence, position, len(numbers), width
+        )
+        one.arriving.append([head + differences + pack_array(items)])
+        one.take()
+        one.read()
+
+    def test_what_falls_back_is_shown_as_it_is_said(self, one):
+        self.say(one, 0, 2**64 - 1, 0, b"", 1)
+        self.say(one, 1, 5, 0, b"", 2, 3)
+        self.say(one, 3, 5, 1, b"\xff", 4, 5)
+        assert [message.position for message in one.got] == [2**64 - 1, 5, 6, 5, 4]
+        assert (one.stats.lost, one.stats.malformed) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("position", "width", "differences"),
+        [(2**64 - 1, 0, b""), (0, 1, b"\xff"), (2**64 - 1, 1, b"\1"), (0, 3, bytes(3)), (0, 8, b"\0")],
+    )
+    def test_what_cannot_be_costs_its_own_frame(self, one, position, width, differences):
+        self.say(one, 0, 0, 0, b"", 1)
+        self.say(one, 1, position, width, differences, 2, 3)
+        assert one.stats.malformed == 1
+        self.say(one, 1, 1, 0, b"", 2, 3)
+        assert [message.payload for message in one.got] == [b"1", b"2", b"3"]
+        assert one.stats.lost == 0
