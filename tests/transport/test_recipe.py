@@ -18,4 +18,4 @@ def test_tox_builds_pyzmq_by_the_recipe():
 def test_continuous_integration_installs_the_packages_of_the_recipe():
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     assert f"apt-get install -y -q {' '.join(capabilities.APT_PACKAGES)}\n" in script
-    assert "tox_run pgm" in script
+    assert "first+=,pgm\n" in script

@@ -184,7 +184,7 @@ class Accumulator:
         return self._dispatch.position + len(self)
 
     def pass_over(self, socket: Any) -> None:
-        """Give the next position to a message that nobody gets, with the guard held."""
+        """Take the next position for a message that nobody gets, with the guard held."""
         if not self.messages:
             self._dispatch.position += 1
             return
