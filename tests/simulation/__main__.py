@@ -18,12 +18,14 @@ from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
+from simulation.patterns import PatternWorld
 from simulation.secure import SecureWorld
 from simulation.world import World, run
 
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
+PATTERNS_EVERY = 3
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -36,6 +38,7 @@ WORLDS = {
     "secure": SecureWorld,
     "nodes": NodeWorld,
     "forwarders": ForwarderWorld,
+    "patterns": PatternWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -48,6 +51,8 @@ TOO_LONG = 15.0
 def worlds(seed):
     """Return what is run of a seed: nodes and forwarders only now and then, as they take longer."""
     kinds = [OTHERS.get(seed % 10, World)]
+    if seed % PATTERNS_EVERY == 0:
+        kinds.append(PatternWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

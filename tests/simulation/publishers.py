@@ -156,6 +156,8 @@ class SimPublisher(Process):
 
     def _listen(self):
         has_in, put = self.xpub.has_in, self.xpub.set
+        if not has_in():
+            return
         recv = self.world.receiver_of(self)
         take, now = self.queue.take, self.clock()
         while has_in():

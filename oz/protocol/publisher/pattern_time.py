@@ -230,8 +230,13 @@ class PatternTime:
                 account.overdrawn += 1
         if self._all.left <= self._least:
             dear = [one for one in self._touched.items() if one[1].spent > self._fair]
-            attempts = [attempt for _, account in dear for attempt in account.tried]
-            self._suspend(attempts, self._spent, self._together, [name for name, _ in dear])
+            # One that several share took its time once.
+            attempts = {
+                pattern: (seconds, pattern, leaf)
+                for _, account in dear
+                for seconds, pattern, leaf in account.tried
+            }
+            self._suspend(attempts.values(), self._spent, self._together, [name for name, _ in dear])
             self._all.left = 0.0
             for _, account in dear:
                 account.overdrawn += 1
@@ -272,7 +277,7 @@ class PatternTime:
         self.is_tight = bool(self._poor) or self._all.left < self.most
 
     def _suspend(
-        self, tried: list[tuple[float, Pattern, Leaf]], spent: float, most: float, names: Iterable[bytes]
+        self, tried: Iterable[tuple[float, Pattern, Leaf]], spent: float, most: float, names: Iterable[bytes]
     ) -> None:
         """Suspend the dearest of some patterns until the rest takes no more than it may."""
         owners = set(names)

@@ -302,6 +302,19 @@ def test_what_was_passed_over_is_not_remembered(world: World) -> None:
     assert world.router.interest.has_changed
 
 
+def test_what_several_share_took_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(Limits(pattern_time=1.0))
+    monkeypatch.setattr(buckets, "decides", world.decides)
+    for name in (b"one", b"two", b"three"):
+        world.subscribe(name, "md.a|shared")
+    world.subscribe(b"dear", "md.a|dear", "md.a|too")
+    world.costs |= {"md.a|shared": 4 * MS, "md.a|dear": 3 * MS, "md.a|too": 3 * MS}
+    while not world.stats.suspended:
+        world.publish()
+
+    assert world.stats.suspended == 3 + 1, "what is left takes no more than all may"
+
+
 def test_it_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     texts = [f"md.(a|aa)+{number}" for number in range(200)]
