@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 from simulation.crowds import Crowd, Equals
+from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
@@ -25,7 +26,7 @@ from simulation.world import World, run
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY = 3
+PATTERNS_EVERY, DOUBLES_EVERY = 3, 2
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -39,6 +40,7 @@ WORLDS = {
     "nodes": NodeWorld,
     "forwarders": ForwarderWorld,
     "patterns": PatternWorld,
+    "doubles": DoubleWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -53,6 +55,8 @@ def worlds(seed):
     kinds = [OTHERS.get(seed % 10, World)]
     if seed % PATTERNS_EVERY == 0:
         kinds.append(PatternWorld)
+    if seed % DOUBLES_EVERY == 0:
+        kinds.append(DoubleWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

@@ -47,6 +47,7 @@ EXPECTED = (
     "last values cut short",
     "pattern passed over",
     "pattern suspended",
+    "publisher contradicted",
     "death told",
     "subscription drained",
     "end checked",

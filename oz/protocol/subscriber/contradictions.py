@@ -10,6 +10,7 @@ shut out by what another one says, and no number is given twice.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from oz.wire.batch import Head
@@ -35,11 +36,11 @@ MOST_EPOCHS = 1 << 20
 MOST_RIVALS = 33
 """Places that are followed besides the first."""
 
-MOST_RUNS, REMEMBERED = 32, 10.0
-"""Runs of numbers, with losses between them, that are remembered, and for how many seconds."""
+MOST_RUNS = 32
+"""Runs of numbers, with losses between them, that are remembered; then those that are nearest are joined."""
 
 _PATIENCE_NS, _CALM_NS = round(PATIENCE * NS), round(CALM * NS)
-_REMEMBERED_NS, _EVERY_NS = round(REMEMBERED * NS), NS
+_EVERY_NS = NS
 _NEVER = -_CALM_NS
 
 
@@ -109,7 +110,7 @@ class Doubt:
     """
 
     __slots__ = (
-        "_answered", "_claim", "_ends_at", "_first_at", "_has_forgotten", "_hasty", "_is_announced",
+        "_answered", "_claim", "_ends_at", "_first_at", "_hasty", "_is_announced",
         "_reported_at", "_runs", "began", "believes_records", "is_contested", "news", "rivals",
     )  # fmt: skip
 
@@ -120,7 +121,7 @@ class Doubt:
             first_at: when the publisher was first heard, in nanoseconds.
             began: the first number of the run in which it is.
         """
-        self._first_at, self._has_forgotten = first_at, False
+        self._first_at = first_at
         self.began = began
         self._runs: list[Place] = []
         self._claim = self._hasty = Place(-1, 0, 0, _NEVER)
@@ -149,10 +150,7 @@ class Doubt:
         present.left_at = time_ns
         self._runs.append(present)
         if len(self._runs) > MOST_RUNS:
-            # The first of them may be where the publisher really is.
-            is_needed = time_ns - self._runs[0].left_at < _REMEMBERED_NS
-            self._has_forgotten |= not is_needed
-            del self._runs[is_needed]
+            self._join_runs()
         if head.epoch != present.epoch:
             self._answered = {present.epoch: answered}
         self.began, self._is_announced = head.sequence, not head.count
@@ -173,7 +171,18 @@ class Doubt:
             self.believes_records = False
         if before:
             return time_ns - before[-1].left_at >= _PATIENCE_NS
-        return not self._has_forgotten and time_ns - self._first_at >= _PATIENCE_NS
+        return time_ns - self._first_at >= _PATIENCE_NS
+
+    def _join_runs(self) -> None:
+        """Have one run less, and forget no number: who claims many places is not to hide the publisher's."""
+        pairs = [(one, other) for one, other in pairwise(self._runs) if one.epoch == other.epoch]
+        if not pairs:
+            # The first of them may be where the publisher really is.
+            del self._runs[1]
+            return
+        one, other = min(pairs, key=lambda pair: pair[1].began - pair[0].expected)
+        one.expected, one.heard_at, one.left_at = other.expected, other.heard_at, other.left_at
+        self._runs.remove(other)
 
     def contest(self, head: Head, present: Place, time_ns: int) -> Place:
         """Begin to follow more than one place; return that of a record that contradicts the present one."""
@@ -233,9 +242,14 @@ class Doubt:
         )
 
     def merge(self, epoch: int, expected: int) -> int:
-        """Forget the places that the first one has come to; return where that stands then."""
-        reached = [one for one in self.rivals if one.epoch == epoch and one.began <= expected]
+        """Forget the places that the first one has come to; return where that stands then.
+
+        Not those that are wholly before it: a slower path may bring again what was given there.
+        """
+        near = (one for one in self.rivals if one.epoch == epoch and one.expected >= self.began)
+        reached = [one for one in near if one.began <= expected]
         self.rivals = [one for one in self.rivals if one not in reached]
+        self.began = min([self.began, *(one.began for one in reached)])
         return max([expected, *(one.expected for one in reached)])
 
     def promote(self, place: Place, first: Place) -> None:

@@ -207,6 +207,35 @@ def test_what_was_contested_is_forgotten_after_a_while(told):
     assert told.source.doubt is None
 
 
+def test_who_claims_very_many_places_does_not_shut_out_one_that_loses_messages(told):
+    for number in range(102, 140, 2):
+        told.wait(1.0)
+        told.hear(number)
+    for number in range(3 * contradictions.MOST_RUNS):
+        told.wait(0.02)
+        told.hear(10**6 + 10_000 * number)
+    for number in range(140, 150):
+        told.wait(1.0)
+        told.hear(number)
+
+    assert told.given[-1] == (5, 149)
+
+
+def test_what_came_by_two_ways_is_given_once_by_one_that_is_contested(told):
+    told.hear(10**6)
+    told.wait(PATIENCE)
+    for number in (100, 105, 110):
+        told.wait(1.0)
+        told.hear(number)
+    # It goes on from the last of these places, as the first has fallen silent.
+    told.wait(PATIENCE)
+    told.hear(111)
+    told.hear(112)
+    told.hear(105)
+
+    assert told.given.count((5, 105)) == 1
+
+
 def test_what_is_remembered_of_a_name_is_bounded(told):
     drawn = random.Random(1)
     for _ in range(20_000):
