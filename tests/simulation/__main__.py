@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 from simulation.crowds import Crowd, Equals
+from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
 from simulation.hostile import ForgedWorld, HostileWorld
@@ -41,6 +42,7 @@ WORLDS = {
     "forwarders": ForwarderWorld,
     "patterns": PatternWorld,
     "doubles": DoubleWorld,
+    "descriptors": DescriptorWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -57,6 +59,8 @@ def worlds(seed):
         kinds.append(PatternWorld)
     if seed % DOUBLES_EVERY == 0:
         kinds.append(DoubleWorld)
+    else:
+        kinds.append(DescriptorWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

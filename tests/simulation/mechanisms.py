@@ -17,7 +17,9 @@ from oz.protocol.subscriber.stream import Stream
 from oz.services.leg import Leg
 
 EXPECTED = (
+    "connection cut for haste",
     "declaration renewed",
+    "descriptor used again",
     "stream greeted",
     "group handed over",
     "conflated at the publisher",

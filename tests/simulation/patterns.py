@@ -154,7 +154,12 @@ class PatternWorld(Credit):
 
     def run(self):
         """Let everything happen, and check what must be so."""
-        with small_bounds(self.decides):
+        changes = (
+            (buckets, "decides", self.decides),
+            (pattern_time, "MOST_PASSED_OVER", KEPT),
+            (pattern_time, "MOST_OVERDUE", SUSPENDED_AT_ONCE),
+        )
+        with changed(*changes):
             for one in self.connections:
                 one.declare(self)
             for number in range(LOOK_UPS):
@@ -316,13 +321,12 @@ class PatternWorld(Credit):
 
 
 @contextmanager
-def small_bounds(decides):
-    """Have patterns tried by something else, and few of them kept that cannot be, as long as this lasts."""
-    changes = (
-        (buckets, "decides", decides),
-        (pattern_time, "MOST_PASSED_OVER", KEPT),
-        (pattern_time, "MOST_OVERDUE", SUSPENDED_AT_ONCE),
-    )
+def changed(*changes):
+    """Have other values in modules, as long as this lasts: bounds so small that they matter.
+
+    Args:
+        changes: modules, names, and their values.
+    """
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:
         setattr(module, name, value)

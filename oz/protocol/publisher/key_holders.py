@@ -90,7 +90,7 @@ class _Several:
 class KeyHolders:
     """The holders of all keys."""
 
-    __slots__ = ("_doubts", "_holders", "_is_alive", "_refused", "_refused_unknown")
+    __slots__ = ("_doubts", "_holders", "_is_alive", "_refused", "_refused_unknown", "_spared")
 
     def __init__(self, is_alive: IsAlive) -> None:
         """Start without keys.
@@ -106,6 +106,8 @@ class KeyHolders:
         # Keys of which more may be counted than ZeroMQ takes back: it takes back once what a connection has
         # asked for twice, and what was read late may have been said by another with the same descriptor.
         self._doubts: OrderedDict[bytes, _Doubt | None] = OrderedDict()
+        # How many ends were taken for those of who was refused a key, and may have been of who held it.
+        self._spared: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
         """Count the keys that anybody holds."""
@@ -160,6 +162,10 @@ class KeyHolders:
             account: of the connection.
             peer: the connection; None inside the process, where nothing is told of it.
         """
+        if key in account.refused:
+            # ZeroMQ takes back once what it was asked for twice.
+            account.refused.remove(key)
+            self._was_refused(key)
         found = self._holders.get(key)
         if peer is not None and peer.inode is None:
             # What it says next may be taken for that of another.
@@ -182,7 +188,8 @@ class KeyHolders:
 
     def refuse(self, key: bytes, account: Account, peer: Peer | None) -> None:
         """Record that a connection was refused a key: when it ends, libzmq takes that back all the same."""
-        if key not in account.refused:
+        holds = account.peer is not None and self.holds(key, account, peer)
+        if key not in account.refused and not holds:
             if account.peer is not None:
                 account.refused.add(key)
             elif peer is not None:
@@ -263,6 +270,8 @@ class KeyHolders:
         is_sure = isinstance(found, Account) and found.peer is not None and not self._is_alive(found.peer)
         # Whoever was refused it may have ended: rather an interest that lasts too long.
         if not is_sure and self._was_refused(key):
+            self._spared[key] += 1
+            self._doubts.setdefault(key, None)
             return 0, []
         if found is None:
             return 1, []
@@ -305,6 +314,8 @@ class KeyHolders:
             doubt = doubt or self._doubt(key)
             if doubt is not None:
                 self._doubts[key] = doubt
+            else:
+                del self._spared[key]
         return found
 
     def _doubt(self, key: bytes) -> _Doubt | None:
@@ -329,6 +340,10 @@ class KeyHolders:
             return LeftBehind(key, 0, [])
         gone = found.find_ended(self._is_alive) if found.ended else []
         ended = [one for one in doubt.known if one in found.known]
+        if again := min(len(ended), self._spared[key]):
+            # Those who were refused it are still to end, and that takes it from nobody.
+            self._spared[key] -= again
+            self._refused[key] = self._refused.get(key, 0) + again
         less = sum(found.known.pop(one) for one in ended)
         closed = doubt.unknown & found.unknown
         found.unknown -= closed

@@ -573,6 +573,30 @@ def test_what_was_refused_to_those_who_had_closed_is_not_remembered_for_ever():
     assert not pub.wants(b"n")
 
 
+def test_what_was_granted_and_refused_to_one_connection_is_not_remembered_when_it_ends():
+    pub = Publisher(plain_subscriptions=1)
+    pub.come(HOSTILE, b"a", b"b", b"a")
+    pub.alive.discard(HOSTILE)
+    pub.go(None, b"a", b"b")
+
+    assert not pub.queue._holders._refused
+
+
+def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_that_of_one_refused():
+    pub = Publisher(plain_subscriptions=1)
+    other = Peer(9, 90)
+    pub.alive.add(other)
+    pub.come(HONEST, b"a")
+    pub.come(other, b"a")
+    pub.come(HOSTILE, b"b", b"a")
+    for peer in (other, HOSTILE):
+        pub.alive.discard(peer)
+        pub.go(None, b"a")
+        sweep(pub)
+
+    assert pub.wants(b"a")
+
+
 def test_who_is_there_keeps_what_it_asked_for_twice():
     pub = Publisher()
     pub.come(HONEST, b"a", b"a")
