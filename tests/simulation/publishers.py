@@ -50,7 +50,7 @@ class SimPublisher(Process):
         self.records = Records(self.router, self.batches, self.last_values, self.sink, self.clock)
         self._accumulated, self._identified = [], []
         self._known, self.asking = {}, {}
-        self.spoiled = 0
+        self.spoiled, self.revoked_at = 0, None
         self._pause = FIRST_PAUSE
 
     def publish(self, subject, number, form="plain"):
@@ -170,14 +170,25 @@ class SimPublisher(Process):
                     put(SUBSCRIBE, key)
                 for key in dropped:
                     put(UNSUBSCRIBE, key)
-            for peer in self.queue.to_cut:
-                self.context.backend.cut(peer)
-            self.queue.to_cut.clear()
+            self._cut()
             self.queue.work(self.clock)
             self._forget()
             if self.router.to_answer or self.router.to_serve:
                 self.flush()
                 self._answer()
+
+    def _cut(self):
+        for peer in self.queue.to_cut:
+            self.context.backend.cut(peer)
+        self.queue.to_cut.clear()
+
+    def _revoke(self):
+        """Take back what others may not have any more, once rights have changed."""
+        access = self.router.access
+        if access is not None and access.has_changed():
+            self.revoked_at = self.network.now
+            self.queue.revoke(self.clock())
+            self._cut()
 
     def _is_there(self, peer):
         return self.context.backend.inode(peer.descriptor) == peer.inode
@@ -206,6 +217,7 @@ class SimPublisher(Process):
 
     def turn(self):
         self.flush()
+        self._revoke()
         self._listen()
         if self.batches.full:
             before = self.sink.taken

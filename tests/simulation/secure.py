@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from random import Random
 
@@ -41,6 +42,9 @@ PLACE = "tcp://10.0.0.9:7000"
 MAY, MAY_NOT = "b.>", "a.>"
 """What it may publish and subscribe to, and what not."""
 
+LATER = "b.z"
+"""What it may not have either, from some time on."""
+
 DENIED = b"a.x", b"a.y", b"a.x.deep", b"c", b"_INBOX.x"
 """Subjects that it publishes all the same."""
 
@@ -50,9 +54,9 @@ def key_of_host(host):
     return host.partition(".")[0].ljust(40, "0")
 
 
-def _rules():
+def _rules(*denied):
     for action in ("publish", "subscribe", "request"):
-        for effect, text in (("allow", MAY), ("deny", MAY_NOT)):
+        for effect, text in (("allow", MAY), *(("deny", one) for one in denied)):
             yield Rule(action, effect, text, oz.compile(text), "here")
 
 
@@ -63,17 +67,25 @@ class Member(Stranger):
         while self.xsub.has_in():
             frames = self.xsub.recv_multipart(NOBLOCK)
             self.world.mechanisms["member: got something"] += 1
-            for subject in self._subjects(frames[0]):
+            for subject, payload in self._messages(frames[0]):
                 check(subject.startswith(b"b."), "{} was given {}", self.name, subject)
+                if subject == LATER.encode() and type(payload) is bytes:
+                    self._check_later(int(payload))
 
-    def _subjects(self, frame):
-        """Return the subjects of what came, on a key that is its own or that several share."""
+    def _check_later(self, number):
+        oracle = self.world.oracle
+        revoked_at = oracle.publishers[oracle.origins[number]].revoked_at
+        is_later = revoked_at is not None and oracle.published_at[number] > revoked_at
+        check(not is_later, "{} was given {}, which it may have no more", self.name, number)
+
+    def _messages(self, frame):
+        """Return the subjects and payloads of what came, on a key that is its own or that several share."""
         if MARK in frame:  # It is malformed, and made up.
             return []
         try:
             size = key_size(frame)
         except ProtocolError:
-            return [frame]
+            return [(frame, None)]
         key = frame[:size]
         is_of_others = any(key in one.streams.by_key for one in self.world.oracle.ledgers)
         check(not (is_of_others and key.startswith(STREAM)), "{} was given what is on {}", self.name, key)
@@ -81,7 +93,8 @@ class Member(Stranger):
         if head.flags & CONTROL:
             return []
         at = size + head.size + CHUNK_FIELD * bool(head.flags & LAST_VALUES) + head.width * (head.count - 1)
-        return parse_body(frame, at, head.count)[0::2]
+        body = parse_body(frame, at, head.count)
+        return zip(body[0::2], body[1::2], strict=True)
 
     def act(self):
         """Do something, once the others are known: a name belongs to the first who uses it."""
@@ -114,7 +127,7 @@ class MemberPublisher(SimPublisher):
         self.world.mechanisms["member: publishes"] += 1
         choice = self.world.member_random.choice
         if choice((True, False)):
-            subject = choice(DENIED)
+            subject = choice(DENIED + (LATER.encode(),) * self.world.has_changed)
             recipients = self.router.find(subject, subject)
             self.batches.send_alone(recipients, subject, FORGED)
         else:
@@ -154,8 +167,8 @@ class SecureWorld(World):
     has_stranger = True
 
     def __init__(self, seed, faults=None, mechanisms=None):
-        users = {"member": User("member", (key_of_host(MEMBER),), rules=tuple(_rules()))}
-        self._rights = Rights(AnyKey(), Permissions("allow", users))
+        self.asked, self.has_changed = Counter(), False
+        self._rights = self._make_rights(MAY_NOT)
         self._ends = {}
         self.member_random = Random(seed + 9)
         super().__init__(seed, faults, mechanisms)
@@ -170,6 +183,19 @@ class SecureWorld(World):
             else fault
             for fault in self.faults
         ]
+
+    def _make_rights(self, *denied):
+        users = {"member": User("member", (key_of_host(MEMBER),), rules=tuple(_rules(*denied)))}
+        return Rights(AnyKey(), Asked("allow", users, self.asked))
+
+    def _change(self):
+        """Have the member have fewer rights from now on."""
+        self._rights, self.has_changed = self._make_rights(MAY_NOT, LATER), True
+
+    def _check_changed(self):
+        for publisher in self.publishers:
+            if publisher.is_alive and not publisher.is_frozen:
+                check(publisher.revoked_at is not None, "{} goes by rights of before", publisher.name)
 
     def _make_processes(self, random):
         super()._make_processes(random)
@@ -214,12 +240,18 @@ class SecureWorld(World):
 
     def run(self):
         call_at, uniform = self.network.call_at, self.member_random.uniform
+        changes_at = uniform(1.0, BUSY)
+        call_at(changes_at, self._change)
         for process in (self.member, self.member_publisher):
             call_at(uniform(0.0, 0.5), process.start)
         for _ in range(ACTS):
             call_at(uniform(0.1, BUSY), partial(self.member.act))
             call_at(uniform(0.1, BUSY), partial(self.member_publisher.act))
         super().run()
+        self._check_changed()
+        again = max(self.asked.values(), default=0)
+        lives = sum(one.life for one in self.publishers) + self.member_publisher.life
+        check(again <= lives, "permissions were asked the same {} times", again)
         for ledger in self.oracle.ledgers:
             check(not ledger.decoder.stats.contradictions, "{}: somebody is contradicted", ledger.name)
             self.mechanisms["member: denied as a publisher"] += ledger.decoder.stats.denied
@@ -231,6 +263,19 @@ class SecureWorld(World):
         self.member.kill()
         self.member_publisher.kill()
         super()._end_all()
+
+
+class Asked(Permissions):
+    """Permissions that count what they are asked: each publisher remembers what it was told."""
+
+    def __init__(self, default, users, counter):
+        super().__init__(default, users)
+        self._counter = counter
+
+    def decide(self, user, action, asked, group=None):
+        if user is not None:
+            self._counter[id(self), user.name, action, asked, group] += 1
+        return super().decide(user, action, asked, group)
 
 
 class AnyKey:
