@@ -31,7 +31,7 @@ LIMITS = Limits(
 )  # fmt: skip
 """So little that somebody asks for more."""
 
-PLAIN = b"a", b"b", b"bb", b"c", b"longer", b"longest..", b"a.b.c.d"
+PLAIN = b"a", b"b", b"bb", b"c", b"c.c.c", b"longer", b"eight...", b"longest..", b"a.b.c.d"
 PATTERNS = b"a.*", b"b.>", b"c", b"*.d"
 SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x"
 DESCRIPTORS = 4
@@ -42,7 +42,7 @@ FEW_ACCOUNTS, SELDOM = 4, 64
 """Accounts from which on those that are idle are forgotten, and bytes after which it is found out anew what
 ZeroMQ reads besides."""
 
-ACTIONS = {"come": 9, "go": 3, "end": 2, "read": 9, "sweep": 1, "look": 2}
+ACTIONS = {"come": 18, "go": 6, "end": 4, "read": 18, "sweep": 2, "look": 4, "lose": 1}
 
 
 class Link:
@@ -164,6 +164,17 @@ class DescriptorWorld:
         del self.links[link.peer.descriptor]
         del self.alive[link.peer]
         self._unread += [(None, b"\0" + key) for key in link.held]
+
+    def _lose(self, link):
+        """Have something come of which ZeroMQ does not know any more whose it is: it is to be asked again."""
+        key = link.keys(self.random)
+        self._read_all()
+        if key in link.held:
+            return
+        link.held.append(key)
+        self.queue.pass_over(b"\1" + key, link.peer)
+        check(self.queue.to_cut == [link.peer], "what was lost is not asked for again")
+        self.refused.add(key)
 
     def _look(self, link):
         """See whether ZeroMQ holds very much of a connection that nobody has read."""

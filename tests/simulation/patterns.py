@@ -12,7 +12,7 @@ from random import Random
 
 import oz
 from oz.errors import PatternTimeout
-from oz.protocol.publisher import pattern_time
+from oz.protocol.publisher import interest, pattern_time
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.last_value_cache import ALLOWANCE, FOR_EACH, LastValueCache
 from oz.protocol.publisher.pattern_time import PatternTime, Stopwatch
@@ -58,6 +58,9 @@ KINDS = {
 }
 """For each kind of connection its patterns, and what they take together: modest ones a part of that with
 which nobody is touched, others of what each subject gives to one."""
+
+MOST_LOGGED = 10
+"""Patterns that ran out of time of which a publisher logs each, once."""
 
 HARDLY = 1e-9
 """Seconds that are none."""
@@ -132,6 +135,7 @@ class PatternWorld(Credit):
         super().__init__(self.together, ALL_AT_ONCE, ALL_KEPT_AT_ONCE)
         self.hardly = 0.02 * self.each
         self.costs, self.tried = {}, {}
+        self.warned, self.cut = [], set()
         self.worked = self.passed = 1_000.0
         self.looks = self.stalls = 0
         self.is_calm = False
@@ -156,6 +160,7 @@ class PatternWorld(Credit):
         """Let everything happen, and check what must be so."""
         changes = (
             (buckets, "decides", self.decides),
+            (interest, "_log", self),
             (pattern_time, "MOST_PASSED_OVER", KEPT),
             (pattern_time, "MOST_OVERDUE", SUSPENDED_AT_ONCE),
         )
@@ -174,6 +179,7 @@ class PatternWorld(Credit):
             self._check_calm()
             self.is_calm = False
             self._check_last_values()
+        self._check_told()
         return self
 
     # the clocks ------------------------------------------------------------------------------------------
@@ -221,6 +227,7 @@ class PatternWorld(Credit):
             one.refill(self.together if one is self else self.each)
         check(self.tried.keys() <= served, "what is suspended was tried")
         missed = served - self.tried.keys() | {text for text, (_, is_cut) in self.tried.items() if is_cut}
+        self.cut.update(text for text, (_, is_cut) in self.tried.items() if is_cut)
         count = stats.timed_out - counted[0]
         check(count == len(missed), "{} patterns ran out of time, and {} are counted", len(missed), count)
         self.mechanisms["pattern passed over"] += len(served) - len(self.tried)
@@ -291,6 +298,23 @@ class PatternWorld(Credit):
         check(is_needed or are_both or are_several, "{} lost more than it must", one.kind)
         fits = sum(kept) <= self.each + HARDLY or rest <= self.together + HARDLY
         check(fits, "{} keeps {:.4f} s of patterns", one.kind, sum(kept))
+
+    def warning(self, text, *values):
+        """Be told what a publisher logs."""
+        self.warned.append(text % values)
+
+    def _check_told(self):
+        """The first pattern that is suspended is logged, and some that ran out of time, each once."""
+        told = sum("is suspended" in one for one in self.warned)
+        check(
+            told == (self.stats.suspended > 0),
+            "{} were suspended, {} were logged",
+            self.stats.suspended,
+            told,
+        )
+        told = len(self.warned) - told
+        expected = min(len(self.cut), MOST_LOGGED)
+        check(told == expected, "{} ran out of time, {} were logged", len(self.cut), told)
 
     def _check_calm(self):
         """Where nothing takes long for a while nobody is looked at more closely."""
