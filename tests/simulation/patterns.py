@@ -327,7 +327,7 @@ class PatternWorld(Credit):
         """To look for last values takes no longer than was promised, and finds all that is found in that."""
         cache = LastValueCache(lambda: self.passed)
         for number in range(2 * SUBJECTS):
-            cache.put(b"md.%d" % (number % SUBJECTS), number)
+            cache.put(b"md.%d" % (number % SUBJECTS), number, number)
         most = ALLOWANCE + FOR_EACH * SUBJECTS
         for one in self.connections:
             patterns = [oz.compile(text, "regex") for text in one.texts]
