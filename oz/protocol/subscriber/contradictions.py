@@ -174,7 +174,7 @@ class Doubt:
         return time_ns - self._first_at >= _PATIENCE_NS
 
     def _join_runs(self) -> None:
-        """Have one run less, and forget no number: who claims many places is not to hide the publisher's."""
+        """Join two runs into one, and forget no number: many claimed places must not hide the publisher."""
         pairs = [(one, other) for one, other in pairwise(self._runs) if one.epoch == other.epoch]
         if not pairs:
             # The first of them may be where the publisher really is.
