@@ -35,7 +35,7 @@ def check_accounts(publisher):
         check(not account.waiting_bytes, "{}: keys wait of {}", publisher.name, account.name)
         alive = account.keys == 0 or publisher._is_there(account.peer)
         check(alive, "{}: {} has ended and holds {} keys", publisher.name, account.name, account.keys)
-    waiting = queue._waiting_bytes, queue._waiting_keys
+    waiting = queue._turns.size, queue._turns.keys()
     check(not any(waiting), "{}: keys wait to be looked at: {}", publisher.name, waiting)
     plain = sum(counts["plain_bytes"] for counts in found.values())
     check(

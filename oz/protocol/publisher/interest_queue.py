@@ -1,19 +1,18 @@
 """The queue of the interests that subscribers declare: a publisher looks at them a little at a time.
 
 What ZeroMQ is to do for a connection must be said as soon as a frame of it was read. That is cheap. To learn
-what the frame means may take long, as patterns are compiled: so it waits its turn, one connection after the
-other.
+what the frame means may take long, as patterns are compiled: so it waits its turn (`interest_turns`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from oz.logs import peer_logger
 from oz.protocol.prefix_counts import NOTHING, Keys
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account, IsAlive, Peer
+from oz.protocol.publisher.interest_turns import InterestTurns
 from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import NAME_SIZE, OutStream
@@ -23,8 +22,6 @@ from oz.wire.denials import Denial
 from oz.wire.keys import OWN
 
 _log = peer_logger("oz.publisher")
-
-_DONE = object()
 
 _FIRST_SWEEP = 64
 """Accounts from which on those of connections that have ended are looked for."""
@@ -44,16 +41,6 @@ _COUNTED_ANEW = 65_536
 
 SWEEP_EVERY, _MOST_SWEPT = 1.0, 1_000
 """Seconds between two looks for what connections have left behind; keys and holders looked at each time."""
-
-
-class _Waiting:
-    """One frame that waits, and the work on it."""
-
-    __slots__ = ("frame", "steps")
-
-    def __init__(self, frame: bytes, steps: Iterator[None]) -> None:
-        self.frame = frame
-        self.steps = steps
 
 
 class InterestQueue:
@@ -79,8 +66,6 @@ class InterestQueue:
         "_sweep_at",
         "_swept_at",
         "_turns",
-        "_waiting_bytes",
-        "_waiting_keys",
         "to_cut",
     )  # fmt: skip
 
@@ -110,9 +95,8 @@ class InterestQueue:
         self._ended.has_ended = True
         self._accounts: dict[Peer, Account] = {}
         self._by_descriptor: dict[int, Account] = {}
-        self._turns: OrderedDict[Account, None] = OrderedDict()
-        self._waiting_keys: dict[bytes, tuple[Account, int]] = {}
-        self._waiting_bytes = self._plain_bytes = 0
+        self._turns = InterestTurns(router.learn_stepwise, self._others)
+        self._plain_bytes = 0
         self._sweep_at = _FIRST_SWEEP
         self._swept_at = 0.0
         self._reports = True
@@ -166,11 +150,11 @@ class InterestQueue:
         elif self._holders is not None:
             times, gone = self._go(key, account, peer)
             if peer is None:
-                account, teller = self._behind(key, gone), self._ended
+                account, teller = self._turns.behind(key, gone), self._ended
         granted = NOTHING
         for _ in range(times):
             if key.startswith(OWN):
-                self._wait(frame, key, account, teller, now)
+                self._turns.put(frame, account, teller, now)
                 granted = self._permitted(self._router.granted(key, comes=comes), account)
             else:
                 granted = self._router.learn(frame, now)
@@ -287,18 +271,9 @@ class InterestQueue:
             self._count_out(key, gone)
             for _ in range(less):
                 if key.startswith(OWN):
-                    self._wait(b"\0" + key, key, self._behind(key, gone), self._ended, now)
+                    self._turns.put(b"\0" + key, self._turns.behind(key, gone), self._ended, now)
                 else:
                     self._router.learn(b"\0" + key, now)
-
-    def _behind(self, key: bytes, gone: list[Account]) -> Account:
-        """Return the account behind whose frames it is looked at that a key was taken back by an end.
-
-        What a connection took back by ending is behind what it asked for, and behind its goodbye.
-        """
-        waiting = next((one for one in gone if one.waiting), None)
-        known = self._waiting_keys.get(key)
-        return waiting or (self._others if known is None else known[0])
 
     def _refusal(self, key: bytes, account: Account, *, is_plain: bool) -> str | None:
         """Say why a connection may not subscribe to a key, if so."""
@@ -313,8 +288,8 @@ class InterestQueue:
             if account.plain >= limits.plain_subscriptions or account.plain_bytes + size > limits.plain_bytes:
                 return f"it has {account.plain} plain subscriptions of {account.plain_bytes} bytes"
             return None
-        if self._waiting_bytes + size > limits.all_waiting_keys:
-            return f"keys of {self._waiting_bytes} bytes wait to be looked at"
+        if self._turns.size + size > limits.all_waiting_keys:
+            return f"keys of {self._turns.size} bytes wait to be looked at"
         if not account.is_limited:
             return None
         if account.key_bytes + size > limits.key_bytes:
@@ -382,7 +357,7 @@ class InterestQueue:
             return
         lost = {one for one in self._accounts.values() if access.denial(one.key or "", ())}
         # What waits was let through to ZeroMQ by what held then.
-        lost |= {one for one in self._turns if one.is_limited}
+        lost |= {one for one in self._turns.accounts() if one.is_limited}
         for key in self._holders.held():
             if key[: len(OWN) + 1] not in (keys.STREAM, keys.DECLARATION):
                 for one in self._holders.accounts(key):
@@ -423,50 +398,10 @@ class InterestQueue:
                 reason,
             )
 
-    # what it means ---------------------------------------------------------------------------------------
-
-    def _wait(self, frame: bytes, key: bytes, account: Account, teller: Account, now: float) -> None:
-        """Put a frame behind all others of its connection."""
-        if frame[:1] == b"\x01":
-            known = self._waiting_keys.get(key)
-            self._waiting_keys[key] = (account, 1 if known is None else known[1] + 1)
-        account.waiting.append(_Waiting(frame, self._router.learn_stepwise(frame, now, teller)))
-        account.waiting_bytes += len(frame)
-        self._waiting_bytes += len(frame)
-        self._turns[account] = None
-
     def work(self, clock: Callable[[], float]) -> None:
-        """Look at what waits, one connection after the other, for as long as the limits allow.
+        """Learn what waits, one connection after the other, for as long as the limits allow.
 
         Args:
             clock: what time it is, in monotonic seconds.
         """
-        # All of what is inside the process: a node that publishes hears what it has subscribed to before.
-        inside = self._others
-        while inside.waiting:
-            for _ in inside.waiting[0].steps:
-                pass
-            self._forget(inside.waiting.popleft().frame, inside)
-        self._turns.pop(inside, None)
-        deadline = clock() + self._limits.interest_time
-        while self._turns:
-            account, _ = self._turns.popitem(last=False)
-            first = account.waiting[0]
-            if next(first.steps, _DONE) is _DONE:
-                account.waiting.popleft()
-                self._forget(first.frame, account)
-            if account.waiting:
-                self._turns[account] = None
-            if clock() >= deadline:
-                return
-
-    def _forget(self, frame: bytes, account: Account) -> None:
-        account.waiting_bytes -= len(frame)
-        self._waiting_bytes -= len(frame)
-        key = frame[1:]
-        if frame[:1] == b"\x01":
-            holder, count = self._waiting_keys[key]
-            if count > 1:
-                self._waiting_keys[key] = (holder, count - 1)
-            else:
-                del self._waiting_keys[key]
+        self._turns.work(clock, self._limits.interest_time)

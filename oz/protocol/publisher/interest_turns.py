@@ -1,0 +1,125 @@
+"""The frames of subscribers that wait for a publisher to learn what they mean: connections take turns."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+
+from oz.protocol.publisher.accounts import Account
+
+Learn = Callable[[bytes, float, Account], Iterator[None]]
+"""Called with a frame, the time and the account that tells, learns what the frame means step by step."""
+
+_DONE = object()
+
+
+class _Waiting:
+    """One frame that waits, and the work on it."""
+
+    __slots__ = ("frame", "steps")
+
+    def __init__(self, frame: bytes, steps: Iterator[None]) -> None:
+        self.frame = frame
+        self.steps = steps
+
+
+class InterestTurns:
+    """Has frames learned, one of each connection in turn.
+
+    Attributes:
+        size: bytes of all that wait.
+    """
+
+    __slots__ = ("_inside", "_keys", "_learn", "_turns", "size")
+
+    def __init__(self, learn: Learn, inside: Account) -> None:
+        """Start with nothing.
+
+        Args:
+            learn: learns what a frame means.
+            inside: the account of what is in this process, which waits for nobody.
+        """
+        self._learn = learn
+        self._inside = inside
+        self._turns: OrderedDict[Account, None] = OrderedDict()
+        self._keys: dict[bytes, tuple[Account, int]] = {}
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether any frame waits."""
+        return bool(self._turns)
+
+    def accounts(self) -> Collection[Account]:
+        """Return those of whom something waits."""
+        return self._turns.keys()
+
+    def keys(self) -> Collection[bytes]:
+        """Return the keys that are asked for by what waits."""
+        return self._keys.keys()
+
+    def put(self, frame: bytes, account: Account, teller: Account, now: float) -> None:
+        """Put a frame behind all others of its connection.
+
+        Args:
+            frame: 1 or 0, and the key.
+            account: whose turn it has.
+            teller: whose it is.
+            now: monotonic seconds.
+        """
+        if frame[:1] == b"\x01":
+            _, count = self._keys.get(key := frame[1:], (account, 0))
+            self._keys[key] = (account, count + 1)
+        account.waiting.append(_Waiting(frame, self._learn(frame, now, teller)))
+        account.waiting_bytes += len(frame)
+        self.size += len(frame)
+        self._turns[account] = None
+
+    def behind(self, key: bytes, gone: Collection[Account]) -> Account:
+        """Return the account behind whose frames it is looked at that a key was taken back by an end.
+
+        What a connection took back by ending is behind what it asked for, and behind its goodbye.
+
+        Args:
+            key: the key.
+            gone: the accounts that do not hold it any more.
+        """
+        waiting = next((one for one in gone if one.waiting), None)
+        known = self._keys.get(key)
+        return waiting or (self._inside if known is None else known[0])
+
+    def work(self, clock: Callable[[], float], seconds: float) -> None:
+        """Look at what waits, one connection after the other.
+
+        Args:
+            clock: what time it is, in monotonic seconds.
+            seconds: after which to stop, though more waits.
+        """
+        # All of what is inside the process: a node that publishes hears what it has subscribed to before.
+        inside = self._inside
+        while inside.waiting:
+            for _ in inside.waiting[0].steps:
+                pass
+            self._forget(inside.waiting.popleft().frame, inside)
+        self._turns.pop(inside, None)
+        deadline = clock() + seconds
+        while self._turns:
+            account, _ = self._turns.popitem(last=False)
+            first = account.waiting[0]
+            if next(first.steps, _DONE) is _DONE:
+                account.waiting.popleft()
+                self._forget(first.frame, account)
+            if account.waiting:
+                self._turns[account] = None
+            if clock() >= deadline:
+                return
+
+    def _forget(self, frame: bytes, account: Account) -> None:
+        account.waiting_bytes -= len(frame)
+        self.size -= len(frame)
+        key = frame[1:]
+        if frame[:1] == b"\x01":
+            holder, count = self._keys[key]
+            if count > 1:
+                self._keys[key] = (holder, count - 1)
+            else:
+                del self._keys[key]
