@@ -1,17 +1,21 @@
 """The part of oz that may be compiled; all else about the package stands in setup.cfg.
 
-It is optional: without a compiler, on Windows and in other Pythons than CPython oz is installed without it.
+It is optional: without a compiler, on Windows and in other Pythons than CPython oz is installed without it. As
+when oz is imported, `OZ_COMPILED=0` leaves it out, and `OZ_COMPILED=require` fails where it cannot be built.
 """
 
+import os
 import sys
 
 from setuptools import Extension, setup
 
-HOT = Extension(
+choice = os.environ.get("OZ_COMPILED")
+hot = Extension(
     "oz.compiled._hot",
-    sources=["oz/compiled/batches.c", "oz/compiled/module.c"],
+    sources=[f"oz/compiled/{name}.c" for name in ("batches", "dispatch", "module", "publish")],
     depends=["oz/compiled/hot.h"],
-    optional=True,
+    optional=choice != "require",
 )
+can_be_built = sys.implementation.name == "cpython" and sys.platform != "win32"
 
-setup(ext_modules=[HOT] if sys.implementation.name == "cpython" and sys.platform != "win32" else [])
+setup(ext_modules=[hot] if choice != "0" and can_be_built else [])

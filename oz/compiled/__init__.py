@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
+
+COMPILED = "OZ_COMPILED"
+"""The environment variable that says whether the compiled part runs."""
 
 _CHOICES = ("0", "1", "require")
 
@@ -40,6 +43,48 @@ class Hot(Protocol):
     def pack(self, items: list[Any]) -> bytes:
         """Pack a list as a MessagePack array."""
 
+    def Publish(
+        self,
+        *,
+        twin: Callable[..., Any],
+        flush: Callable[[], object],
+        quick: dict[Any, Any],
+        waiting: list[Any],
+        dispatch: Any,
+        accumulator: Any,
+        stats: Any,
+        large: int,
+        look_every: int,
+    ) -> Callable[..., Any]:
+        """Make a `publish` for messages that join others, or that nobody wants; see `Sender.shortcut`.
+
+        Args:
+            twin: does all else, with the same arguments.
+            flush: called when the batch is full.
+            quick: of its routes.
+            waiting: of its accumulator.
+            dispatch: the publisher's.
+            accumulator: the publisher's.
+            stats: where to count.
+            large: bytes of a payload from which on the twin takes it.
+            look_every: of so many that nobody wants the twin takes one; 0 for none.
+        """
+
+    def know_dispatch(
+        self, message_class: type, route_class: type, subscription_class: type, engine_class: type
+    ) -> None:
+        """Say of which classes messages, routes, subscriptions and engines of subscribers are."""
+
+    def hand_out(self, engine: Any, waiting: Any, popleft: Callable[[], Any]) -> Any:
+        """Call handlers for what waits, until a message is not for handlers alone, and give that one.
+
+        Returns:
+            The message; None when there is none, when the engine has something to check, or after many.
+        """
+
+    def Iteration(self, *, twin: Iterator[Any], ready: Any, waiting: Any) -> Iterator[Any]:
+        """Iterate over messages that wait and are for nobody else; the twin gives all others."""
+
 
 def _load() -> tuple[Hot | None, str]:
     """Return the compiled part, or None and why it does not run.
@@ -47,11 +92,11 @@ def _load() -> tuple[Hot | None, str]:
     Raises:
         ImportError: it is required and cannot run; or `OZ_COMPILED` is none of its values.
     """
-    choice = os.environ.get("OZ_COMPILED") or "1"
+    choice = os.environ.get(COMPILED) or "1"
     if choice not in _CHOICES:
-        raise ImportError(f"OZ_COMPILED is one of {', '.join(_CHOICES)}, not {choice!r}")
+        raise ImportError(f"{COMPILED} is one of {', '.join(_CHOICES)}, not {choice!r}")
     if choice == "0":
-        return None, "switched off by OZ_COMPILED=0"
+        return None, f"switched off by {COMPILED}=0"
     try:
         return cast(Hot, importlib.import_module("oz.compiled._hot")), ""
     except ModuleNotFoundError:
@@ -59,7 +104,7 @@ def _load() -> tuple[Hot | None, str]:
     except ImportError as error:
         reason = f"does not load: {error}"
     if choice == "require":
-        raise ImportError(f"OZ_COMPILED=require, but the compiled part of oz is {reason}")
+        raise ImportError(f"{COMPILED}=require, but the compiled part of oz is {reason}")
     return None, reason
 
 

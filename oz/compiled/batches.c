@@ -140,10 +140,13 @@ unpack(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given
 
 /* Messages ------------------------------------------------------------------------------------------------------- */
 
-static struct {
+typedef struct {
     PyTypeObject *type, *route_type;
     Py_ssize_t subject, payload, route, arrival, place, route_subject;
-} message;
+} Classes;
+
+/* Of which classes messages and routes are, once that was said; they are never forgotten. */
+static Classes message;
 
 PyDoc_STRVAR(know_messages_doc,
 "know_messages(message_class, route_class)\n\n"
@@ -152,18 +155,19 @@ PyDoc_STRVAR(know_messages_doc,
 static PyObject *
 know_messages(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    PyTypeObject *type, *route_type;
-    if (!PyArg_ParseTuple(arguments, "O!O!:know_messages", &PyType_Type, &type, &PyType_Type, &route_type) ||
-        (message.subject = hot_offset(type, "subject")) < 0 ||
-        (message.payload = hot_offset(type, "payload")) < 0 ||
-        (message.route = hot_offset(type, "route")) < 0 ||
-        (message.arrival = hot_offset(type, "arrival")) < 0 ||
-        (message.place = hot_offset(type, "_place")) < 0 ||
-        (message.route_subject = hot_offset(route_type, "subject")) < 0) {
+    Classes said;
+    if (!PyArg_ParseTuple(arguments, "O!O!:know_messages", &PyType_Type, &said.type, &PyType_Type, &said.route_type) ||
+        (said.subject = hot_offset(said.type, "subject")) < 0 ||
+        (said.payload = hot_offset(said.type, "payload")) < 0 ||
+        (said.route = hot_offset(said.type, "route")) < 0 ||
+        (said.arrival = hot_offset(said.type, "arrival")) < 0 ||
+        (said.place = hot_offset(said.type, "_place")) < 0 ||
+        (said.route_subject = hot_offset(said.route_type, "subject")) < 0) {
         return NULL;
     }
-    Py_XSETREF(message.type, (PyTypeObject *)Py_NewRef(type));
-    Py_XSETREF(message.route_type, (PyTypeObject *)Py_NewRef(route_type));
+    message = said;
+    Py_INCREF(message.type);
+    Py_INCREF(message.route_type);
     Py_RETURN_NONE;
 }
 

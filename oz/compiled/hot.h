@@ -31,6 +31,7 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
     *(PyObject **)((char *)object + offset) = value;
 }
 
-extern PyMethodDef hot_batch_methods[];
+extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[];
+extern PyType_Spec hot_publish_spec, hot_iteration_spec;
 
 #endif

@@ -30,11 +30,22 @@ static struct PyModuleDef definition = {
     .m_size = -1,
 };
 
+static int
+add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    int failed = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+    Py_XDECREF(type);
+    return failed;
+}
+
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module != NULL && PyModule_AddFunctions(module, hot_batch_methods) < 0) {
+    if (module != NULL &&
+        (PyModule_AddFunctions(module, hot_batch_methods) < 0 || PyModule_AddFunctions(module, hot_dispatch_methods) < 0 ||
+         add_type(module, &hot_publish_spec) < 0 || add_type(module, &hot_iteration_spec) < 0)) {
         Py_CLEAR(module);
     }
     return module;
