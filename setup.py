@@ -1,7 +1,7 @@
 """The part of oz that may be compiled; all else about the package stands in setup.cfg.
 
-It is optional: without a compiler, on Windows and in other Pythons than CPython oz is installed without it. As
-when oz is imported, `OZ_COMPILED=0` leaves it out, and `OZ_COMPILED=require` fails where it cannot be built.
+It is optional: without a compiler, on Windows and in other Pythons than CPython oz is installed without it.
+As when oz is imported, `OZ_COMPILED=0` leaves it out; `OZ_COMPILED=require` fails where it cannot be built.
 """
 
 import os
@@ -14,6 +14,8 @@ hot = Extension(
     "oz.compiled._hot",
     sources=[f"oz/compiled/{name}.c" for name in ("batches", "dispatch", "module", "publish")],
     depends=["oz/compiled/hot.h"],
+    # No directory of the machine that builds it gets into it.
+    extra_compile_args=["-g0"],
     optional=choice != "require",
 )
 can_be_built = sys.implementation.name == "cpython" and sys.platform != "win32"

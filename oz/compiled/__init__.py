@@ -21,7 +21,7 @@ _CHOICES = ("0", "1", "require")
 
 
 class Hot(Protocol):
-    """What the compiled part does; None stands for what its twin has to do."""
+    """The functions of the compiled part; None stands for a case that the twin has to do."""
 
     def unpack(
         self, frame: bytes, at: int, count: int, known: dict[bytes, Any]
