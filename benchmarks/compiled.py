@@ -1,9 +1,9 @@
 """The compiled part beside Python alone: processor time of all processes for each message, interleaved.
 
-`W1` and `W2` as in `routing`: one publisher and one subscriber, free on the same cores, tcp on the loopback,
+The workloads of `routing`: a publisher and its subscribers, free on the same cores, tcp on the loopback,
 100-byte payloads, settings that lose nothing. Each process counts its own processor time, ZeroMQ's threads
-included, but for the time in which Python starts. The same is measured of a loop of
-`send_multipart` and `recv_multipart` with pyzmq alone, and divided by oz's.
+included, but for the time in which Python starts. A loop of `send_multipart` and `recv_multipart` with pyzmq
+alone is measured with them. The time is that of a published message: four deliveries in W4.
 
 Run it as `python benchmarks/compiled.py --runs 5 --count 600000`.
 """
@@ -11,6 +11,7 @@ Run it as `python benchmarks/compiled.py --runs 5 --count 600000`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import resource
@@ -18,11 +19,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import machine
 import routed_sides
 import sides
-from routed_sides import ALL, ONE_IN_100, TIMEOUT, Work
+from routed_sides import ALL, MANY, MANY_MATCHES, ONE_IN_100, TIMEOUT, Work
 
 import oz
 from oz.compiled import WHY_NOT
@@ -82,47 +84,72 @@ def _plainly(endpoint: str, begin: Callable[[], object]) -> int:
     return sides.plain_subscriber(endpoint, begin)[0]
 
 
-def measure(publisher: Callable[..., None], subscriber: Callable[..., int], count: int, mode: str) -> float:
-    """Run both; give the microseconds of processor that a published message took.
+class Row(NamedTuple):
+    """A workload."""
 
-    Args:
-        publisher: called with a pipe and the number of messages.
-        subscriber: called with the endpoint and what to call when it is ready; gives what it got.
-        count: messages to publish.
-        mode: `OZ_COMPILED` of both.
-    """
-    os.environ["OZ_COMPILED"] = mode
-    with _Process(_publish, publisher, count) as source:
-        endpoint = source.take()
-        with _Process(_subscribe, subscriber, endpoint) as sink:
-            sink.take()
-            source.tell("go")
-            got, theirs = sink.take()
-            source.tell("done")
-            ours = source.take()
-            while not isinstance(ours, float):
-                ours = source.take()
-    if got != count and publisher is not PUBLISHERS["W2"]:
-        raise SystemExit(f"a subscriber got {got:,} of {count:,} messages: the comparison is void")
-    return 1e6 * (ours + theirs) / count
+    publisher: Callable[..., None]
+    subscriber: Callable[..., int]
+    subscribers: int = 1
+    matches: float = 1
+    """How often each subscriber gets a message, on average."""
 
 
-PUBLISHERS: dict[str, Callable[..., None]] = {
-    "W1": partial(routed_sides.publisher, work=ALL),
-    "W2": partial(routed_sides.publisher, work=ONE_IN_100),
-}
-# Its pattern goes past the last message, which another subscription is for.
+# Its pattern does not match the last message, which another subscription is for.
 _HANDLED = Work(ALL.subjects, ["md.*.*"], "end")
 
-ROWS: dict[str, tuple[Callable[..., None], Callable[..., int]]] = {
-    "W1, a handler for each message": (
-        partial(routed_sides.publisher, work=_HANDLED),
-        partial(_handle, work=_HANDLED),
+PLAIN = Row(sides.plain_publisher, _plainly)
+
+ROWS = {
+    "W1, a handler for each message": Row(
+        partial(routed_sides.publisher, work=_HANDLED), partial(_handle, work=_HANDLED)
     ),
-    "W1, for message in subscriber": (PUBLISHERS["W1"], partial(_iterate, work=ALL)),
-    "W1, receive_batches": (PUBLISHERS["W1"], partial(_take_batches, work=ALL)),
-    "W2, one in a hundred matches": (PUBLISHERS["W2"], partial(_iterate, work=ONE_IN_100)),
+    "W1, for message in subscriber": Row(
+        partial(routed_sides.publisher, work=ALL), partial(_iterate, work=ALL)
+    ),
+    "W1, receive_batches": Row(partial(routed_sides.publisher, work=ALL), partial(_take_batches, work=ALL)),
+    "W2, one in a hundred matches": Row(
+        partial(routed_sides.publisher, work=ONE_IN_100), partial(_iterate, work=ONE_IN_100), matches=1 / 100
+    ),
+    "W4, one to four": Row(
+        partial(routed_sides.publisher, work=ALL, subscribers=4), partial(_iterate, work=ALL), subscribers=4
+    ),
+    "W5, 10,000 handlers": Row(
+        partial(routed_sides.publisher, work=MANY),
+        partial(_handle, work=MANY),
+        matches=MANY_MATCHES / len(MANY.subjects),
+    ),
 }
+
+
+def measure(row: Row, count: int, mode: str) -> float:
+    """Run a publisher and its subscribers; give the microseconds of processor that a published message took.
+
+    Args:
+        row: the workload.
+        count: messages to publish; a multiple of 1,000.
+        mode: `OZ_COMPILED` of all of them.
+    """
+    os.environ["OZ_COMPILED"] = mode
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(_Process(_publish, row.publisher, count))
+        endpoint = source.take()
+        sinks = [
+            stack.enter_context(_Process(_subscribe, row.subscriber, endpoint))
+            for _ in range(row.subscribers)
+        ]
+        for sink in sinks:
+            sink.take()
+        source.tell("go")
+        results = [sink.take() for sink in sinks]
+        source.tell("done")
+        spent = source.take()
+        while not isinstance(spent, float):
+            spent = source.take()
+    for got, seconds in results:
+        if got != round(count * row.matches):
+            raise SystemExit(f"a subscriber got {got:,} messages of {count:,}: the comparison is void")
+        spent += seconds
+    return 1e6 * spent / count
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -142,15 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plain: list[float] = []
     found: dict[tuple[str, str], list[float]] = {}
     for _ in range(options.runs):
-        plain.append(measure(sides.plain_publisher, _plainly, options.count // 4, PURE))
-        for (name, (publisher, subscriber)), mode in itertools.product(ROWS.items(), (PURE, COMPILED)):
-            spent = measure(publisher, subscriber, options.count, mode)
-            found.setdefault((name, mode), []).append(spent)
-    print(f"{'pyzmq, a loop of multipart messages':32} {machine.spread(plain)} µs")
-    for (name, mode), spent in found.items():
-        ratio = statistics.median(plain) / statistics.median(spent)
-        label = "Python" if mode == PURE else "compiled"
-        print(f"{name:32} {label:9} {machine.spread(spent)} µs   {ratio:.1f} times pyzmq's", flush=True)
+        plain.append(measure(PLAIN, options.count // 4, PURE))
+        for (name, row), mode in itertools.product(ROWS.items(), (PURE, COMPILED)):
+            found.setdefault((name, mode), []).append(measure(row, options.count, mode))
+    print(f"{'pyzmq, a loop of multipart messages':36} {machine.spread(plain)} µs")
+    for name in ROWS:
+        pure, fast = found[name, PURE], found[name, COMPILED]
+        gain = statistics.median(pure) / statistics.median(fast)
+        spreads = f"Python {machine.spread(pure)} µs, compiled {machine.spread(fast)} µs"
+        print(f"{name:36} {spreads}: {gain:.2f} times less", flush=True)
     print(machine.describe())
 
 
