@@ -138,7 +138,18 @@ def decoder():
     return BatchDecoder(streams), list(streams.by_key)
 
 
-FIELDS = ("subject", "payload", "body", "frames", "origin", "sequence", "time_ns", "gap", "extras")
+FIELDS = (
+    "subject",
+    "payload",
+    "body",
+    "frames",
+    "origin",
+    "sequence",
+    "position",
+    "time_ns",
+    "gap",
+    "extras",
+)
 
 
 def given_by(one):
