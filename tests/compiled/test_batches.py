@@ -23,8 +23,9 @@ from oz.protocol.subscriber.columns import BatchColumns, MessageBatch, read_colu
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
+from oz.wire.batch import MESSAGES, WITH_POSITIONS, head_end_2, head_start
 from support.sizes import SOAK, size
-from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, batches, spoil
+from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batches, spoil
 
 ROUNDS = size(4_000, 1_000_000)
 
@@ -129,6 +130,14 @@ def test_arrays_and_bytes_that_say_their_length_in_more_bytes_than_need_be_are_r
             assert_alike(start + subject + b"\xc4\1x", 0, 1, (), [b"a.b"])
 
 
+def numbered(key):
+    """Batches of version 2: with positions that follow one another, and with differences."""
+    body = msgpack.packb([b"a.b", b"one", b"a.c", b"two", b"a.d", b""])
+    start = head_start(key, MESSAGES, ORIGIN, 3, WITH_POSITIONS)
+    yield [start + head_end_2(0, 40, 3, 0) + body]
+    yield [start + head_end_2(3, 50, 3, 1) + bytes((2, 5)) + body]
+
+
 def decoder():
     """Make what is behind a subscriber's socket; give it and its keys."""
     streams = Streams(lambda size: NAME[:size])
@@ -166,7 +175,7 @@ def given_by(one):
 def test_a_subscriber_makes_the_same_of_spoiled_frames_as_one_without_it():
     rng = random.Random(3)
     (ours, keys), (pure, _) = decoder(), decoder()
-    whole = list(batches(keys))
+    whole = [*batches(keys), *(frames for key in keys for frames in numbered(key))]
     firsts = [frames[0] for frames in whole]
     for number in range(ROUNDS):
         frames = list(rng.choice(whole))
@@ -189,6 +198,13 @@ def plain_batch(count=300, **where):
     subjects = [b"a.%d" % number for number in range(count)]
     found = BatchColumns(subjects, [b"x"] * count, [], 100, known)
     return found.whole(Arrival(b"o" * 16, 7, 1, 3, 2, **where))
+
+
+def test_positions_of_both_layouts_reach_the_messages():
+    ours, [key, *_] = decoder()
+    for frames in numbered(key):
+        ours.accept(frames, 1)
+    assert [message.position for message in ours.waiting] == [40, 41, 42, 50, 52, 57]
 
 
 def test_messages_of_a_batch_are_those_of_the_twin():
