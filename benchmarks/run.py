@@ -7,11 +7,13 @@ import nodes
 import pattern_index
 import recording
 
+import compiled
 import routing
 
 if __name__ == "__main__":
     beside_pyzmq.main()
     routing.main([])
+    compiled.main([])
     pattern_index.main()
     recording.main([])
     nodes.main([])

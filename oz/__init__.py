@@ -24,6 +24,7 @@ from oz import starting as starting  # isort: skip
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from oz.compiled import HOT
 from oz.configuration import Configuration, ConfigurationFile, ConfigurationSurvey, Setting, private_directory
 from oz.configuration import resolve as resolve_configuration
 from oz.configuration import survey as survey_configuration
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     from oz import asyncio as asyncio
 
 __version__ = VERSION
+__compiled__ = HOT is not None
+"""Whether the compiled part runs; `oz doctor` says why not."""
 warn_of_other(__path__[0])
 
 # `asyncio` and `compile` are public too; `from oz import *` must not put them in place of Python's own.

@@ -6,6 +6,7 @@ on, and at the limits that this system sets.
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
@@ -17,6 +18,7 @@ from typing import Literal
 
 import zmq
 
+from oz.compiled import COMPILED, WHY_NOT
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
 from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, pip_line
 from oz.transport.descriptor_watch import headroom
@@ -59,7 +61,7 @@ _REQUIREMENT = re.compile(r"(?P<spec>[^;]+)(?:;.*extra == ['\"](?P<extra>[^'\"]+
 
 def requirements() -> list[Check]:
     """Look at what oz cannot do without, apart from ZeroMQ."""
-    return [_oz(), _python(), *(_needed(name) for name in _NEEDED)]
+    return [_oz(), _python(), _compiled(), *(_needed(name) for name in _NEEDED)]
 
 
 def extras() -> list[Check]:
@@ -86,6 +88,18 @@ def _oz() -> Check:
 def _python() -> Check:
     state: State = "yes" if sys.version_info[:2] >= OLDEST_PYTHON else "broken"
     return Check("python", "Python", state, platform.python_version(), sys.executable)
+
+
+def _compiled() -> Check:
+    """Look for the compiled part, without which oz does the same more slowly."""
+    if not WHY_NOT:
+        return Check("compiled", "Python", "yes", "C", "the part of oz that is quicker in C")
+    note = f"oz runs in pure Python, which is slower: {WHY_NOT}"
+    if os.environ.get(COMPILED) == "0":
+        return Check("compiled", "Python", "no", "", note, f"unset {COMPILED}")
+    return Check(
+        "compiled", "Python", "no", "", f"{note}; install oz again after", apt_line("gcc", "python3-dev")
+    )
 
 
 def _needed(package: str) -> Check:

@@ -21,7 +21,7 @@ SNAPSHOT = ROOT / "tests" / "api" / "public.txt"
 COMMAND = "python tools/api_snapshot.py"
 
 PACKAGES = ("oz", "oz.asyncio", "oz.journal", "oz.services", "oz.spark", "oz.testing")
-UNLISTED = {"oz": ("__version__", "asyncio", "compile")}
+UNLISTED = {"oz": ("__compiled__", "__version__", "asyncio", "compile")}
 """Public, and not in `__all__`: a star would put them in place of what Python calls so."""
 
 PROTOCOLS = api_reference.ITERATION | {

@@ -10,6 +10,7 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
@@ -138,6 +139,12 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
+        messages = self._iterate()
+        if HOT is None or not isinstance(self._receive_path, RoutedReceivePath):
+            return messages
+        return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
+
+    def _iterate(self) -> Iterator[Message]:
         ready, take = self._ready, self._receive_path.take
         waiting = self._waiting
         while True:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from oz.compiled import HOT
 from oz.errors import ProtocolError
 from oz.wire.bounds import unpack_bounded
 from oz.wire.denials import are_fields
@@ -299,7 +300,10 @@ def pack_control(**fields: Any) -> bytes:
     return packed
 
 
-pack_array: Callable[[list[Any]], bytes] = msgpack.packb
+if HOT is not None:
+    HOT.know_packer(msgpack.packb)
+
+pack_array: Callable[[list[Any]], bytes] = msgpack.packb if HOT is None else HOT.pack
 """Called with subjects and payloads in turn, packs them with the header of the array.
 
 Raises TypeError, ValueError or OverflowError for extras that MessagePack has no form for.

@@ -73,6 +73,7 @@ def subjects() -> None:
     if oz.compile("time.*.east").regex.fullmatch("time.us.east"):
         assert_type(oz.compile("time.*.east").regex.flags, int)
     assert_type(oz.__version__, str)
+    assert_type(oz.__compiled__, bool)
 
 
 def nodes() -> None:

@@ -9,11 +9,16 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
+from oz.compiled import HOT
 from oz.errors import ProtocolError
 from oz.message import BARE, DELIVERED, Arrival, Extras, Message, RichMessage, RoutedMessage
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
+from oz.wire.batch import parse_body
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN
+
+if HOT is not None:
+    HOT.know_messages(RoutedMessage, Route)
 
 _BYTES_ONLY = {bytes}
 
@@ -76,7 +81,7 @@ class MessageBatch:
         self,
         subjects: list[bytes],
         payloads: list[bytes],
-        routes: Sequence[Any],
+        routes: list[Any],
         arrival: Arrival,
         *,
         is_text: bool,
@@ -116,9 +121,13 @@ class MessageBatch:
 
     def messages(self) -> list[Message]:
         """Make the messages."""
-        names = [route.subject for route in self._routes]
-        places = range(len(names))
-        return list(map(RoutedMessage, names, self.payloads, self._routes, repeat(self.arrival), places))
+        made = None if HOT is None else HOT.make(self.payloads, self._routes, self.arrival)
+        return _make(self.payloads, self._routes, self.arrival) if made is None else made
+
+
+def _make(payloads: list[bytes], routes: list[Any], arrival: Arrival) -> list[Message]:
+    names = [route.subject for route in routes]
+    return list(map(RoutedMessage, names, payloads, routes, repeat(arrival), range(len(names))))
 
 
 Arrived = Message | MessageBatch | PlainBatch
@@ -129,6 +138,7 @@ class BatchColumns:
     """The messages of one frame, a list for each thing that is known of them.
 
     Attributes:
+        subjects: of each.
         routes: whom each is for.
         payloads: of each; bytes, or a list of those of several frames.
         extras: of each, or None; none at all where every payload is bytes and nothing else.
@@ -136,7 +146,7 @@ class BatchColumns:
         rest: the frames behind them that none of them speaks of.
     """
 
-    __slots__ = ("_is_text", "_size", "_subjects", "extras", "is_clear", "payloads", "rest", "routes")
+    __slots__ = ("_is_text", "_size", "extras", "is_clear", "payloads", "rest", "routes", "subjects")
 
     extras: list[Extras | None] | None
 
@@ -147,6 +157,9 @@ class BatchColumns:
         attached: list[bytes],
         size: int,
         table: SubscriptionTable,
+        routes: list[Any] | None = None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         """Find out about all that came in a frame.
 
@@ -156,14 +169,16 @@ class BatchColumns:
             attached: the large payloads that came behind it.
             size: bytes of the frame.
             table: of the stream that it came on.
+            routes: of each subject, where all of them were remembered.
+            is_plain: all payloads are known to be bytes.
 
         Raises:
             ProtocolError: something in them is malformed.
         """
         self._size = size
-        self._subjects = subjects
-        self.routes, self.is_clear, self._is_text = _find_routes(table, subjects)
-        if set(map(type, payloads)) == _BYTES_ONLY:
+        self.subjects = subjects
+        self.routes, self.is_clear, self._is_text = _find_routes(table, subjects, routes)
+        if is_plain or set(map(type, payloads)) == _BYTES_ONLY:
             self.payloads, self.extras, self.rest = payloads, None, attached
         else:
             large = iter(attached)
@@ -186,7 +201,7 @@ class BatchColumns:
     def whole(self, arrival: Arrival) -> MessageBatch:
         """Return all of them, still as columns; only where none has extras or several frames."""
         return MessageBatch(
-            self._subjects, self.payloads, self.routes, arrival, is_text=self._is_text, size=self._size
+            self.subjects, self.payloads, self.routes, arrival, is_text=self._is_text, size=self._size
         )
 
     def message(self, place: int, route: Route, payload: Any, arrival: Arrival) -> Message:
@@ -205,13 +220,38 @@ class BatchColumns:
         return RichMessage(route.subject, payload, route, body, extras or BARE, arrival, place)
 
 
-def _find_routes(table: SubscriptionTable, subjects: list[Any]) -> tuple[list[Route], bool, bool]:
+def read_columns(
+    frame: bytes, at: int, count: int, attached: list[bytes], table: SubscriptionTable
+) -> BatchColumns:
+    """Read the body of a batch.
+
+    Args:
+        frame: the whole frame.
+        at: where the body begins.
+        count: the messages that the head speaks of.
+        attached: the large payloads that came behind it.
+        table: of the stream that it came on.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    plain = None if HOT is None else HOT.unpack(frame, at, count, table.routes)
+    if plain is None:
+        body = parse_body(frame, at, count)
+        return BatchColumns(body[0::2], body[1::2], attached, len(frame), table)
+    subjects, payloads, routes = plain
+    return BatchColumns(subjects, payloads, attached, len(frame), table, routes, is_plain=True)
+
+
+def _find_routes(
+    table: SubscriptionTable, subjects: list[Any], known: list[Any] | None
+) -> tuple[list[Route], bool, bool]:
     """Return the route of each subject, and tell whether all are clear, and whether all are text."""
     try:
-        routes: list[Any] = list(map(table.routes.get, subjects))
+        routes: list[Any] = list(map(table.routes.get, subjects)) if known is None else known
     except TypeError:
         raise ProtocolError("a subject in a batch is not bytes") from None
-    if None not in routes:
+    if known is not None or None not in routes:
         return routes, not table.unclear, not table.undecoded
     for place, route in enumerate(routes):
         if route is None:

@@ -15,7 +15,7 @@ from oz.logs import peer_logger
 from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.answers import Answers
-from oz.protocol.subscriber.columns import BatchColumns
+from oz.protocol.subscriber.columns import BatchColumns, read_columns
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
@@ -34,7 +34,6 @@ from oz.wire.batch import (
     SHORT,
     Head,
     key_size,
-    parse_body,
     parse_chunk,
     parse_control,
     parse_head,
@@ -305,12 +304,11 @@ class BatchDecoder:
         if head.position is not None:
             positions = parse_positions(frames[0], at, head.position, head.width, head.count)
             at += head.width * (head.count - 1)
-        body = parse_body(frames[0], at, head.count)
-        columns = BatchColumns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
+        columns = read_columns(frames[0], at, head.count, frames[1:], stream.table)
         if positions is None and stream.is_shared and columns.rest:
             positions = read_trailer(columns.rest[-1], head.count)
         if self.access is not None:
-            columns.deny(self.access.denied(body[0::2], columns.extras))
+            columns.deny(self.access.denied(columns.subjects, columns.extras))
         self._take_columns(stream, head, columns, time_ns, number, positions)
 
     def _take_columns(

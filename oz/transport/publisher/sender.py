@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.message import BARE, Extras
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
@@ -244,11 +246,7 @@ class Sender:
         """
         if self.routes.is_closing:
             self._check_open()
-        try:
-            self.accumulator.flush(socket)
-        except zmq.ZMQError:
-            self._check_open()
-            raise
+        self._flush_full(socket)
 
     def shortcut(
         self, socket: Any, long_way: Callable[..., Any], *, looks: bool
@@ -307,7 +305,27 @@ class Sender:
                 return long_way(subject, payload, **fields)
             return long_way(subject, payload, extras, **fields)
 
-        return publish
+        if HOT is None:
+            return publish
+        return HOT.Publish(
+            twin=publish,
+            flush=partial(self._flush_full, socket),
+            quick=quick,
+            waiting=waiting,
+            dispatch=dispatch,
+            accumulator=accumulator,
+            stats=stats,
+            large=LARGE,
+            look_every=LOOK_EVERY if looks else 0,
+        )
+
+    def _flush_full(self, socket: Any) -> None:
+        """Send what waits in the accumulator, which is full."""
+        try:
+            self.accumulator.flush(socket)
+        except zmq.ZMQError:
+            self._check_open()
+            raise
 
     def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
         """Send a message that only plain subscribers want; tell whether there was room."""

@@ -8,12 +8,13 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import ClosedError, PermissionDenied
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
-from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.protocol.subscriber.subscriptions import Route, Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
@@ -161,9 +162,15 @@ class SubscriberEngine:
             ClosedError: a handler has drained it, and this was the last.
         """
         take, dispatch, waiting, socket = self.receive_path.take, self.dispatch, self.waiting, self.socket
+        hand_out, popleft = _hand_out if until is None else None, waiting.popleft
         while True:
             if message is None:
-                message = waiting.popleft() if waiting else take(socket, flags, until)
+                if not waiting:
+                    message = take(socket, flags, until)
+                elif hand_out is None:
+                    message = popleft()
+                else:
+                    message = hand_out(self, waiting, popleft)
             if message is not None and (message.route.is_only_listed or dispatch(message)):
                 return message
             message = None
@@ -272,6 +279,11 @@ class SubscriberEngine:
         """Ask for nothing more."""
         self.declarer.end_drain()
         self.is_drained = self.must_check = True
+
+
+if HOT is not None:
+    HOT.know_dispatch(Message, Route, Subscribed, SubscriberEngine)
+_hand_out = None if HOT is None else HOT.hand_out
 
 
 def is_kept(message: Message) -> bool:

@@ -1,0 +1,112 @@
+"""The compiled part of oz, if it runs: the plain, common case of what is done for each message, in C.
+
+Each function has a twin in Python, which says what is right and does all that is not plain. Without a
+compiler oz is installed without this part, and does the same more slowly: decision 068 in docs/decisions.
+
+The environment variable `OZ_COMPILED` says whether it runs: `1`, the default, where it is there; `0` never;
+`require` has the import of oz fail where it cannot.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
+
+COMPILED = "OZ_COMPILED"
+"""The environment variable that says whether the compiled part runs."""
+
+_CHOICES = ("0", "1", "require")
+
+
+class Hot(Protocol):
+    """The functions of the compiled part; None stands for a case that the twin has to do."""
+
+    def unpack(
+        self, frame: bytes, at: int, count: int, known: dict[bytes, Any]
+    ) -> tuple[list[bytes], list[bytes], list[Any] | None] | None:
+        """Read the body of a batch in which all is plain bytes: subjects, payloads, and the route of each.
+
+        There are no routes where one of them is not among those known.
+        """
+
+    def know_messages(self, message_class: type, route_class: type) -> None:
+        """Say of which classes the messages of a batch and their routes are."""
+
+    def make(self, payloads: list[bytes], routes: list[Any], arrival: Any) -> list[Any] | None:
+        """Make the messages of a batch, numbered from 0."""
+
+    def know_packer(self, pack: Callable[[list[Any]], bytes]) -> None:
+        """Say what packs a list that `pack` does not."""
+
+    def pack(self, items: list[Any]) -> bytes:
+        """Pack a list as a MessagePack array."""
+
+    def Publish(
+        self,
+        *,
+        twin: Callable[..., Any],
+        flush: Callable[[], object],
+        quick: dict[Any, Any],
+        waiting: list[Any],
+        dispatch: Any,
+        accumulator: Any,
+        stats: Any,
+        large: int,
+        look_every: int,
+    ) -> Callable[..., Any]:
+        """Make a `publish` for messages that join others, or that nobody wants; see `Sender.shortcut`.
+
+        Args:
+            twin: does all else, with the same arguments.
+            flush: called when the batch is full.
+            quick: of its routes.
+            waiting: of its accumulator.
+            dispatch: the publisher's.
+            accumulator: the publisher's.
+            stats: where to count.
+            large: bytes of a payload from which on the twin takes it.
+            look_every: of so many that nobody wants the twin takes one; 0 for none.
+        """
+
+    def know_dispatch(
+        self, message_class: type, route_class: type, subscription_class: type, engine_class: type
+    ) -> None:
+        """Say of which classes messages, routes, subscriptions and engines of subscribers are."""
+
+    def hand_out(self, engine: Any, waiting: Any, popleft: Callable[[], Any]) -> Any:
+        """Call handlers for what waits, until a message is not for handlers alone, and give that one.
+
+        Returns:
+            The message; None when there is none, when the engine has something to check, or after many.
+        """
+
+    def Iteration(self, *, twin: Iterator[Any], ready: Any, waiting: Any) -> Iterator[Any]:
+        """Iterate over messages that wait and are for nobody else; the twin gives all others."""
+
+
+def _load() -> tuple[Hot | None, str]:
+    """Return the compiled part, or None and why it does not run.
+
+    Raises:
+        ImportError: it is required and cannot run; or `OZ_COMPILED` is none of its values.
+    """
+    choice = os.environ.get(COMPILED) or "1"
+    if choice not in _CHOICES:
+        raise ImportError(f"{COMPILED} is one of {', '.join(_CHOICES)}, not {choice!r}")
+    if choice == "0":
+        return None, f"switched off by {COMPILED}=0"
+    try:
+        return cast(Hot, importlib.import_module("oz.compiled._hot")), ""
+    except ModuleNotFoundError:
+        reason = "not built: there was no C compiler, or no Python headers, when oz was installed"
+    except ImportError as error:
+        reason = f"does not load: {error}"
+    if choice == "require":
+        raise ImportError(f"{COMPILED}=require, but the compiled part of oz is {reason}")
+    return None, reason
+
+
+HOT, WHY_NOT = _load()
+"""The compiled part, or None; and why it does not run, empty where it does."""

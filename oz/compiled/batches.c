@@ -1,0 +1,321 @@
+/* Batches: bodies to columns with routes, columns to messages, and pairs to a body.
+
+   Twins: `_unpack` and `_make` of oz.protocol.subscriber.columns, `msgpack.packb`. */
+
+#include "hot.h"
+#include <string.h>
+
+/* Marks of MessagePack, whose specification names them so. */
+enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
+
+typedef struct {
+    const unsigned char *at;
+    const unsigned char *end;
+} Reader;
+
+/* Take a number of so many bytes; -1 where they are not there. */
+static inline Py_ssize_t
+take_number(Reader *reader, int width)
+{
+    if (reader->end - reader->at < width) {
+        return -1;
+    }
+    size_t number = 0;
+    for (int place = 0; place < width; place++) {
+        number = number << 8 | *reader->at++;
+    }
+    return number > PY_SSIZE_T_MAX ? -1 : (Py_ssize_t)number;
+}
+
+/* Take the header of an array; -1 where it is something else. */
+static Py_ssize_t
+take_array(Reader *reader)
+{
+    if (reader->at >= reader->end) {
+        return -1;
+    }
+    unsigned char mark = *reader->at++;
+    if ((mark & 0xf0) == FIXARRAY) {
+        return mark & 0x0f;
+    }
+    return mark == ARRAY_16 ? take_number(reader, 2) : mark == ARRAY_32 ? take_number(reader, 4) : -1;
+}
+
+/* Take bytes, and make an object of them; NULL where it is something else, or with an exception. */
+static inline PyObject *
+take_bytes(Reader *reader)
+{
+    if (reader->at >= reader->end) {
+        return NULL;
+    }
+    unsigned char mark = *reader->at++;
+    if (mark < BIN_8 || mark > BIN_32) {
+        return NULL;
+    }
+    Py_ssize_t size = take_number(reader, 1 << (mark - BIN_8));
+    if (size < 0 || reader->end - reader->at < size) {
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)reader->at, size);
+    reader->at += size;
+    return bytes;
+}
+
+/* Read messages into lists that are long enough; false where one is not plain, or with an exception. */
+static int
+read_pairs(Reader *reader, PyObject *subjects, PyObject *payloads)
+{
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(subjects); place++) {
+        PyObject *subject = take_bytes(reader);
+        if (subject == NULL) {
+            return 0;
+        }
+        PyList_SET_ITEM(subjects, place, subject);
+        PyObject *payload = take_bytes(reader);
+        if (payload == NULL) {
+            return 0;
+        }
+        PyList_SET_ITEM(payloads, place, payload);
+    }
+    return reader->at == reader->end;
+}
+
+/* The route of each subject; None where one is not known, NULL with an exception. */
+static PyObject *
+find_routes(PyObject *known, PyObject *subjects)
+{
+    Py_ssize_t count = PyList_GET_SIZE(subjects);
+    PyObject *routes = PyList_New(count);
+    for (Py_ssize_t place = 0; routes != NULL && place < count; place++) {
+        PyObject *route = PyDict_GetItemWithError(known, PyList_GET_ITEM(subjects, place));
+        if (route == NULL) {
+            Py_SETREF(routes, PyErr_Occurred() ? NULL : Py_NewRef(Py_None));
+            break;
+        }
+        PyList_SET_ITEM(routes, place, Py_NewRef(route));
+    }
+    return routes;
+}
+
+PyDoc_STRVAR(unpack_doc,
+"unpack(frame, at, count, known) -> (subjects, payloads, routes | None) | None\n\n"
+"Read a body of `count` messages that are bytes alone, with the route of each if all are known. None for any\n"
+"other body.");
+
+static PyObject *
+unpack(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 4 || !PyBytes_CheckExact(arguments[0]) || !PyDict_CheckExact(arguments[3])) {
+        return PyErr_Format(PyExc_TypeError, "unpack() takes bytes, two numbers and a dict");
+    }
+    Py_ssize_t at = PyLong_AsSsize_t(arguments[1]);
+    Py_ssize_t count = PyLong_AsSsize_t(arguments[2]);
+    if ((at == -1 || count == -1) && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_ssize_t size = PyBytes_GET_SIZE(arguments[0]);
+    if (at < 0 || at > size || count < 1) {
+        Py_RETURN_NONE;
+    }
+    const unsigned char *start = (const unsigned char *)PyBytes_AS_STRING(arguments[0]);
+    Reader reader = {start + at, start + size};
+    /* A message takes four bytes at least: no more is made than has come. */
+    if (count > size / 4 || take_array(&reader) != 2 * count) {
+        Py_RETURN_NONE;
+    }
+    PyObject *result = NULL, *subjects = PyList_New(count), *payloads = PyList_New(count);
+    if (subjects != NULL && payloads != NULL) {
+        if (read_pairs(&reader, subjects, payloads)) {
+            PyObject *routes = find_routes(arguments[3], subjects);
+            result = routes == NULL ? NULL : Py_BuildValue("OON", subjects, payloads, routes);
+        }
+        else if (!PyErr_Occurred()) {
+            result = Py_NewRef(Py_None);
+        }
+    }
+    Py_XDECREF(subjects);
+    Py_XDECREF(payloads);
+    return result;
+}
+
+/* Messages ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyTypeObject *type, *route_type;
+    Py_ssize_t subject, payload, route, arrival, place, route_subject;
+} Classes;
+
+/* Of which classes messages and routes are, once that was said; they are never forgotten. */
+static Classes message;
+
+PyDoc_STRVAR(know_messages_doc,
+"know_messages(message_class, route_class)\n\n"
+"Say of which class messages of a batch are, and which their routes. TypeError where those lack the slots.");
+
+static PyObject *
+know_messages(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Classes said;
+    if (!PyArg_ParseTuple(arguments, "O!O!:know_messages", &PyType_Type, &said.type, &PyType_Type, &said.route_type) ||
+        (said.subject = hot_offset(said.type, "subject")) < 0 ||
+        (said.payload = hot_offset(said.type, "payload")) < 0 ||
+        (said.route = hot_offset(said.type, "route")) < 0 ||
+        (said.arrival = hot_offset(said.type, "arrival")) < 0 ||
+        (said.place = hot_offset(said.type, "_place")) < 0 ||
+        (said.route_subject = hot_offset(said.route_type, "subject")) < 0) {
+        return NULL;
+    }
+    message = said;
+    Py_INCREF(message.type);
+    Py_INCREF(message.route_type);
+    Py_RETURN_NONE;
+}
+
+/* Make one message; NULL with an exception. */
+static inline PyObject *
+make_one(PyObject *subject, PyObject *payload, PyObject *route, PyObject *arrival, Py_ssize_t place)
+{
+    PyObject *number = PyLong_FromSsize_t(place);
+    PyObject *made = number == NULL ? NULL : message.type->tp_alloc(message.type, 0);
+    if (made == NULL) {
+        Py_XDECREF(number);
+        return NULL;
+    }
+    hot_fill(made, message.subject, Py_NewRef(subject));
+    hot_fill(made, message.payload, Py_NewRef(payload));
+    hot_fill(made, message.route, Py_NewRef(route));
+    hot_fill(made, message.arrival, Py_NewRef(arrival));
+    hot_fill(made, message.place, number);
+    return made;
+}
+
+PyDoc_STRVAR(make_doc,
+"make(payloads, routes, arrival) -> list | None\n\n"
+"Make the messages of a batch, numbered from 0. None where a route is not of the class that is known.");
+
+static PyObject *
+make(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 3 || !PyList_CheckExact(arguments[0]) || !PyList_CheckExact(arguments[1]) ||
+        PyList_GET_SIZE(arguments[0]) != PyList_GET_SIZE(arguments[1]) || message.type == NULL) {
+        Py_RETURN_NONE;
+    }
+    Py_ssize_t count = PyList_GET_SIZE(arguments[0]);
+    PyObject *messages = PyList_New(count);
+    for (Py_ssize_t place = 0; messages != NULL && place < count; place++) {
+        /* To make a message may run the garbage collector, and that code of anybody's, which may change them. */
+        if (place >= PyList_GET_SIZE(arguments[0]) || place >= PyList_GET_SIZE(arguments[1])) {
+            Py_SETREF(messages, Py_NewRef(Py_None));
+            break;
+        }
+        PyObject *route = PyList_GET_ITEM(arguments[1], place);
+        PyObject *subject = Py_IS_TYPE(route, message.route_type) ? hot_get(route, message.route_subject) : NULL;
+        if (subject == NULL) {
+            Py_SETREF(messages, Py_NewRef(Py_None));
+            break;
+        }
+        PyObject *payload = Py_NewRef(PyList_GET_ITEM(arguments[0], place));
+        Py_INCREF(route);
+        Py_INCREF(subject);
+        PyObject *made = make_one(subject, payload, route, arguments[2], place);
+        Py_DECREF(subject);
+        Py_DECREF(route);
+        Py_DECREF(payload);
+        if (made == NULL) {
+            Py_CLEAR(messages);
+            break;
+        }
+        PyList_SET_ITEM(messages, place, made);
+    }
+    return messages;
+}
+
+/* Packing -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *pack_any;
+
+PyDoc_STRVAR(know_packer_doc, "know_packer(pack)\n\nSay what packs that which `pack` does not: its twin.");
+
+static PyObject *
+know_packer(PyObject *Py_UNUSED(module), PyObject *pack)
+{
+    Py_XSETREF(pack_any, Py_NewRef(pack));
+    Py_RETURN_NONE;
+}
+
+/* The bytes that a list of bytes takes at most, packed; -1 where it is something else. */
+static Py_ssize_t
+packed_size(PyObject *items)
+{
+    if (!PyList_CheckExact(items) || PyList_GET_SIZE(items) > 0xffff) {
+        return -1;
+    }
+    Py_ssize_t size = 3;
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(items); place++) {
+        PyObject *item = PyList_GET_ITEM(items, place);
+        if (!PyBytes_CheckExact(item) || PyBytes_GET_SIZE(item) > 0xffff) {
+            return -1;
+        }
+        size += 3 + PyBytes_GET_SIZE(item);
+    }
+    return size;
+}
+
+static inline char *
+put_bytes(char *at, PyObject *item)
+{
+    Py_ssize_t size = PyBytes_GET_SIZE(item);
+    if (size > 0xff) {
+        *at++ = (char)BIN_16;
+        *at++ = (char)(size >> 8);
+    }
+    else {
+        *at++ = (char)BIN_8;
+    }
+    *at++ = (char)size;
+    memcpy(at, PyBytes_AS_STRING(item), size);
+    return at + size;
+}
+
+PyDoc_STRVAR(pack_doc, "pack(items) -> bytes\n\nPack a list as a MessagePack array.");
+
+static PyObject *
+pack(PyObject *Py_UNUSED(module), PyObject *items)
+{
+    Py_ssize_t size = packed_size(items);
+    if (size < 0) {
+        if (pack_any == NULL) {
+            return PyErr_Format(PyExc_TypeError, "pack() takes a list of short bytes");
+        }
+        return PyObject_CallOneArg(pack_any, items);
+    }
+    PyObject *packed = PyBytes_FromStringAndSize(NULL, size);
+    if (packed == NULL) {
+        return NULL;
+    }
+    char *start = PyBytes_AS_STRING(packed), *at = start;
+    Py_ssize_t count = PyList_GET_SIZE(items);
+    if (count > 15) {
+        *at++ = (char)ARRAY_16;
+        *at++ = (char)(count >> 8);
+        *at++ = (char)count;
+    }
+    else {
+        *at++ = (char)(FIXARRAY | count);
+    }
+    for (Py_ssize_t place = 0; place < count; place++) {
+        at = put_bytes(at, PyList_GET_ITEM(items, place));
+    }
+    /* On failure it gives NULL, with an exception. */
+    _PyBytes_Resize(&packed, at - start);
+    return packed;
+}
+
+PyMethodDef hot_batch_methods[] = {
+    {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, unpack_doc},
+    {"know_messages", know_messages, METH_VARARGS, know_messages_doc},
+    {"make", (PyCFunction)(void (*)(void))make, METH_FASTCALL, make_doc},
+    {"know_packer", know_packer, METH_O, know_packer_doc},
+    {"pack", pack, METH_O, pack_doc},
+    {NULL, NULL, 0, NULL},
+};

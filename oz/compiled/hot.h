@@ -1,0 +1,37 @@
+/* What the files of oz.compiled._hot share: slots of Python's classes, read and filled where they lie.
+
+   The compiled part does the plain, common case of what a Python function beside it does, its twin, and leaves
+   all else to that: docs/decisions/068-compiled-hot-path.md. */
+
+#ifndef OZ_HOT_H
+#define OZ_HOT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* What it stands on: one thread at a time has the interpreter's lock. */
+#ifdef Py_GIL_DISABLED
+#error "a Python without the lock of the interpreter runs oz in pure Python"
+#endif
+
+/* Find where a class of `__slots__` has one of them; -1 and TypeError where it is no such slot. */
+Py_ssize_t hot_offset(PyTypeObject *type, const char *name);
+
+/* A slot of an object; NULL while nothing is in it. The reference is borrowed. */
+static inline PyObject *
+hot_get(PyObject *object, Py_ssize_t offset)
+{
+    return *(PyObject **)((char *)object + offset);
+}
+
+/* Fill a slot that is empty; takes the reference over. */
+static inline void
+hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    *(PyObject **)((char *)object + offset) = value;
+}
+
+extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[];
+extern PyType_Spec hot_publish_spec, hot_iteration_spec;
+
+#endif

@@ -1,0 +1,297 @@
+"""The compiled part does with every batch what its Python twin does, and is nothing where it is not built.
+
+`OZ_SOAK=1` makes the seeded loops a million frames long.
+"""
+
+import gc
+import logging
+import random
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from oz.compiled import HOT
+from oz.message import Arrival, RoutedMessage
+from oz.protocol.subscriber import columns
+from oz.protocol.subscriber.columns import BatchColumns, MessageBatch, read_columns
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
+from oz.wire.batch import MESSAGES, WITH_POSITIONS, head_end_2, head_start
+from support.sizes import SOAK, size
+from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batches, spoil
+
+ROUNDS = size(4_000, 1_000_000)
+
+pytestmark = [
+    pytest.mark.skipif(HOT is None, reason="the compiled part does not run"),
+    pytest.mark.sized,
+    pytest.mark.timeout(3600 if SOAK else 120),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def twin():
+    """Have batches be read by Python alone."""
+    columns.HOT = None
+    try:
+        yield
+    finally:
+        columns.HOT = HOT
+
+
+def table(*remembered):
+    """Make a table that knows the routes of some subjects."""
+    made = SubscriptionTable()
+    made.add(Subscribed([oz.compile("a.>"), oz.compile("^b", "regex")], None, lambda _: None))
+    for subject in remembered:
+        made.route(subject)
+    return made
+
+
+def seen(frame, at, count, attached, remembered):
+    """Tell all that is found in a frame, whoever reads it."""
+    known = table(*remembered)
+    try:
+        found = read_columns(frame, at, count, attached, known)
+    except oz.ProtocolError as error:
+        return str(error), sorted(known.routes)
+    places = [(one.subject, one.is_clear, one.is_text, len(one.subscriptions)) for one in found.routes]
+    kinds = [type(one) for one in (found.subjects, found.payloads, found.routes)]
+    return (
+        found.subjects,
+        found.payloads,
+        found.extras,
+        found.is_clear,
+        found._is_text,
+        places,
+        kinds,
+        sorted(known.routes),
+    )
+
+
+def assert_alike(frame, at, count, attached=(), remembered=()):
+    """Read a body both ways."""
+    compiled = seen(frame, at, count, list(attached), remembered)
+    with twin():
+        assert compiled == seen(frame, at, count, list(attached), remembered), (frame, at, count)
+
+
+SUBJECTS = (b"a.b", b"a.c", b"b", b"x", b"\xff\xfe", b"a." + b"l" * 300, b"\x001S", b"")
+numbers = st.integers(-(2**63), 2**64 - 1)
+parts = st.sampled_from(SUBJECTS) | st.binary(max_size=6) | st.none() | numbers | st.text(max_size=3)
+packed = st.lists(parts, max_size=8).map(msgpack.packb)
+remembered = st.lists(st.sampled_from(SUBJECTS[:6]), max_size=6)
+
+
+@given(packed, st.integers(-1, 5), st.integers(0, 3), remembered)
+def test_any_list_is_read_as_the_twin_reads_it(body, count, at, known):
+    assert_alike(b"\xdc\0\2"[:at] + body, at, count, known)
+
+
+@given(st.binary(max_size=80), st.integers(-1, 4), st.integers(0, 90), remembered)
+def test_any_bytes_are_read_as_the_twin_reads_them(body, count, at, known):
+    assert_alike(body, at, count, known)
+    assert_alike(b"\x92\xc4" + body, 0, count, known)
+
+
+@given(st.lists(st.tuples(st.sampled_from(SUBJECTS), st.binary(max_size=300)), min_size=1), remembered)
+def test_plain_messages_are_read_as_the_twin_reads_them(messages, known):
+    body = msgpack.packb([part for message in messages for part in message])
+    assert_alike(body, 0, len(messages), (), known)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 255, 32_767, 32_768])
+@pytest.mark.parametrize("bytes_of_each", [0, 255, 256, 65_536])
+def test_bodies_of_all_sizes_are_read_as_the_twin_reads_them(count, bytes_of_each):
+    count = min(count, 1 << 22 >> bytes_of_each.bit_length())
+    body = msgpack.packb([b"a.b", b"x" * bytes_of_each] * count)
+    assert_alike(body, 0, count, (), [b"a.b"])
+    assert_alike(body + b"\0", 0, count, (), [b"a.b"])
+    assert_alike(body[:-1], 0, count, (), [b"a.b"])
+
+
+def test_arrays_and_bytes_that_say_their_length_in_more_bytes_than_need_be_are_read_alike():
+    for start in (b"\x92", b"\xdc\0\2", b"\xdd\0\0\0\2", b"\xdd\xff\xff\xff\xff", b"\xdc", b"\xdd\0"):
+        for subject in (b"\xc4\3a.b", b"\xc5\0\3a.b", b"\xc6\0\0\0\3a.b", b"\xc6\xff\xff\xff\xffa.b"):
+            assert_alike(start + subject + b"\xc4\1x", 0, 1, (), [b"a.b"])
+
+
+def numbered(key):
+    """Batches of version 2: with positions that follow one another, and with differences."""
+    body = msgpack.packb([b"a.b", b"one", b"a.c", b"two", b"a.d", b""])
+    start = head_start(key, MESSAGES, ORIGIN, 3, WITH_POSITIONS)
+    yield [start + head_end_2(0, 40, 3, 0) + body]
+    yield [start + head_end_2(3, 50, 3, 1) + bytes((2, 5)) + body]
+
+
+def decoder():
+    """Make what is behind a subscriber's socket; give it and its keys."""
+    streams = Streams(lambda size: NAME[:size])
+    for delivery in ALL_DELIVERY_OPTIONS:
+        patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
+        streams.add(Subscribed(patterns, None, lambda one: None), delivery, last_value=False)
+    return BatchDecoder(streams), list(streams.by_key)
+
+
+FIELDS = (
+    "subject",
+    "payload",
+    "body",
+    "frames",
+    "origin",
+    "sequence",
+    "position",
+    "time_ns",
+    "gap",
+    "extras",
+)
+
+
+def given_by(one):
+    """Tell all of the messages that wait, and forget them."""
+    held = [stream.receive_buffer for stream in one.streams.buffered]
+    messages = [*one.waiting, *(message for each in held if each for message in each)]
+    one.waiting.clear()
+    for each in held:
+        if each is not None:
+            each.retain([])
+    return [(type(message), [getattr(message, name) for name in FIELDS]) for message in messages]
+
+
+def test_a_subscriber_makes_the_same_of_spoiled_frames_as_one_without_it():
+    rng = random.Random(3)
+    (ours, keys), (pure, _) = decoder(), decoder()
+    whole = [*batches(keys), *(frames for key in keys for frames in numbered(key))]
+    firsts = [frames[0] for frames in whole]
+    for number in range(ROUNDS):
+        frames = list(rng.choice(whole))
+        if rng.random() < 0.8:
+            frames[0] = spoil(rng, frames[0], firsts, rng.choice((0, 6, 17, 45)))
+        lone = ours.accept(list(frames), number)
+        with twin():
+            other = pure.accept(list(frames), number)
+        assert (lone is None) == (other is None)
+        assert given_by(ours) == given_by(pure), frames
+        assert asdict(ours.stats) == asdict(pure.stats), frames
+
+
+# messages --------------------------------------------------------------------------------------------
+
+
+def plain_batch(count=300, **where):
+    """Make a batch of messages that have a route."""
+    known = table()
+    subjects = [b"a.%d" % number for number in range(count)]
+    found = BatchColumns(subjects, [b"x"] * count, [], 100, known)
+    return found.whole(Arrival(b"o" * 16, 7, 1, 3, 2, **where))
+
+
+def test_positions_of_both_layouts_reach_the_messages():
+    ours, [key, *_] = decoder()
+    for frames in numbered(key):
+        ours.accept(frames, 1)
+    assert [message.position for message in ours.waiting] == [40, 41, 42, 50, 52, 57]
+
+
+def test_messages_of_a_batch_are_those_of_the_twin():
+    batch = plain_batch()
+    ours = batch.messages()
+    with twin():
+        pure = batch.messages()
+    assert [type(one) for one in ours] == [RoutedMessage] * 300
+    assert all(type(one._place) is int for one in ours)
+    for name in (*FIELDS, "route", "arrival", "subscriptions", "headers", "reply_to", "subject_bytes"):
+        assert [getattr(one, name) for one in ours] == [getattr(one, name) for one in pure]
+    assert [repr(one) for one in ours] == [repr(one) for one in pure]
+    assert all(gc.is_tracked(one) for one in ours)
+
+
+def test_routes_of_another_class_are_left_to_the_twin():
+    class Other:
+        subject = "a.b"
+
+    arrival = Arrival(b"o" * 16, 7, 1, 3, 2)
+    batch = MessageBatch([b"a.b"], [b"x"], [Other()], arrival, is_text=True, size=9)
+    assert [one.subject for one in batch.messages()] == ["a.b"]
+
+
+def test_what_batches_leave_behind_is_nothing():
+    known = table(*SUBJECTS[:3])
+    bodies = [msgpack.packb([b"a.b", b"x", b"a.c", b"y" * size]) for size in (1, 300)]
+    bodies += [bodies[0][:-1], msgpack.packb([b"a.b", b"x", b"new", b"y"]), msgpack.packb([b"a.b", 1] * 2)]
+    arrival = Arrival(b"o" * 16, 7, 1, 3, 2)
+    route = known.routes[b"a.b"]
+
+    def count():
+        gc.collect()
+        watched = (route, route.subject, arrival, RoutedMessage, known.routes, None)
+        return [sys.getrefcount(one) for one in watched[:5]], len(gc.get_objects())
+
+    def work():
+        for body in bodies:
+            found = HOT.unpack(body, 0, 2, known.routes)
+            if found is not None and found[2] is not None:
+                HOT.make(found[1], found[2], arrival)
+        HOT.pack([b"a", b"b"])
+        HOT.pack([b"a", None])
+
+    work()
+    before, objects = count()
+    for _ in range(size(2_000, 1_000_000)):
+        work()
+    after, left = count()
+    assert after == before
+    assert abs(left - objects) < 50
+
+
+# packing ---------------------------------------------------------------------------------------------
+
+
+@given(st.lists(parts | st.lists(parts, max_size=2) | st.binary(min_size=250, max_size=260), max_size=20))
+def test_a_list_is_packed_as_msgpack_packs_it(items):
+    assert HOT.pack(items) == msgpack.packb(items)
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+def test_lists_of_all_sizes_are_packed_as_msgpack_packs_them(count):
+    assert HOT.pack([b"ab"] * count) == msgpack.packb([b"ab"] * count)
+
+
+@pytest.mark.parametrize("length", [0, 255, 256, 65_535, 65_536])
+def test_bytes_of_all_sizes_are_packed_as_msgpack_packs_them(length):
+    assert HOT.pack([b"a", b"x" * length]) == msgpack.packb([b"a", b"x" * length])
+
+
+@pytest.mark.parametrize("items", [(b"a",), [bytearray(b"a")], [memoryview(b"a")], {b"a": 1}, b"a", None])
+def test_what_is_no_list_of_bytes_is_packed_as_msgpack_packs_it(items):
+    assert HOT.pack(items) == msgpack.packb(items)
+
+
+def test_what_msgpack_refuses_is_refused_with_its_error():
+    with pytest.raises(TypeError) as ours:
+        HOT.pack([object])
+    with pytest.raises(TypeError) as pure:
+        msgpack.packb([object])
+    assert str(ours.value) == str(pure.value)
+
+
+def test_arguments_of_other_types_are_a_type_error_and_nothing_worse():
+    for wrong in [(), (1, 0, 1, {}), (b"", "0", 1, {}), (b"", 0, 1, []), (b"", 0, None, {})]:
+        with pytest.raises(TypeError):
+            HOT.unpack(*wrong)
+    assert HOT.make((), [], None) is None
+    assert HOT.make([], [None], None) is None

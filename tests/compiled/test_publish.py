@@ -1,0 +1,212 @@
+"""A compiled `publish` does with every call what its Python twin does."""
+
+import gc
+import sys
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import zmq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oz.compiled import HOT
+from oz.protocol.stats import PublisherStats
+from oz.transport.publisher import sender
+from oz.transport.publisher.sender import LOOK_EVERY, Sender
+from oz.wire.batch import LARGE
+from support.sizes import size
+
+pytestmark = [pytest.mark.skipif(HOT is None, reason="the compiled part does not run"), pytest.mark.sized]
+
+
+class Dispatch:
+    __slots__ = ("is_blocked",)
+
+    def __init__(self):
+        self.is_blocked = False
+
+
+class Accumulator:
+    """Records what is asked of it."""
+
+    __slots__ = ("error", "limit", "log", "messages")
+
+    def __init__(self, log):
+        self.messages, self.limit, self.log, self.error = [], 9, log, None
+
+    def begin(self, socket, recipients, raw, payload):
+        self.log.append(("begin", recipients, raw, payload))
+        self.messages += (recipients, raw, payload)
+
+    def flush(self, socket):
+        self.log.append(("flush", list(self.messages)))
+        self.messages.clear()
+        if self.error is not None:
+            raise self.error
+
+
+class Publisher:
+    """What a sender's short way is made of, and the short way."""
+
+    def __init__(self, *, looks=False):
+        self.log, self.stats = [], PublisherStats()
+        self.accumulator, self.dispatch = Accumulator(self.log), Dispatch()
+        self.quick = {
+            "wanted": ("all", b"wanted"),
+            b"wanted": ("all", b"wanted"),
+            "rare": ("some", b"rare"),
+            "unwanted": None,
+            "both": False,
+            "plain": b"plain",
+            "odd": ("one",),
+        }
+        parts = SimpleNamespace(
+            _encode=None,
+            _last_values=None,
+            accumulator=self.accumulator,
+            routes=SimpleNamespace(quick=self.quick),
+            _dispatch=self.dispatch,
+            stats=self.stats,
+            look=lambda socket: self.log.append("look"),
+            _check_open=lambda: self.log.append("check"),
+            _try_plain=lambda *given: self.log.append(given),
+        )
+        parts._flush_full = Sender._flush_full.__get__(parts)
+        self.publish = Sender.shortcut(parts, "socket", self._long_way, looks=looks)
+
+    def _long_way(self, *given, **fields):
+        self.log.append(("long", given, fields))
+        return "long"
+
+    def call(self, given, fields):
+        """Publish; tell what it gives or raises."""
+        try:
+            return self.publish(*given, **fields)
+        except Exception as error:
+            return repr(error)
+
+
+def both(**options):
+    """Make one that is compiled, and its twin."""
+    ours = Publisher(**options)
+    sender.HOT = None
+    try:
+        pure = Publisher(**options)
+    finally:
+        sender.HOT = HOT
+    assert type(ours.publish) is HOT.Publish
+    assert type(pure.publish) is not HOT.Publish
+    return ours, pure
+
+
+class Text(str):
+    """A subject that is no plain text."""
+
+
+subjects = st.sampled_from(["wanted", b"wanted", "rare", "unwanted", "both", "plain", "new", Text("wanted")])
+odd = st.sampled_from([None, 1, [], bytearray(b"wanted")])
+payloads = st.sampled_from([b"", b"x", b"x" * (LARGE - 1), b"x" * LARGE, "text", None, bytearray(b"x")])
+extras = st.sampled_from([(), (None,), ("extras",), (None, None)])
+fields = st.sampled_from([{}, {}, {"headers": {}}, {"payload": b"x"}, {"subject": "a"}, {"extras": None}])
+calls = st.tuples(st.tuples(subjects | odd, payloads), extras, fields)
+steps = st.lists(
+    calls
+    | st.tuples(subjects).map(lambda one: (one, (), {}))
+    | st.sampled_from([("limit", 3), ("limit", 0), ("limit", 9), ("blocked", True), ("blocked", False)])
+    | st.sampled_from([("error", zmq.ZMQError(zmq.ENOTSOCK)), ("error", KeyError("x")), ("error", None)]),
+    max_size=30,
+)
+
+
+@given(steps, st.booleans())
+def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
+    ours, pure = both(looks=looks)
+    for step in steps:
+        results = []
+        for one in (ours, pure):
+            if step[0] == "limit":
+                one.accumulator.limit = step[1]
+            elif step[0] == "blocked":
+                one.dispatch.is_blocked = step[1]
+            elif step[0] == "error":
+                one.accumulator.error = step[1]
+            else:
+                results.append(one.call((*step[0], *step[1]), step[2]))
+        assert not results or results[0] == results[1]
+        assert ours.log == pure.log
+        assert ours.accumulator.messages == pure.accumulator.messages
+        assert ours.stats == pure.stats
+
+
+@pytest.mark.parametrize("given", [(), ("wanted", b"x", None, 1)])
+def test_a_wrong_number_of_arguments_is_the_error_of_the_twin(given):
+    ours, pure = both()
+    assert ours.call(given, {}) == pure.call(given, {}) == ours.call(given, {})
+
+
+def test_a_publisher_that_looks_for_itself_does_so_as_often_as_the_twin():
+    ours, pure = both(looks=True)
+    for one in (ours, pure):
+        for _ in range(3 * LOOK_EVERY + 1):
+            one.publish("unwanted", b"")
+    assert ours.log == pure.log == ["look"] * 3
+    assert ours.stats.unwanted == pure.stats.unwanted == 3 * LOOK_EVERY + 1
+
+
+def test_a_count_beyond_what_c_counts_goes_on():
+    ours, pure = both()
+    for one in (ours, pure):
+        one.stats.unwanted = 2**63 - 2
+        for _ in range(3):
+            one.publish("unwanted", b"")
+    assert ours.stats.unwanted == pure.stats.unwanted == 2**63 + 1
+
+
+def test_parts_without_the_slots_are_refused_when_it_is_made():
+    with pytest.raises(TypeError, match="is_blocked"):
+        HOT.Publish(
+            twin=print,
+            flush=print,
+            quick={},
+            waiting=[],
+            dispatch=SimpleNamespace(is_blocked=False),
+            accumulator=Accumulator([]),
+            stats=PublisherStats(),
+            large=1,
+            look_every=0,
+        )
+
+
+def test_it_leads_to_its_twin_and_goes_with_the_publisher():
+    ours, _ = both()
+    assert callable(ours.publish.__wrapped__)
+    gone = weakref.ref(ours.accumulator.__class__)  # a class may be referred to, a slotted object not
+    assert gone() is Accumulator
+    before = len(gc.get_objects())
+    for _ in range(100):
+        # In a circle, as a publisher's engine is.
+        one, _ = both()
+        one.quick["itself"] = one
+    del one
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+
+
+def test_messages_leave_no_reference_behind():
+    ours, _ = both()
+    payload, way = b"payload", ours.quick["wanted"]
+
+    def work():
+        for _ in range(3):
+            ours.publish("wanted", payload)
+        ours.publish("unwanted", payload)
+        ours.log.clear()
+
+    work()
+    before = sys.getrefcount(payload), sys.getrefcount(way), sys.getrefcount(way[0]), sys.getrefcount(None)
+    for _ in range(size(1_000, 1_000_000)):
+        work()
+    after = sys.getrefcount(payload), sys.getrefcount(way), sys.getrefcount(way[0]), sys.getrefcount(None)
+    assert after[:3] == before[:3]
+    assert abs(after[3] - before[3]) < 100
