@@ -233,7 +233,7 @@ class DescriptorWorld:
         while self.queue.waits:
             self.queue.work(lambda: 0.0)
         check(
-            not self.queue._waiting_bytes and not self.queue._waiting_keys,
+            not self.queue._turns.size and not self.queue._turns.keys(),
             "something waits that was looked at",
         )
 
@@ -310,7 +310,7 @@ class DescriptorWorld:
         left += [holders._refused] * (not self.is_late)
         check(not any(left), "of those who have gone there is {}", left)
         check(not queue.has_doubts, "of those who have gone something is doubted")
-        check(not queue._plain_bytes and not queue._waiting_bytes, "bytes of those who have gone are counted")
+        check(not queue._plain_bytes and not queue._turns.size, "bytes of those who have gone are counted")
         check(not router.interest.pattern_count, "patterns of those who have gone are counted")
         for subject in SUBJECTS:
             check(not router.find(subject, subject).kind, "{!r} goes out to nobody", subject)
