@@ -220,7 +220,7 @@ def test_a_full_subscriber_learns_of_lost_messages_when_it_closes(shared):
             assert reader.stats.lost > 0
 
     async def close(pub):
-        await pub.close()
+        await pub.close(timeout=DEADLINE)
 
     def counted(reader):
         with suppress(oz.Timeout):
