@@ -7,7 +7,6 @@ kilobytes can claim, and fill, all memory. Arrow's flatbuffers are read here as 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
 from oz.journal.stamp import PREFIX
@@ -34,7 +33,7 @@ class Block(NamedTuple):
 class _Table:
     """A table of a flatbuffer."""
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: bytes | memoryview, at: int) -> None:
         self._data, self._at = data, at
         vtable = at - _number("<i", data, at)
         size = _number("<H", data, vtable)
@@ -63,46 +62,47 @@ class _Table:
         return list(layout.iter_unpack(self._data[at + 4 : end]))
 
 
-def _number(form: str, data: bytes, at: int) -> int:
+def _number(form: str, data: bytes | memoryview, at: int) -> int:
     if at < 0:
         raise ValueError("a place before the beginning")
     number: int = struct.unpack_from(form, data, at)[0]
     return number
 
 
-def decoded_size(head: bytes, body: int, read: Callable[[int, int], bytes]) -> int:
-    """Say how many bytes a batch takes once it is decoded.
+class Layout(NamedTuple):
+    """What the head of a batch says of it.
+
+    Attributes:
+        columns: how many columns it has, which tells the version of the format.
+        decoded: how many bytes it takes once it is decoded.
+    """
+
+    columns: int
+    decoded: int
+
+
+def layout_of(message: bytes | memoryview, head: int) -> Layout:
+    """Read the layout of a batch.
 
     Args:
-        head: its head, from the continuation mark on.
-        body: how many bytes its body has.
-        read: reads bytes of the body, from a place on, so many.
-
-    Raises:
-        ValueError: it is no batch, or reaches beyond its body.
-    """
-    try:
-        batch = _batch(head)
-        if batch.at(3) is None:
-            return body
-        return sum(_decoded(offset, size, body, read) for offset, size in batch.structs(2, _BUFFER) if size)
-    except (struct.error, IndexError) as error:
-        raise ValueError("its head ends too early") from error
-
-
-def columns_in(head: bytes) -> int:
-    """Count the columns of a batch, by its head from the continuation mark on.
+        message: all of it, from the continuation mark on.
+        head: how many bytes of it are its head; the others are its body.
 
     Raises:
         ValueError: it is no batch, or reaches beyond its bytes.
     """
     try:
-        return len(_batch(head).structs(1, _NODE))
+        batch = _batch(message[:head])
+        columns = len(batch.structs(1, _NODE))
+        if batch.at(3) is None:
+            return Layout(columns, len(message) - head)
+        buffers = batch.structs(2, _BUFFER)
+        return Layout(columns, sum(_decoded(message, head, *place) for place in buffers if place[1]))
     except (struct.error, IndexError) as error:
         raise ValueError("its head ends too early") from error
 
 
-def _batch(head: bytes) -> _Table:
+def _batch(head: bytes | memoryview) -> _Table:
     flat = head[PREFIX.size :]
     message = _Table(flat, _number("<I", flat, 0))
     kind, batch = message.at(1), message.table(2)
@@ -111,10 +111,10 @@ def _batch(head: bytes) -> _Table:
     return batch
 
 
-def _decoded(offset: int, size: int, body: int, read: Callable[[int, int], bytes]) -> int:
-    if offset < 0 or size < _LONG.size or offset + size > body:
+def _decoded(message: bytes | memoryview, head: int, offset: int, size: int) -> int:
+    if offset < 0 or size < _LONG.size or head + offset + size > len(message):
         raise ValueError("a buffer that reaches beyond its bytes")
-    claimed = int(_LONG.unpack(read(offset, _LONG.size))[0])
+    claimed = int(_LONG.unpack_from(message, head + offset)[0])
     if claimed < -1:
         raise ValueError("a buffer of negative size")
     return size if claimed < 0 else claimed  # -1: it is not compressed
@@ -124,7 +124,7 @@ def refuse_a_bomb(decoded: int, body: int) -> None:
     """Refuse a batch that takes far more memory than its bytes in the file can hold.
 
     Args:
-        decoded: what `decoded_size` says.
+        decoded: what its layout says.
         body: how many bytes its body has.
 
     Raises:

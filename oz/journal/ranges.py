@@ -150,7 +150,7 @@ def read_range(
             frames = _Frames(current, at, end, wants)
             for run in current.runs(frames):
                 table = current.decode(run, columns)
-                low = run[0].stamp.first
+                low = run.first.first
                 skip = max(0, first - low)
                 yield table.slice(skip, max(0, end - low - skip))
             at = frames.at
@@ -249,9 +249,8 @@ def messages_there(directory: Path, journal: str, first: int, end: int) -> int:
 
 def _messages_in(opened: OpenSegment, first: int, end: int) -> int:
     total = 0
-    for run in opened.runs(piece for piece in opened.survey() if isinstance(piece, Frame)):
-        if run[-1].stamp.end <= first or run[0].stamp.first >= end:
-            continue
+    intact = (piece for piece in opened.survey() if isinstance(piece, Frame))
+    for run in opened.runs(one for one in intact if one.stamp.end > first and one.stamp.first < end):
         table = opened.decode_checked(run)
         offsets = table.column("offset")
         wanted = pc.and_(

@@ -188,7 +188,7 @@ class Reading:
             limit = self._limit(current)
             for run in current.runs(self._wanted(current, limit)):
                 table = current.decode(run, self._selection.columns)
-                picked = self._selection.of(table, run[0].stamp.first)
+                picked = self._selection.of(table, run.first.first)
                 yield from picked.combine_chunks().to_batches()
                 self._pauses = growing(_SHORTEST, _LONGEST)
             if current.segment.is_sealed or self._is_over() or self._following():

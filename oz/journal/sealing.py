@@ -279,13 +279,13 @@ def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[
             continue
         frames = (piece for piece in pieces if isinstance(piece, Frame))
         for run in source.runs(frames):
-            first = run[0].stamp
+            first = run.first
             if offset < first.first:
                 found.lost.append((offset, first.first))
                 yield from _filling(source.path.parent, offset, first.first, time_ns or first.min_ns)
             yield source.decode_checked(run)
-            found.intact += run
-            offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
+            found.intact += run.frames
+            offset, time_ns = run.end, run.frames[-1].stamp.max_ns
     if end is not None and offset < end:
         found.lost.append((offset, end))
         yield from _filling(source.path.parent, offset, end, time_ns or time.time_ns())

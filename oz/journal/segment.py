@@ -1,31 +1,22 @@
-"""One segment, opened: its head checked, its batches decoded."""
+"""One segment, opened: its head checked, its batches found and read."""
 
 from __future__ import annotations
 
 import os
 import re
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oz.errors import JournalError
 from oz.journal import messages
 from oz.journal.files import Segment, open_held
-from oz.journal.layout import MOST_DECODED, columns_in, decoded_size, refuse_a_bomb
-from oz.journal.schema import COLUMNS, FIRST_SCHEMA, SCHEMA, VERSION, completed
-from oz.journal.stamp import MAX_HEAD, PREFIX, Stamp, read_stamp
+from oz.journal.runs import BadBatch, Run, fault_in, grouped, runs_in
+from oz.journal.schema import COLUMNS, VERSION
+from oz.journal.stamp import MAX_HEAD, PREFIX, read_stamp
 from oz.journal.walk import Frame, Hole, ReadAhead, head_at, survey
-
-_RUN_BYTES = 1 << 20
-_SCHEMA_MESSAGES = {len(one): one.serialize().to_pybytes() for one in (FIRST_SCHEMA, SCHEMA)}
-_SCHEMAS = {len(one): one for one in (FIRST_SCHEMA, SCHEMA)}
-_NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
-"""What pyarrow raises where a message's head and body do not fit each other."""
 
 
 class SegmentHead(NamedTuple):
@@ -161,97 +152,42 @@ class OpenSegment:
     def survey(self) -> Iterator[Frame | Hole]:
         """Check every byte as `walk.survey` does, and that what the bytes say can be read."""
         for piece in survey(self.source, self.first_batch, self.salt, self.segment.base):
-            fault = self._fault(piece) if isinstance(piece, Frame) else None
+            fault = fault_in(piece, self._read([piece])) if isinstance(piece, Frame) else None
             yield piece if fault is None else Hole(piece.position, piece.end, fault)
 
-    def runs(self, frames: Iterable[Frame]) -> Iterator[list[Frame]]:
-        """Group frames that follow one another in the file, to be decoded together in bounded memory."""
-        run: list[Frame] = []
-        decoded = 0
-        for frame in frames:
-            weight = self._weight(frame)
-            is_next = run and run[-1].end == frame.position and frame.end - run[0].position <= _RUN_BYTES
-            if run and not (is_next and decoded + weight <= MOST_DECODED):
-                yield run
-                run, decoded = [], 0
-            run.append(frame)
-            decoded += weight
-        if run:
-            yield run
+    def runs(self, frames: Iterable[Frame]) -> Iterator[Run]:
+        """Read batches, as many together as follow one another and fit in bounded memory."""
+        for group in grouped(frames):
+            yield from runs_in(group, self._read(group))
 
-    def _weight(self, frame: Frame) -> int:
-        """Count the bytes that a batch takes once it is decoded; 0 of one that is refused then."""
-        body = frame.position + frame.head
-        head = self.source.at(frame.position, frame.head)
-        try:
-            return decoded_size(
-                head, frame.stamp.body, lambda at, length: self.source.fresh(body + at, length)
-            )
-        except (ValueError, struct.error):
-            return 0
-
-    def _fault(self, frame: Frame) -> str | None:
-        try:
-            self._decoded([frame], self._read([frame]), COLUMNS)
-        except _NOT_ARROW as error:
-            return _said(error)
-        return None
-
-    def decode(self, run: Sequence[Frame], columns: Sequence[str] = COLUMNS) -> pa.Table:
-        """Read batches that follow one another in the file.
+    def decode(self, run: Run, columns: Sequence[str] = COLUMNS) -> pa.Table:
+        """Decode batches.
 
         Args:
-            run: their frames.
-            columns: what to read of them.
+            run: the batches.
+            columns: what to decode of them.
 
         Raises:
             JournalError: a checksum differs, or a batch is no good though its checksum is right.
         """
-        data = self._read(run)
-        with memoryview(data) as view:
-            for frame, start, end in _places(run):
-                if crc32(view[start + frame.head : end]) != frame.stamp.body_crc:
-                    raise self._damage(frame, "the checksum of a message's body differs")
         try:
-            return self._decoded(run, data, columns)
-        except _NOT_ARROW as error:
-            for frame, start, end in _places(run):
-                try:
-                    self._decoded([frame], data[start:end], columns)
-                except _NOT_ARROW as cause:
-                    raise self._damage(frame, _said(cause)) from cause
-            raise self._damage(run[0], _said(error)) from error
+            return run.decode(columns)
+        except BadBatch as error:
+            raise self._damage(error) from error
 
-    def decode_checked(self, run: Sequence[Frame]) -> pa.Table:
-        """Read batches as `decode` does, all columns, that `survey` has just found intact."""
-        data = self._read(run)
+    def decode_checked(self, run: Run) -> pa.Table:
+        """Decode batches as `decode` does, all columns, that `survey` has just found intact."""
         try:
-            _refuse_bombs(run, data)
-            schema = _SCHEMAS[_width(run, data)]
-        except ValueError as error:  # it was changed since
-            raise self._damage(run[0], _said(error)) from error
-        whole = pa.py_buffer(data)
-        batches = [
-            pa.ipc.read_record_batch(whole.slice(start, end - start), schema)
-            for _, start, end in _places(run)
-        ]
-        return completed(pa.Table.from_batches(batches), COLUMNS)
+            return run.decode_checked()
+        except BadBatch as error:  # it was changed since
+            raise self._damage(error) from error
 
-    def _decoded(self, run: Sequence[Frame], data: bytes, columns: Sequence[str]) -> pa.Table:
-        _refuse_bombs(run, data)
-        width = _width(run, data)
-        # Arrow takes no fields at all for all of them.
-        places = sorted(at for at in map(COLUMNS.index, columns) if at < width) or [0]
-        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGES[width] + data), options=options) as reader:
-            batches = [_checked(reader.read_next_batch(), frame.stamp) for frame in run]
-            return completed(pa.Table.from_batches(batches, reader.schema), columns)
+    def _damage(self, bad: BadBatch) -> JournalError:
+        stamp = bad.frame.stamp
+        return damage(self.path, bad.frame.position, str(bad), stamp.first, stamp.end)
 
-    def _damage(self, frame: Frame, reason: str) -> JournalError:
-        return damage(self.path, frame.position, reason, frame.stamp.first, frame.stamp.end)
-
-    def _read(self, run: Sequence[Frame]) -> bytes:
-        return self.source.fresh(run[0].position, run[-1].end - run[0].position)
+    def _read(self, group: Sequence[Frame]) -> bytes:
+        return self.source.fresh(group[0].position, group[-1].end - group[0].position)
 
     def close(self) -> None:
         """Let go of it."""
@@ -262,63 +198,6 @@ class OpenSegment:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _places(run: Sequence[Frame]) -> Iterator[tuple[Frame, int, int]]:
-    """Return each frame with its start and end from the first one's start."""
-    first = run[0].position
-    return ((frame, frame.position - first, frame.end - first) for frame in run)
-
-
-def _width(run: Sequence[Frame], data: bytes) -> int:
-    """Count the columns of batches, which tells the version: the head of their segment may be damaged."""
-    widths = {columns_in(data[start : start + frame.head]) for frame, start, _ in _places(run)}
-    if len(widths) != 1 or not widths <= _SCHEMAS.keys():
-        raise ValueError(f"it has {max(widths)} columns")
-    return widths.pop()
-
-
-def _refuse_bombs(run: Sequence[Frame], data: bytes) -> None:
-    """Refuse batches that would take far more memory than they have bytes, before any is decoded."""
-    for frame, start, end in _places(run):
-        body = start + frame.head
-        size = decoded_size(data[start:body], end - body, _from(data, body))
-        refuse_a_bomb(size, end - body)
-
-
-def _from(data: bytes, start: int) -> Callable[[int, int], bytes]:
-    return lambda at, length: data[start + at : start + at + length]
-
-
-def _checked(batch: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
-    """Refuse a batch whose columns reach beyond their bytes, hold no text, or are not those of its stamp.
-
-    A checksum only says that the bytes are those that somebody wrote. Arrow takes the lengths and places that
-    they hold on trust: what is read by them may be any memory of this process.
-
-    Raises:
-        ValueError: it is such a batch.
-    """
-    batch.validate(full=True)
-    if batch.num_rows != stamp.rows:
-        raise ValueError(f"it has {batch.num_rows} records, and its head says {stamp.rows}")
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if column.null_count and not SCHEMA.field(field.name).nullable:
-            raise ValueError(f"it has records without {field.name}")
-        if field.name == "offset" and not _is_dense(column, stamp.first):
-            raise ValueError(f"its offsets are not those from {stamp.first} to {stamp.end - 1}")
-    return batch
-
-
-def _is_dense(offsets: pa.Array, first: int) -> bool:
-    if not len(offsets) or offsets[0].as_py() != first:
-        return not len(offsets)
-    steps = pc.min_max(pc.pairwise_diff(offsets)).as_py()
-    return {steps["min"], steps["max"]} <= {1, None}
-
-
-def _said(error: BaseException) -> str:
-    return f"a batch cannot be read ({' '.join(str(error).split())})"
 
 
 class DamagedHead(JournalError):

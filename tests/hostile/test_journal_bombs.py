@@ -22,8 +22,8 @@ import resource, sys
 import oz.cli.journal, pyarrow.parquet
 import oz
 from oz.cli import main
-from oz.journal import Journal, Writer, layout, sealing, segment
-for module in (layout, sealing, segment):
+from oz.journal import Journal, Writer, layout, runs, sealing
+for module in (layout, runs, sealing):
     module.MOST_DECODED //= 8
 way, directory = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
