@@ -1,6 +1,7 @@
 """Batches of more than 8,192 records, as sealing makes them: all that reads is right in them."""
 
 import logging
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,7 @@ from support.large_batches import (
     END,
     FILES,
     KINDS,
+    SIZES,
     STARTS,
     batches_of,
     file_of,
@@ -177,3 +179,11 @@ def test_an_archive_has_each_record_once(whole, tmp_path):
     files = sorted((tmp_path / "lake").glob("*.parquet"))
     offsets = [at for one in files for at in pyarrow.parquet.read_table(one)["offset"].to_pylist()]
     assert offsets == list(range(STARTS[-1]))
+
+
+def test_a_batch_is_looked_at_decoded_and_checked_in_what_was_read_once(whole, monkeypatch):
+    """Its size without compression, too, is told by what is in memory, and not by a read for each buffer."""
+    reads, read = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: reads.append(where) or read(*where))
+    list(read_range(whole, 0, STARTS[-1], ["offset"]))
+    assert len(SIZES) <= len(reads) < 6 * len(SIZES)
