@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather
 import pytest
 
 from oz.journal import COLUMNS, Journal, Record, Writer
