@@ -106,7 +106,7 @@ class TupleReader(DataSourceReader):
             text = one.subject if isinstance(one.subject, str) else one.subject.decode(errors="replace")
             yield (
                 *(one.offset, moment, one.time_ns, one.kind, one.lost, one.origin, one.sequence, text),
-                *(None, one.reply_to, one.headers, one.payload),
+                *(None, one.reply_to, one.headers, one.payload, one.position),
             )
 
 

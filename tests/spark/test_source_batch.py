@@ -48,6 +48,7 @@ def test_rows_are_those_of_the_journal(spark, mixed):
         ("reply_to", "binary"),
         ("headers", "binary"),
         ("payload", "binary"),
+        ("position", "bigint"),
     ]
     assert not frame.schema["offset"].nullable
     rows = frame.orderBy("offset").collect()
