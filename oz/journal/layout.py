@@ -70,7 +70,7 @@ def _number(form: str, data: bytes | memoryview, at: int) -> int:
 
 
 class Layout(NamedTuple):
-    """What the head of a batch says of it.
+    """The layout of a batch, as its head tells it.
 
     Attributes:
         columns: how many columns it has, which tells the version of the format.

@@ -49,7 +49,7 @@ class EncodedBatch:
 
     @cached_property
     def layout(self) -> Layout:
-        """What its head says of it.
+        """The layout that its head tells.
 
         Raises:
             ValueError: it is no batch, or reaches beyond its bytes.
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def frames(self) -> list[Frame]:
-        """Where its batches are."""
+        """The places of its batches."""
         return [one.frame for one in self._batches]
 
     @property
