@@ -96,7 +96,7 @@ class Sender:
         "_encode",
         "_guard",
         "_interrupting",
-        "_is_keeping",
+        "_is_publishing",
         "_last_values",
         "_monotonic",
         "accumulator",
@@ -148,7 +148,7 @@ class Sender:
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._last_values = last_values
-        self._is_keeping = False
+        self._is_publishing = False
         self._interrupting: deque[tuple[Any, Any, Any]] = deque()
         # The attendant's, once there is one.
         self.listen: Callable[[], bool] = bool
@@ -207,7 +207,7 @@ class Sender:
             self._guard.is_wanted = True
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
-                if self._is_keeping:
+                if self._is_publishing:
                     # A signal handler interrupts another message, whose position is not taken yet.
                     self.routes.find(subject)
                     self._interrupting.append((subject, payload, item))
@@ -219,7 +219,7 @@ class Sender:
 
     def _keep_all(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
         """Send a message that is kept as a last value, and what signal handlers publish meanwhile."""
-        self._is_keeping = True
+        self._is_publishing = True
         try:
             refused = self.publish_any(socket, route, payload, item)
             while self._interrupting:
@@ -230,7 +230,7 @@ class Sender:
                     self._dispatch.skip(1)
             return refused
         finally:
-            self._is_keeping = False
+            self._is_publishing = False
 
     def _check_size(self, payload: Any) -> None:
         """Refuse a payload for which subscribers would cut the publisher off.
