@@ -103,7 +103,9 @@ class Publisher:
         if len(accumulated) == 3:
             self.batches.send_alone(*accumulated)
         elif accumulated:
-            self.batches.send(accumulated, is_rich=False)
+            first = self.batches.position
+            self.batches.position += len(accumulated) // 3
+            self.batches.send(accumulated, first, is_rich=False)
 
     def learn(self, subscriber, frame):
         wanted, dropped = self.router.learn(frame, self.now)

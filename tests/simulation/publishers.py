@@ -141,7 +141,9 @@ class SimPublisher(Process):
             self.batches.send_alone(*accumulated)
         else:
             is_rich = any(type(payload) is Rich for payload in accumulated[2::3])
-            self.batches.send(accumulated, is_rich=is_rich)
+            first = self.batches.position
+            self.batches.position += len(accumulated) // 3
+            self.batches.send(accumulated, first, is_rich=is_rich)
             check(self.batches.size > 0 or not waits_for_none, "{} has sent a batch of nothing", self.name)
         missed = self.stats.missed - missed
         check(0 <= missed <= most, "{} has missed {} of {} at once", self.name, missed, most)

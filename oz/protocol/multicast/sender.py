@@ -91,7 +91,7 @@ class MulticastDispatch:
         is_blocked: the same holds up the publisher.
         make_lossy: that of the sink, called before a plain message.
         size: bytes of all frames of the last flush: frames are never too large here, but go out together.
-        position: always 0: a datagram has a sequence that is the same for all, and no position.
+        position: counted and never sent: a datagram has a sequence that is the same for all instead.
         beats_at: when to say next where this publisher stands, in monotonic seconds.
         is_halfway: False, as everybody is told at once.
         to: the group and port that messages go to.
@@ -172,7 +172,7 @@ class MulticastDispatch:
 
     # messages --------------------------------------------------------------------------------------------
 
-    def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
+    def send(self, accumulated: list[Any], first: int, *, is_rich: bool) -> None:
         """Send what was published, in as few frames as packets can hold; see `Batches.send`."""
         subjects, payloads = accumulated[1::STEP], accumulated[2::STEP]
         self.size = start = size = 0

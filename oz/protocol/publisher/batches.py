@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from oz.protocol.publisher.backlog import WATCHED_FROM
-from oz.protocol.publisher.batching import STEP, Batch, sticky_key
+from oz.protocol.publisher.batching import Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
@@ -70,17 +70,17 @@ class Batches:
         self.size = 0
         self.position = 0
 
-    def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
+    def send(self, accumulated: list[Any], first: int, *, is_rich: bool) -> None:
         """Send what was published; see `batching.STEP`.
 
         Args:
             accumulated: recipients, subject and payload in turn.
+            first: the position of the first message; `position` is behind that of the last already, so that
+                what is cut short gives none of them again.
             is_rich: whether some payload is not plain bytes.
         """
         self._sink.make_lossless()
-        self.size, first = 0, self.position
-        # Before anything goes: what is cut short gives none of its positions again.
-        self.position += len(accumulated) // STEP
+        self.size = 0
         batches = split_accumulated(accumulated, first)
         self._passing = Passing(batches)
         for batch in batches:
@@ -123,16 +123,16 @@ class Batches:
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
         is_rich = type(payload) is not bytes
+        position = self.position
+        self.position = position + 1
         if not recipients.is_simple:
-            self.send([recipients, subject, payload], is_rich=is_rich)
+            self.send([recipients, subject, payload], position, is_rich=is_rich)
             return
         items = [subject, payload]
         body = pack_array(items)
         self._sink.make_lossless()
         try_send = self._sink.try_send_one
         is_small = len(body) < WATCHED_FROM
-        position = self.position
-        self.position = position + 1
         for stream in recipients.streams:
             sequence = stream.sequence
             if is_small and stream.reads_positions and stream.vanished_at is None and not stream.is_full:

@@ -26,8 +26,11 @@ class Dispatch(Protocol):
     size: int
     position: int
 
-    def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
-        """Send what was accumulated: recipients, subject and payload in turn; see `batching.STEP`."""
+    def send(self, accumulated: list[Any], first: int, *, is_rich: bool) -> None:
+        """Send what was accumulated: recipients, subject and payload in turn; see `batching.STEP`.
+
+        `first` is the position of the first message; `position` has gone on behind the last.
+        """
 
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message, the short way."""

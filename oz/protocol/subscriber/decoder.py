@@ -332,33 +332,45 @@ class BatchDecoder:
         """
         source = self._find(stream, head.origin, time_ns)
         only = None if number is None else self._members(stream, source, number)
-        seen = self._advance(stream, source, head, time_ns)
-        self.stats.received += head.count
-        if seen >= head.count:
-            self.stats.filtered += head.count
-            return
-        arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen, positions)
+        seen: int | None = None
+        try:
+            seen = self._advance(stream, source, head, time_ns)
+            self.stats.received += head.count
+            if seen >= head.count:
+                self.stats.filtered += head.count
+                return
+            arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen, positions)
+            line, count = self._line_up(stream, columns, arrival, only)
+            if line:
+                source.show_loss()
+        except BaseException:
+            # A signal handler has raised: nobody gets any of it, and its place in the sequence is taken.
+            lost = None if seen is None else head.count - seen
+            self.losses.report(stream, source, head.origin, lost, head.sequence + head.count)
+            raise
+        if stream.receive_buffer is None:
+            self.stats.delivered += count
+            self.waiting.extend(line)
+        else:
+            dropped = stream.receive_buffer.put(line)
+            self.stats.delivered += count - dropped
+            self.stats.dropped += dropped
+
+    def _line_up(
+        self, stream: Stream, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None
+    ) -> tuple[list[Message], int]:
+        """Make what is to be put in line of a batch; give how many messages that is too."""
+        seen = arrival.first
         if columns.is_clear and columns.extras is None and self._decode is None and not seen and only is None:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
-                source.show_loss()
-                self.stats.delivered += head.count
-                self.waiting.append(batch)  # type: ignore[arg-type]
-                return
+                return [batch], len(batch)  # type: ignore[list-item]
             messages = batch.messages()
         else:
             # Last values are given again on purpose.
             messages = self._select(columns, arrival, only, stream.repeats if only is None else None)
             self.stats.filtered += seen
-        if messages:
-            source.show_loss()
-        self.stats.delivered += len(messages)
-        if stream.receive_buffer is None:
-            self.waiting.extend(messages)
-        else:
-            dropped = stream.receive_buffer.put(messages)
-            self.stats.delivered -= dropped
-            self.stats.dropped += dropped
+        return messages, len(messages)
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they have them or never asked."""

@@ -116,7 +116,11 @@ class Accumulator:
         return len(self.messages) // STEP
 
     def begin(self, socket: Any, recipients: Recipients, raw: bytes, item: bytes) -> None:
-        """Send a message at once, if the publisher has been quiet; otherwise have it wait."""
+        """Send a message at once, if the publisher has been quiet; otherwise have it wait.
+
+        It waits, too, where a signal handler publishes in the middle of a send: nobody else is given the
+        numbers of what is half sent.
+        """
         unwanted = self._stats.unwanted
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
@@ -126,7 +130,7 @@ class Accumulator:
         ):
             self._guard.is_wanted = True
             with self._guard:
-                if not self.messages:
+                if not (self.messages or self.is_sending):
                     self._send_alone(socket, recipients, raw, item, now)
                     return
         self.messages += (recipients, raw, item)
@@ -162,20 +166,21 @@ class Accumulator:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
         self._check_open()
         content = item[0] if type(item) is Rich else item
-        if type(content) is bytes and len(content) >= LARGE:
+        if type(content) is bytes and len(content) >= LARGE and not self.is_sending:
             self._send(socket)
             self._stats.sent += 1
             with self._counting():
                 self._dispatch.send_large([recipients, raw, item])
             self._look(socket)
             return
-        if not (self.messages or self.is_held) and (now := self._clock()) - self._sent_at >= self._quiet:
+        is_quiet = not (self.messages or self.is_held or self.is_sending)
+        if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
         self._is_rich |= type(item) is Rich
         self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
-            self._send(socket)
+            self.flush(socket)
         elif not self.is_held:
             self._expect_more()
 
@@ -192,7 +197,7 @@ class Accumulator:
         self.messages += (_NO_RECIPIENTS, b"", b"")
         self._counted += 1
         if len(self.messages) >= self.limit:
-            self._send(socket)
+            self.flush(socket)
 
     def count(self) -> None:
         """Count what waits as sent."""
@@ -216,6 +221,7 @@ class Accumulator:
         """
         if self.is_sending:
             self._dispatch.lose_count()
+            self.is_sending = False
 
     def end(self) -> None:
         """Send nothing more."""
@@ -231,7 +237,7 @@ class Accumulator:
             raise zmq.ZMQError(zmq.ENOTSOCK)
 
     def flush(self, socket: Any) -> None:
-        """Send what waits.
+        """Send what waits; later, where a signal handler asks for it in the middle of a send.
 
         Raises:
             zmq.ZMQError: something was added that came too late.
@@ -240,24 +246,29 @@ class Accumulator:
         with self._guard:
             if self.messages:
                 self._check_open()
+            if self.is_sending:
+                self._expect_more()
+                return
             # As much as there is now: other threads may go on adding to it.
             for _ in range(0, len(self.messages), _MOST):
                 self._send(socket)
 
     def _send(self, socket: Any) -> None:
-        messages = self.messages
-        # Counted only now: a signal handler that closes has sent what there was.
-        taken = messages[:_MOST]
-        length = len(taken)
-        if not length:
-            return
+        messages, dispatch = self.messages, self._dispatch
         begun_at = self._clock()
         with self._counting():
-            del messages[:length]
-            self._stats.sent += length // STEP - self._counted
+            length = min(len(messages), _MOST)
+            count = length // STEP
+            if not count:
+                return
+            # In one statement, so that a signal handler comes before or after: what it publishes has a
+            # position of its own, and nothing is sent twice.
+            first = dispatch.position
+            taken, messages[:length], dispatch.position = messages[:length], (), first + count
+            self._stats.sent += count - self._counted
             self._counted = 0
             is_rich, self._is_rich = self._is_rich, False
-            self._dispatch.send(taken, is_rich=is_rich)
+            dispatch.send(taken, first, is_rich=is_rich)
         self._sent_at = sent_at = self._clock()
         self._took = took = min(sent_at - begun_at, 2 * max(QUIET, self._took))
         self._quiet = max(QUIET, _SHARE * took)

@@ -6,6 +6,7 @@ joins the window, which becomes a batch; see `accumulator`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -94,6 +95,8 @@ class Sender:
         "_dispatch",
         "_encode",
         "_guard",
+        "_interrupting",
+        "_is_publishing",
         "_last_values",
         "_monotonic",
         "accumulator",
@@ -145,6 +148,8 @@ class Sender:
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._last_values = last_values
+        self._is_publishing = False
+        self._interrupting: deque[tuple[Any, Any, Any]] = deque()
         # The attendant's, once there is one.
         self.listen: Callable[[], bool] = bool
         self.in_use = in_use
@@ -202,10 +207,30 @@ class Sender:
             self._guard.is_wanted = True
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
-                return self.publish_any(socket, self.routes.find(subject), payload, item)
+                if self._is_publishing:
+                    # A signal handler interrupts another message, whose position is not taken yet.
+                    self.routes.find(subject)
+                    self._interrupting.append((subject, payload, item))
+                    return None
+                return self._keep_all(socket, self.routes.find(subject), payload, item)
         except zmq.ZMQError:
             self._check_open()
             raise
+
+    def _keep_all(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
+        """Send a message that is kept as a last value, and what signal handlers publish meanwhile."""
+        self._is_publishing = True
+        try:
+            refused = self.publish_any(socket, route, payload, item)
+            while self._interrupting:
+                subject, *other = self._interrupting.popleft()
+                if self.publish_any(socket, self.routes.find(subject), *other) is not None:
+                    # Nobody is there any more to wait for room, or to be told.
+                    self.stats.dropped += 1
+                    self._dispatch.skip(1)
+            return refused
+        finally:
+            self._is_publishing = False
 
     def _check_size(self, payload: Any) -> None:
         """Refuse a payload for which subscribers would cut the publisher off.

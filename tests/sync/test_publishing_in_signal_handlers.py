@@ -1,0 +1,127 @@
+"""Signal handlers that publish in the middle of `publish`: Python runs them between any two lines of oz."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import oz
+
+OF_OZ = str(Path(oz.__file__).parent)
+MOST_LINES = 400
+
+
+class AtLine:
+    """Does something once, as a signal handler does, before the n-th line of oz that runs."""
+
+    def __init__(self, number, do):
+        self.left = number
+        self.do = do
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self.trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    def trace(self, frame, event, _):
+        if not frame.f_code.co_filename.startswith(OF_OZ):
+            return None
+        if event == "line" and self.left:
+            self.left -= 1
+            if not self.left:
+                self.do()
+        return self.trace
+
+
+def received(subscriber, count):
+    """Receive so many messages: payload and position of each."""
+    messages = [subscriber.receive(timeout=10) for _ in range(count)]
+    return [(one.payload, one.position) for one in messages]
+
+
+def positions(subscriber, count):
+    """Receive so many messages: the position of each subject."""
+    messages = [subscriber.receive(timeout=10) for _ in range(count)]
+    return {one.subject: one.position for one in messages}
+
+
+def publish_interrupted(publisher, send):
+    """Publish with a handler that publishes, before each line in turn; give what was published."""
+    published = []
+    for number in range(1, MOST_LINES):
+        with AtLine(number, partial(publisher.publish, "a.b", b"inner %d" % number)) as at_line:
+            send(b"outer %d" % number)
+        published += [b"outer %d" % number, b"inner %d" % number]
+        publisher.flush()
+        if at_line.left:
+            return published[:-1]
+    raise AssertionError(f"publish runs more than {MOST_LINES} lines")
+
+
+@pytest.mark.parametrize("last_value", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", ["alone", "batch", "large", "headers"])
+def test_what_a_signal_handler_publishes_comes_once_in_order_with_one_position(kind, shared, last_value):
+    gaps = []
+    options = {"filtering": "publisher", "shared": shared, "on_gap": gaps.append}
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", last_value=last_value) as publisher,
+        oz.Subscriber(publisher.endpoint, **options) as first,
+        oz.Subscriber(publisher.endpoint, **options) as second,
+    ):
+        first.subscribe("a.>")
+        second.subscribe(">")
+        first.wait_ready(timeout=10)
+        second.wait_ready(timeout=10)
+
+        def send(payload):
+            if kind == "alone":
+                publisher.publish("a.b", payload)
+            elif kind == "large":
+                publisher.publish("a.b", payload + bytes(70_000))
+            elif kind == "headers":
+                publisher.publish("a.b", payload, headers={"a": 1})
+            else:
+                with publisher.batch():
+                    publisher.publish("a.b", payload)
+                    publisher.publish("a.c", payload)
+
+        published = publish_interrupted(publisher, send)
+        outer = sum(one.startswith(b"outer") for one in published)
+        count = len(published) + (outer if kind == "batch" else 0)
+        of_first, of_second = received(first, count), received(second, count)
+
+        assert of_first == of_second
+        assert {payload.rstrip(b"\0") for payload, _ in of_first} == set(published)
+        rising = [position for _, position in of_first]
+        assert rising == sorted(set(rising))
+        assert not gaps
+        with pytest.raises(oz.Timeout):
+            first.receive(timeout=0.05)
+
+
+def test_a_last_value_has_the_position_that_it_was_published_with_whatever_a_handler_publishes():
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", last_value=True) as publisher,
+        oz.Subscriber(publisher.endpoint, filtering="publisher") as early,
+    ):
+        early.subscribe("a.>")
+        early.wait_ready(timeout=10)
+        for line in range(1, MOST_LINES):
+            with AtLine(line, partial(publisher.publish, f"a.inner{line}")) as at_line:
+                publisher.publish(f"a.outer{line}")
+            publisher.flush()
+            if at_line.left:
+                break
+        count = 2 * line - 1
+        of_early = positions(early, count)
+        with oz.Subscriber(publisher.endpoint, filtering="publisher") as late:
+            late.subscribe("a.>", last_value=True)
+            of_late = positions(late, count)
+
+    assert len(set(of_early.values())) == count
+    assert of_late == of_early
