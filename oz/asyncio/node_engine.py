@@ -31,6 +31,9 @@ _PATIENCE = 5.0
 """Seconds beyond its own time for which another loop waits for a node's own to close it."""
 
 
+_closing: set[asyncio.Task[None]] = set()
+
+
 class _Done:
     """Something to await that is done already."""
 
@@ -69,6 +72,7 @@ class LoopNode:
         self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
         self.tasks: list[asyncio.Task[None]] = []
         self.has_started = self._is_closing = False
+        self._closing: asyncio.Task[None] | None = None
         self._number_of_news = 0
 
     async def start(self) -> None:
@@ -236,11 +240,17 @@ class LoopNode:
     async def close(self, *, drain: bool, timeout: float | None) -> None:
         """Leave the bus; see `oz.asyncio.Node.close`."""
         engine = self.engine
-        if self._is_closing or not engine.has_joined or engine.sockets.local.engine.guard.is_foreign:
+        if not engine.has_joined or engine.sockets.local.engine.guard.is_foreign:
+            return
+        is_own, me = asyncio.get_running_loop() is self._loop, asyncio.current_task()
+        # A handler that waited for a task that closes would be waited for by that.
+        may_wait = is_own and me not in self.pool.workers.members
+        if self._is_closing:
+            if may_wait and self._closing is not None:
+                await asyncio.shield(self._closing)
             return
         seconds = closing_time(timeout)
         ends = self.engine.monotonic() + seconds
-        is_own = asyncio.get_running_loop() is self._loop
         if not is_own and self._loop.is_running():
             with suppress(TimeoutError):
                 closing = self.close(drain=drain, timeout=timeout)
@@ -248,17 +258,30 @@ class LoopNode:
                 await asyncio.wait_for(asyncio.wrap_future(there), seconds + _PATIENCE)
             return
         self._is_closing = True
-        drain = drain and is_own
+        leaving = self._leave(ends, me, drain=drain and is_own)
+        if not may_wait:
+            await leaving
+            return
+        # It goes on, for its time, also if whoever awaits it is cancelled.
+        self._closing = task = asyncio.create_task(leaving, name=f"oz-closing-{engine.settings.name}")
+        # The loop itself keeps no task.
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+        await asyncio.shield(task)
+
+    async def _leave(self, ends: float, caller: asyncio.Task[Any] | None, *, drain: bool) -> None:
+        """Leave the bus until a time, on behalf of a task, which is not cancelled."""
+        engine, is_own = self.engine, asyncio.get_running_loop() is self._loop
         if drain:
             await finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
         engine.lifecycle.take_leave()
         self._reader.stop()
         for task in self.tasks:
-            if task is not asyncio.current_task() and not self._loop.is_closed():
+            if task is not caller and not self._loop.is_closed():
                 task.cancel()
         if is_own:
-            await asyncio.gather(*self.tasks, return_exceptions=True)
+            await asyncio.gather(*(one for one in self.tasks if one is not caller), return_exceptions=True)
             await self._tell_news()
         engine.close_queues()
         if is_own:

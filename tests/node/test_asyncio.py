@@ -256,6 +256,24 @@ def test_a_handler_may_close_its_own_node(place):
     run(main)
 
 
+@pytest.mark.parametrize("turns", range(7))
+def test_a_close_that_is_cancelled_goes_on_and_the_next_one_awaits_it(place, turns):
+    async def main():
+        node = await Node("a", directory=place).start()
+        context = engine_of(node).sockets.context
+        closing = asyncio.create_task(node.close(timeout=DEADLINE))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await node.close()
+        assert context.closed
+        assert not [one for one in asyncio.all_tasks() if one.get_name().startswith("oz")]
+
+    run(main)
+
+
 def test_a_node_whose_tasks_are_cancelled_closes_in_time(place):
     """As `asyncio.run` does when a program is interrupted."""
 

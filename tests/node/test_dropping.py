@@ -29,7 +29,9 @@ def test_what_a_subscription_drops_is_counted_by_it(overflow, has_handler):
             await asyncio.sleep(0.5)
             dropped = sub.dropped
             assert other.dropped == 0
-            assert dropped == here.stats.dropped == 2_000 - 50 - len(handled)
+            assert sub.waiting <= 50
+            # Whether the first is being handled before the others come is a matter of the seed.
+            assert dropped == here.stats.dropped == 2_000 - sub.waiting - len(handled)
             assert here.stats.lost == 0
 
     with oz.testing.Bus(11) as bus:
