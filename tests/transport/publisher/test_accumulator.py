@@ -32,7 +32,7 @@ class SlowDispatch:
         self._clock.now += self.seconds
         self.sent.append([raw])
 
-    def send(self, taken, *, is_rich):
+    def send(self, taken, first, *, is_rich):
         self._clock.now += self.seconds
         self.sent.append(taken[1::3])
 
