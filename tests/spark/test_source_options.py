@@ -187,9 +187,9 @@ def test_without_a_journal_each_read_has_a_private_one():
 
 
 def test_columns_of_decoded_payloads():
-    assert ddl("raw", None).endswith("`payload` BINARY")
-    assert ddl("string", None).endswith("`payload` STRING, `payload_raw` BINARY")
-    assert ddl("json", "a INT").endswith("`payload` STRUCT<a INT>, `payload_raw` BINARY")
+    assert ddl("raw", None).endswith("`payload` BINARY, `position` BIGINT")
+    assert ddl("string", None).endswith("`payload` STRING, `position` BIGINT, `payload_raw` BINARY")
+    assert ddl("json", "a INT").endswith("`payload` STRUCT<a INT>, `position` BIGINT, `payload_raw` BINARY")
     for schema in (None, " "):
         with pytest.raises(OptionError, match="payloadSchema"):
             ddl("msgpack", schema)

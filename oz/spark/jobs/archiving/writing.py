@@ -22,9 +22,11 @@ from oz.spark.jobs.archiving.layout import (
 
 SCHEMA = (
     "offset bigint, time timestamp, time_ns bigint, kind tinyint, lost bigint, origin binary, "
-    "sequence bigint, subject string, subject_raw binary, reply_to binary, headers binary, payload binary"
+    "sequence bigint, subject string, subject_raw binary, reply_to binary, headers binary, payload binary, "
+    "position bigint"
 )
-"""The columns of a lake's files; the folders add `day` and `first_token`."""
+"""The columns of a lake's files; the folders add `day` and `first_token`. Files of an oz before positions
+lack the last one, which is null there."""
 
 _COLUMNS = [column.split()[0] for column in SCHEMA.split(", ")]
 _DAY_NS = 86_400_000_000_000
