@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import end_in_loop, in_thread
+from oz.asyncio.closing import Closing, end_in_loop, in_thread
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.asyncio.reading import LoopReader
@@ -29,9 +29,6 @@ T = TypeVar("T")
 
 _PATIENCE = 5.0
 """Seconds beyond its own time for which another loop waits for a node's own to close it."""
-
-
-_closing: set[asyncio.Task[None]] = set()
 
 
 class _Done:
@@ -72,7 +69,7 @@ class LoopNode:
         self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
         self.tasks: list[asyncio.Task[None]] = []
         self.has_started = self._is_closing = False
-        self._closing: asyncio.Task[None] | None = None
+        self._closing = Closing()
         self._number_of_news = 0
 
     async def start(self) -> None:
@@ -246,8 +243,8 @@ class LoopNode:
         # A handler that waited for a task that closes would be waited for by that.
         may_wait = is_own and me not in self.pool.workers.members
         if self._is_closing:
-            if may_wait and self._closing is not None:
-                await asyncio.shield(self._closing)
+            if may_wait:
+                await self._closing
             return
         seconds = closing_time(timeout)
         ends = self.engine.monotonic() + seconds
@@ -263,11 +260,8 @@ class LoopNode:
             await leaving
             return
         # It goes on, for its time, also if whoever awaits it is cancelled.
-        self._closing = task = asyncio.create_task(leaving, name=f"oz-closing-{engine.settings.name}")
-        # The loop itself keeps no task.
-        _closing.add(task)
-        task.add_done_callback(_closing.discard)
-        await asyncio.shield(task)
+        self._closing = Closing(later=leaving)
+        await self._closing
 
     async def _leave(self, ends: float, caller: asyncio.Task[Any] | None, *, drain: bool) -> None:
         """Leave the bus until a time, on behalf of a task, which is not cancelled."""

@@ -70,7 +70,7 @@ class LoopReader:
 
     def stop(self) -> None:
         """Read no more; before the socket is closed."""
-        if self._loop is not None and not self._loop.is_closed():
+        if self._descriptor >= 0 and self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
         self._descriptor = -1
 

@@ -157,4 +157,6 @@ async def test_a_socket_that_fails_is_not_read_for_ever(reading, sending):
         await told.wait()
     for _ in range(3):
         await asyncio.sleep(0)
+    # As its node does when it closes.
+    reader.stop()
     assert failures == [1]

@@ -24,7 +24,7 @@ class _Waiting:
 
 
 class InterestTurns:
-    """Has frames learned, one of each connection in turn.
+    """Works off the frames of connections, one of each in turn.
 
     Attributes:
         size: bytes of all that wait.
