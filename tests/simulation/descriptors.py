@@ -305,7 +305,7 @@ class DescriptorWorld:
     def _check_empty(self):
         """Of who has gone nothing is left."""
         queue, router, holders = self.queue, self.router, self.queue._holders
-        left = [holders.held(), holders._refused_unknown, queue._turns, router.streams]
+        left = [holders.held(), holders._refused_unknown, queue._turns.accounts(), router.streams]
         # What was refused is remembered where it was taken back, and another had the descriptor by then.
         left += [holders._refused] * (not self.is_late)
         check(not any(left), "of those who have gone there is {}", left)

@@ -105,7 +105,8 @@ class InterestQueue:
     @property
     def waits(self) -> bool:
         """Whether something waits to be looked at."""
-        return bool(self._turns)
+        # Asked for each message that goes out alone.
+        return self._turns.size > 0
 
     def peers(self) -> list[Peer]:
         """Return the connections that have asked for something."""

@@ -45,10 +45,6 @@ class InterestTurns:
         self._keys: dict[bytes, tuple[Account, int]] = {}
         self.size = 0
 
-    def __bool__(self) -> bool:
-        """Tell whether any frame waits."""
-        return bool(self._turns)
-
     def accounts(self) -> Collection[Account]:
         """Return those of whom something waits."""
         return self._turns.keys()

@@ -44,7 +44,8 @@ class Accumulator:
     Attributes:
         messages: recipients, subject and payload in turn; see `batching.STEP`.
         limit: the length at which they go out.
-        is_held: `with publisher.batch():`, so that nothing goes out before it is full.
+        is_held: `with publisher.batch():`, so that nothing goes out before it is full, but for what an
+            answer to a subscriber must not overtake.
         is_over: the publisher has closed, and nothing goes out any more.
         is_sending: something is on its way out; who sees that with the guard held interrupts it.
     """
