@@ -218,8 +218,8 @@ def test_a_publisher_of_a_program_ends_with_it():
 async def is_held_in_a_batch(pub, sub):
     """Tell whether a message waits for the end of its batch.
 
-    An answer to a subscriber goes behind what waits, which it sends. One that has declared twice, as an answer
-    came late, is answered twice: so more than one batch is tried.
+    An answer to a subscriber goes behind what waits, which it sends. One that has declared twice, as an
+    answer came late, is answered twice: so more than one batch is tried.
     """
     for _ in range(4):
         with pub.batch():
