@@ -266,6 +266,8 @@ class Accumulator:
             # position of its own, and nothing is sent twice.
             first = dispatch.position
             taken, messages[:length], dispatch.position = messages[:length], (), first + count
+            if not taken:
+                return  # One that came before it has closed the publisher, and sent them all.
             self._stats.sent += count - self._counted
             self._counted = 0
             is_rich, self._is_rich = self._is_rich, False

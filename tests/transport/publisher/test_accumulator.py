@@ -87,6 +87,42 @@ def test_a_send_that_was_interrupted_makes_no_later_message_wait(clock):
     assert dispatch.sent == [[b"%d" % number] for number in range(10)]
 
 
+class InterruptedDispatch(SlowDispatch):
+    """Calls a signal handler when a sender asks for the position, which is before it takes what waits."""
+
+    handler = staticmethod(lambda: None)
+    at = 0
+
+    @property
+    def position(self):
+        self.handler()
+        return self.at
+
+    @position.setter
+    def position(self, position):
+        self.at = position
+
+    def lose_count(self):
+        pass
+
+
+def test_a_signal_handler_may_close_between_the_count_of_what_waits_and_its_sending(clock):
+    dispatch = InterruptedDispatch(clock, QUIET)
+    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock)
+    for number in range(3):
+        waits.begin(None, None, b"%d" % number, b"")
+
+    def close():
+        dispatch.handler = lambda: None
+        waits.cut_short()
+        waits.flush(None)
+        waits.end()
+
+    dispatch.handler = close
+    waits.flush(None)
+    assert dispatch.sent == [[b"0"], [b"1", b"2"]]
+
+
 class Frames:
     """A sink with room for all; keeps the bytes of each frame."""
 
