@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing, end_in_loop, in_thread
+from oz.asyncio.closing import Closing, end_in_loop, in_thread, is_cancelled
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.asyncio.reading import LoopReader
@@ -249,10 +250,7 @@ class LoopNode:
         seconds = closing_time(timeout)
         ends = self.engine.monotonic() + seconds
         if not is_own and self._loop.is_running():
-            with suppress(TimeoutError):
-                closing = self.close(drain=drain, timeout=timeout)
-                there = asyncio.run_coroutine_threadsafe(closing, self._loop)
-                await asyncio.wait_for(asyncio.wrap_future(there), seconds + _PATIENCE)
+            await self._close_there(drain, timeout, seconds + _PATIENCE)
             return
         self._is_closing = True
         leaving = self._leave(ends, me, drain=drain and is_own)
@@ -260,8 +258,34 @@ class LoopNode:
             await leaving
             return
         # It goes on, for its time, also if whoever awaits it is cancelled.
-        self._closing = Closing(later=leaving)
+        self._closing = Closing(later=leaving, surely=self._close_rest)
         await self._closing
+
+    async def _close_there(self, drain: bool, timeout: float | None, patience: float) -> None:
+        """Wait for so many seconds at most until the node's own loop has closed it."""
+        closing = self.close(drain=drain, timeout=timeout)
+        there = asyncio.run_coroutine_threadsafe(closing, self._loop)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(there), patience)
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # That loop has ended meanwhile, and closes the rest.
+            ends = self.engine.monotonic() + _PATIENCE
+            while not self.engine.sockets.context.closed and self.engine.monotonic() < ends:
+                await asyncio.sleep(0.01)
+
+    def _close_rest(self) -> None:
+        """Close what is open still, at once: a loop that ends cancels also the task that was closing."""
+        context = self.engine.sockets.context
+        if isinstance(context, zmq.Context) and not context.closed:
+            leaving = self._leave(self.engine.monotonic(), None, drain=False)
+            # As from any other loop, once that of the node has ended; it stands still here meanwhile.
+            thread = threading.Thread(target=asyncio.run, args=(leaving,), name="oz-closing")
+            thread.start()
+            thread.join(_PATIENCE)
 
     async def _leave(self, ends: float, caller: asyncio.Task[Any] | None, *, drain: bool) -> None:
         """Leave the bus until a time, on behalf of a task, which is not cancelled."""

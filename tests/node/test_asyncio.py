@@ -367,6 +367,58 @@ def test_a_node_is_closed_by_another_loop_while_its_own_runs(place):
     loop.close()
 
 
+def test_a_node_is_closed_by_another_loop_though_its_own_ends_meanwhile(place):
+    started, handling, ends = (threading.Event() for _ in range(3))
+    nodes = []
+
+    async def handle(_):
+        handling.set()
+        await asyncio.Event().wait()
+
+    async def own():
+        node = await Node("a", directory=place).start()
+        node.subscribe("b", handler=handle)
+        nodes.append(node)
+        await node.publish("b")
+        started.set()
+        while not ends.is_set():
+            await asyncio.sleep(0.01)
+
+    async def other():
+        closing = asyncio.create_task(nodes[0].close(timeout=DEADLINE))
+        await until(lambda: shell_of(nodes[0])._is_closing)
+        ends.set()
+        await closing
+        assert os.listdir(place) == []
+        with pytest.raises(oz.ClosedError):
+            await nodes[0].publish("a")
+
+    thread = waiting.Thread(lambda: asyncio.run(own()))
+    assert started.wait(DEADLINE)
+    assert handling.wait(DEADLINE)
+    asyncio.run(other())
+    thread.outcome()
+
+
+def test_a_close_that_the_end_of_its_loop_cuts_short_leaves_nothing_open(place):
+    async def main():
+        handling = asyncio.Event()
+
+        async def handle(_):
+            handling.set()
+            await asyncio.Event().wait()
+
+        node = await Node("a", directory=place).start()
+        node.subscribe("b", handler=handle)
+        await node.publish("b")
+        await handling.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(node.close(timeout=DEADLINE), 0.01)
+
+    run(main)
+    assert os.listdir(place) == []
+
+
 def test_before_it_has_joined_a_node_says_so(place):
     async def main():
         node = Node("a", directory=place)
