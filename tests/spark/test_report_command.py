@@ -4,7 +4,8 @@ import json
 from contextlib import contextmanager
 
 import pytest
-from click.testing import CliRunner
+
+from support.commands import command_runner
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
@@ -23,7 +24,7 @@ def run(spark, monkeypatch):
 
     for command in (report, explain):
         monkeypatch.setattr(command, "engine", engine)
-    return lambda *arguments: CliRunner().invoke(main, ["spark", *map(str, arguments)])
+    return lambda *arguments: command_runner().invoke(main, ["spark", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
