@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from oz.cli import main
-from support.commands import command_runner
 from support.forking import ForkedProgram
 
 DEADLINE = 60.0  # seconds; it ends what hangs, also on a machine that is ten times slower for a while
@@ -115,7 +115,7 @@ def oz():
     """Run a command that needs no process of its own."""
 
     def invoke(*arguments, stdin=None):
-        return command_runner().invoke(main, arguments, input=stdin, prog_name="oz")
+        return CliRunner().invoke(main, arguments, input=stdin, prog_name="oz")
 
     return invoke
 

@@ -8,11 +8,11 @@ import subprocess
 import time
 
 import pytest
+from click.testing import CliRunner
 
 import oz
 from oz.cli import main
 from oz.demo.flights import load
-from support.commands import command_runner
 from support.forking import ForkedProgram
 from support.waiting import Thread
 
@@ -28,7 +28,7 @@ def flights(tmp_path):
 
 def test_counts_equal_those_of_a_plain_loop_over_the_file(flights):
     specs = ["flight.*.LAX.>", "rv:flight.JFK.*.*", r"regex:flight\.(JFK|LGA)\.(ORD|MDW)\..*"]
-    result = command_runner().invoke(main, ["explain", *specs, "--against", str(flights), "--json"])
+    result = CliRunner().invoke(main, ["explain", *specs, "--against", str(flights), "--json"])
     assert result.exit_code == 0, result.output
     subjects = flights.read_text().splitlines()
     for spec, row in zip(specs, json.loads(result.output), strict=True):
@@ -40,14 +40,14 @@ def test_counts_equal_those_of_a_plain_loop_over_the_file(flights):
 
 
 def test_a_pipe_gets_plain_columns(flights):
-    result = command_runner().invoke(main, ["explain", "flight.JFK.>", "--against", str(flights)])
+    result = CliRunner().invoke(main, ["explain", "flight.JFK.>", "--against", str(flights)])
     header, row = result.output.splitlines()
     assert header.split() == ["pattern", "dialect", "seen", "crossed", "matched", "in", "vain"]
     assert row.split() == ["flight.JFK.>", "nats", "27004", "9161", "9161", "0"]
 
 
 def test_stdin_and_bytes_that_are_not_utf8_are_taken():
-    result = command_runner().invoke(
+    result = CliRunner().invoke(
         main, ["explain", "nats:>", "redis:*", "--against", "-", "--json"], input=b"a.b\r\n\xff\xfe\n\n"
     )
     nats, redis = json.loads(result.output)
@@ -59,7 +59,7 @@ def test_a_pipe_of_the_shell_is_taken_as_a_file(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writing = Thread(lambda: pipe.write_text("a\nb\n"))
-    result = command_runner().invoke(main, ["explain", "a", "--against", str(pipe), "--json"])
+    result = CliRunner().invoke(main, ["explain", "a", "--against", str(pipe), "--json"])
     writing.outcome()
     assert json.loads(result.output)[0]["seen"] == 2
 
@@ -98,7 +98,7 @@ def test_a_running_publisher_is_sampled():
 
 @pytest.mark.parametrize("source", ["no-such-file", "tcp://", "nonsense://x"])
 def test_a_source_that_cannot_be_is_a_usage_error(source):
-    result = command_runner().invoke(main, ["explain", "a", "--against", source])
+    result = CliRunner().invoke(main, ["explain", "a", "--against", source])
     assert result.exit_code in (1, 2)
     assert source in result.output
     assert "Traceback" not in result.output
@@ -107,6 +107,6 @@ def test_a_source_that_cannot_be_is_a_usage_error(source):
 def test_no_subjects_at_all_is_said(tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    result = command_runner().invoke(main, ["explain", "a", "--against", str(empty)])
+    result = CliRunner().invoke(main, ["explain", "a", "--against", str(empty)])
     assert result.exit_code == 1
     assert "no subjects" in result.output

@@ -4,12 +4,12 @@ import os
 import stat
 
 import pytest
+from click.testing import CliRunner
 
 import oz
 from oz.cli import main
 from oz.journal import Journal, Writer
 from oz.system import refuse_planted
-from support.commands import command_runner
 from support.sizes import one_of_each
 
 SECRET = b"somebody else's file\n"
@@ -180,9 +180,7 @@ def shared(tmp_path):
 
 
 def export(journal, path):
-    return command_runner().invoke(
-        main, ["journal", "export", str(journal), str(path), "--format", "parquet"]
-    )
+    return CliRunner().invoke(main, ["journal", "export", str(journal), str(path), "--format", "parquet"])
 
 
 def planted(shared, victim, owner):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyarrow import fs
 
 import oz
@@ -15,7 +16,6 @@ from oz.cli import main
 from oz.journal import Journal, Record, Writer
 from oz.journal.places import place_of
 from support import scripts
-from support.commands import command_runner
 
 MISSING = [
     name for name in ("moto", "boto3", "flask", "flask_cors") if importlib.util.find_spec(name) is None
@@ -26,7 +26,7 @@ SERVER = Path(support.__file__).with_name("s3_server.py")
 @pytest.fixture
 def oz_command():
     """Run a command in this process."""
-    return lambda *arguments: command_runner().invoke(main, arguments, prog_name="oz")
+    return lambda *arguments: CliRunner().invoke(main, arguments, prog_name="oz")
 
 
 @pytest.fixture(scope="module")

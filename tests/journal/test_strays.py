@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from oz.cli import main
 from oz.journal import Journal, Writer
 from oz.journal.own import segments
 from support import waiting
-from support.commands import command_runner
 from support.inside import segments_of
 from support.journal_damage import ACKNOWLEDGED, END, OPTIONS, group, make, read_all
 
@@ -142,7 +142,7 @@ def test_readers_and_commands_pass_a_stray_by_and_verify_names_it(directory, str
     (tmp_path / "acknowledged").rename(directory / "acknowledged")
     [finding] = journal.verify().findings
     assert finding.file == stray.name
-    run = command_runner().invoke
+    run = CliRunner().invoke
     assert run(main, ["journal", "info", "--json", str(directory)]).exit_code == 0
     listed = json.loads(run(main, ["journal", "ls", "--json", str(directory)]).stdout)
     assert [row["first"] for row in listed] == [0, 30, 60, 90]
@@ -186,7 +186,7 @@ def test_retention_removes_no_stray(directory, stray):
 
 
 def test_repair_touches_no_stray(directory, stray):
-    result = command_runner().invoke(main, ["journal", "repair", str(directory)])
+    result = CliRunner().invoke(main, ["journal", "repair", str(directory)])
     assert result.exit_code == 0
     assert stray.name in result.stdout
     check(directory, stray)

@@ -10,8 +10,9 @@ from spark import archive_lakes
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
+from click.testing import CliRunner
+
 from oz.cli import main
-from support.commands import command_runner
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def run(spark, monkeypatch, tmp_path):
         tmp_path / "journal", [archive_lakes.numbered(0, 98) + archive_lakes.with_gaps(1)]
     )
     lake = str(tmp_path / "lake")
-    return lambda *arguments: command_runner().invoke(
+    return lambda *arguments: CliRunner().invoke(
         main, ["spark", "archive", str(tmp_path / "journal"), lake, *arguments], prog_name="oz"
     )
 

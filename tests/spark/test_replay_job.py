@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import msgpack
+from click.testing import CliRunner
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -19,7 +20,6 @@ from oz.errors import OptionError, SinkError
 from oz.journal import Record, Writer
 from oz.spark.jobs.replay import _refuse_another_machine, replay
 from spark.sink_listening import Listening
-from support.commands import command_runner
 
 SECOND = 10**9
 ROWS = 3000
@@ -193,7 +193,7 @@ def _keep_session(monkeypatch, spark):
 
 @pytest.mark.usefixtures("_keep_session")
 def test_the_command_publishes_and_says_how_much(journal, sub):
-    ended = command_runner().invoke(
+    ended = CliRunner().invoke(
         command, [str(journal), "--connect", sub.endpoint, "--subject", "b.>", "--from", "1000"]
     )
     assert ended.exit_code == 0, ended.output
@@ -208,7 +208,7 @@ def test_the_command_reads_a_time_without_a_zone_as_local_time(journal, sub, mon
     time.tzset()
     try:
         arguments = ["--connect", sub.endpoint, "--from", "1970-01-01T06:19:57", "--until", "3000"]
-        ended = command_runner().invoke(command, [str(journal), *arguments])
+        ended = CliRunner().invoke(command, [str(journal), *arguments])
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -217,7 +217,7 @@ def test_the_command_reads_a_time_without_a_zone_as_local_time(journal, sub, mon
 
 
 def test_the_command_refuses_to_guess_whether_to_bind(journal):
-    ended = command_runner().invoke(command, [str(journal), "--to", "tcp://127.0.0.1:1"])
+    ended = CliRunner().invoke(command, [str(journal), "--to", "tcp://127.0.0.1:1"])
     assert ended.exit_code == 2
     assert "--bind tcp://127.0.0.1:1 or --connect tcp://127.0.0.1:1" in ended.stderr
 
@@ -225,6 +225,6 @@ def test_the_command_refuses_to_guess_whether_to_bind(journal):
 @pytest.mark.usefixtures("_keep_session")
 def test_the_command_takes_a_range(journal, sub):
     arguments = ["--connect", sub.endpoint, "--until", "3002", "--from", "2999", "--skip-invalid"]
-    ended = command_runner().invoke(command, [str(journal), *arguments])
+    ended = CliRunner().invoke(command, [str(journal), *arguments])
     assert ended.exit_code == 0, ended.output
     assert subjects(sub, 2) == EVERYTHING[-2:]

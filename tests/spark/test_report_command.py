@@ -4,8 +4,7 @@ import json
 from contextlib import contextmanager
 
 import pytest
-
-from support.commands import command_runner
+from click.testing import CliRunner
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
@@ -24,7 +23,7 @@ def run(spark, monkeypatch):
 
     for command in (report, explain):
         monkeypatch.setattr(command, "engine", engine)
-    return lambda *arguments: command_runner().invoke(main, ["spark", *map(str, arguments)])
+    return lambda *arguments: CliRunner().invoke(main, ["spark", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
