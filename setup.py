@@ -12,7 +12,7 @@ from setuptools import Extension, setup
 choice = os.environ.get("OZ_COMPILED")
 hot = Extension(
     "oz.compiled._hot",
-    sources=[f"oz/compiled/{name}.c" for name in ("batches", "dispatch", "module", "publish")],
+    sources=[f"oz/compiled/{name}.c" for name in ("batches", "dispatch", "module", "plain", "publish")],
     depends=["oz/compiled/hot.h"],
     # No directory of the machine that builds it gets into it.
     extra_compile_args=["-g0"],

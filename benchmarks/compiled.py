@@ -84,6 +84,10 @@ def _plainly(endpoint: str, begin: Callable[[], object]) -> int:
     return sides.plain_subscriber(endpoint, begin)[0]
 
 
+def _take_plain(endpoint: str, begin: Callable[[], object]) -> int:
+    return sides.oz_subscriber(endpoint, begin)[0]
+
+
 class Row(NamedTuple):
     """A workload."""
 
@@ -113,6 +117,7 @@ ROWS = {
     "W4, one to four": Row(
         partial(routed_sides.publisher, work=ALL, subscribers=4), partial(_iterate, work=ALL), subscribers=4
     ),
+    "prefixes, for message in subscriber": Row(sides.oz_publisher, _take_plain),
     "W5, 10,000 handlers": Row(
         partial(routed_sides.publisher, work=MANY),
         partial(_handle, work=MANY),

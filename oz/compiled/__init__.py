@@ -53,10 +53,16 @@ class Hot(Protocol):
         dispatch: Any,
         accumulator: Any,
         stats: Any,
+        sender: Any,
+        monotonic: Callable[[], float],
+        try_plain: Callable[[bytes, bytes], bool],
         large: int,
         look_every: int,
+        listen_every: float,
     ) -> Callable[..., Any]:
-        """Make a `publish` for messages that join others, or that nobody wants; see `Sender.shortcut`.
+        """Make a `publish` for messages that join others, are plain, or that nobody wants.
+
+        See `Sender.shortcut`.
 
         Args:
             twin: does all else, with the same arguments.
@@ -66,8 +72,64 @@ class Hot(Protocol):
             dispatch: the publisher's.
             accumulator: the publisher's.
             stats: where to count.
+            sender: the publisher's.
+            monotonic: its clock.
+            try_plain: hands a plain message to ZeroMQ, and tells whether there was room.
             large: bytes of a payload from which on the twin takes it.
             look_every: of so many that nobody wants the twin takes one; 0 for none.
+            listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
+        """
+
+    def HandOver(
+        self,
+        *,
+        twin: Callable[..., None],
+        guard: Any,
+        sink: Any,
+        make_lossy: Callable[[], object],
+        send: Callable[..., Any],
+        error: type[Exception],
+        more: int,
+        counted_from: int,
+    ) -> Callable[..., None]:
+        """Make what hands a plain message of a small payload to ZeroMQ; see `PlainFrames.hand_over`.
+
+        Args:
+            twin: does all else, with the same arguments.
+            guard: of the publisher.
+            sink: of the publisher.
+            make_lossy: called when that is lossless.
+            send: sends one frame.
+            error: what that raises where nothing was sent.
+            more: the flag of a frame that others follow.
+            counted_from: bytes of a payload from which on the twin takes it.
+        """
+
+    def know_plain(self, message_class: type, route_class: type) -> None:
+        """Say of which class plain messages are, and which their routes."""
+
+    def Accept(
+        self, *, twin: Callable[..., Any], receiver: Any, routes: dict[bytes, Any], stats: Any
+    ) -> Callable[..., Any]:
+        """Make what takes in plain messages whose route is known; see `PrefixReceiver.accept`.
+
+        Args:
+            twin: takes in all others.
+            receiver: whose `access` is None while publishers may publish everything.
+            routes: those that are known.
+            stats: where to count.
+        """
+
+    def FrameReader(
+        self, *, recv: Callable[..., bytes], socket: int, getsockopt: int, option: int
+    ) -> Callable[[Any, int], list[bytes]]:
+        """Make what reads all frames of a message.
+
+        Args:
+            recv: reads one.
+            socket: the address of libzmq's socket.
+            getsockopt: that of its `zmq_getsockopt`.
+            option: `zmq.RCVMORE`.
         """
 
     def know_dispatch(

@@ -31,7 +31,11 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
     *(PyObject **)((char *)object + offset) = value;
 }
 
-extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[];
-extern PyType_Spec hot_publish_spec, hot_iteration_spec;
+/* Count one more in one slot, and in another unless that is below 0; false where the twin is to do it, without an
+   exception, and nothing was counted. */
+int hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second);
+
+extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_plain_methods[];
+extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_hand_over_spec;
 
 #endif

@@ -23,6 +23,39 @@ hot_offset(PyTypeObject *type, const char *name)
     return offset;
 }
 
+/* A slot's number and one; NULL where that is no number, or more than fits. A new reference. */
+static PyObject *
+one_more(PyObject *object, Py_ssize_t offset)
+{
+    PyObject *before = hot_get(object, offset);
+    long long count = before != NULL && PyLong_CheckExact(before) ? PyLong_AsLongLong(before) : -1;
+    PyObject *after = count < 0 || count == LLONG_MAX ? NULL : PyLong_FromLongLong(count + 1);
+    if (after == NULL) {
+        PyErr_Clear();
+    }
+    return after;
+}
+
+int
+hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second)
+{
+    PyObject *one = one_more(object, first);
+    PyObject *other = one == NULL || second < 0 ? NULL : one_more(object, second);
+    if (one == NULL || (other == NULL && second >= 0)) {
+        Py_XDECREF(one);
+        return 0;
+    }
+    PyObject *before = hot_get(object, first);
+    hot_fill(object, first, one);
+    Py_DECREF(before);
+    if (other != NULL) {
+        before = hot_get(object, second);
+        hot_fill(object, second, other);
+        Py_DECREF(before);
+    }
+    return 1;
+}
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "oz.compiled._hot",
@@ -45,7 +78,9 @@ PyInit__hot(void)
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL &&
         (PyModule_AddFunctions(module, hot_batch_methods) < 0 || PyModule_AddFunctions(module, hot_dispatch_methods) < 0 ||
-         add_type(module, &hot_publish_spec) < 0 || add_type(module, &hot_iteration_spec) < 0)) {
+         PyModule_AddFunctions(module, hot_plain_methods) < 0 || add_type(module, &hot_publish_spec) < 0 ||
+         add_type(module, &hot_iteration_spec) < 0 || add_type(module, &hot_reader_spec) < 0 ||
+         add_type(module, &hot_accept_spec) < 0 || add_type(module, &hot_hand_over_spec) < 0)) {
         Py_CLEAR(module);
     }
     return module;

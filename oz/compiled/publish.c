@@ -1,4 +1,4 @@
-/* Publishing, where the message joins others that wait, or nobody wants it.
+/* Publishing, where the message joins others that wait, goes to plain subscriptions alone, or nobody wants it.
 
    Twin: the function that `Sender.shortcut` of oz.transport.publisher.sender makes. */
 
@@ -8,32 +8,25 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats;
-    Py_ssize_t is_blocked, limit, unwanted;
+    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *monotonic, *try_plain;
+    Py_ssize_t is_blocked, limit, unwanted, is_unheard, is_behind, listened_at;
     Py_ssize_t large, look_every;
+    double listen_every;
 } Publish;
 
-/* Count a message that nobody wants; false where the twin is to do that, or with an exception. */
+/* Count a message that nobody wants; false where the twin is to do that. */
 static int
 count_unwanted(Publish *self)
 {
     PyObject *before = hot_get(self->stats, self->unwanted);
-    long long count = before != NULL && PyLong_CheckExact(before) ? PyLong_AsLongLong(before) : -1;
-    if (count < 0 || count == LLONG_MAX) {
-        /* More than fit are left to the twin. */
-        PyErr_Clear();
-        return 0;
+    if (self->look_every && before != NULL && PyLong_CheckExact(before)) {
+        long long count = PyLong_AsLongLong(before);
+        if (count < 0 || !((count + 1) % self->look_every)) {
+            PyErr_Clear();
+            return 0;
+        }
     }
-    if (self->look_every && !((count + 1) % self->look_every)) {
-        return 0;
-    }
-    PyObject *after = PyLong_FromLongLong(count + 1);
-    if (after == NULL) {
-        return 0;
-    }
-    hot_fill(self->stats, self->unwanted, after);
-    Py_DECREF(before);
-    return 1;
+    return hot_count(self->stats, self->unwanted, -1);
 }
 
 /* Add a message to those that wait, whole or not at all; -1 with an exception. No other thread comes in between. */
@@ -68,6 +61,41 @@ join(Publish *self, PyObject *way, PyObject *payload)
     return PyList_GET_SIZE(self->waiting) >= most ? PyObject_CallNoArgs(self->flush) : Py_NewRef(Py_None);
 }
 
+/* Tell whether a plain message may go without a look: somebody else was told to look soon; -1 with an exception. */
+static int
+needs_no_look(Publish *self)
+{
+    PyObject *listened_at = hot_get(self->sender, self->listened_at);
+    if (hot_get(self->sender, self->is_unheard) != Py_True || listened_at == NULL || !PyFloat_CheckExact(listened_at)) {
+        return 0;
+    }
+    if (hot_get(self->sender, self->is_behind) == Py_True) {
+        return 1;
+    }
+    double then = PyFloat_AS_DOUBLE(listened_at);
+    PyObject *now = PyObject_CallNoArgs(self->monotonic);
+    double seconds = now == NULL ? -1.0 : PyFloat_AsDouble(now) - then;
+    Py_XDECREF(now);
+    return PyErr_Occurred() ? -1 : seconds < self->listen_every;
+}
+
+/* Hand a message to ZeroMQ; None, or NULL with an exception, or where the twin is to do it without one. */
+static PyObject *
+send_plain(Publish *self, PyObject *way, PyObject *payload)
+{
+    if (PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0) {
+        return NULL;
+    }
+    PyObject *is_sent = PyObject_CallFunctionObjArgs(self->try_plain, way, payload, NULL);
+    if (is_sent == Py_False) {
+        Py_CLEAR(is_sent);
+    }
+    else if (is_sent != NULL) {
+        Py_SETREF(is_sent, Py_NewRef(Py_None));
+    }
+    return is_sent;
+}
+
 static PyObject *
 publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
 {
@@ -85,6 +113,11 @@ publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObj
             /* What another thread learns meanwhile may take it out of the dict. */
             Py_INCREF(way);
             result = join(self, way, arguments[1]);
+            Py_DECREF(way);
+        }
+        else if (way != NULL && PyBytes_CheckExact(way)) {
+            Py_INCREF(way);
+            result = send_plain(self, way, arguments[1]);
             Py_DECREF(way);
         }
         if (result != NULL || PyErr_Occurred()) {
@@ -105,6 +138,9 @@ publish_traverse(Publish *self, visitproc visit, void *arg)
     Py_VISIT(self->dispatch);
     Py_VISIT(self->accumulator);
     Py_VISIT(self->stats);
+    Py_VISIT(self->sender);
+    Py_VISIT(self->monotonic);
+    Py_VISIT(self->try_plain);
     return 0;
 }
 
@@ -120,6 +156,9 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->dispatch);
     Py_XDECREF(self->accumulator);
     Py_XDECREF(self->stats);
+    Py_XDECREF(self->sender);
+    Py_XDECREF(self->monotonic);
+    Py_XDECREF(self->try_plain);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -127,19 +166,23 @@ publish_dealloc(Publish *self)
 static PyObject *
 publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats;
+    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *monotonic, *try_plain;
     Py_ssize_t large, look_every;
-    static char *keywords[] = {"twin",  "flush", "quick", "waiting", "dispatch", "accumulator", "stats",
-                               "large", "look_every", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOnn:Publish", keywords, &twin, &flush, &PyDict_Type,
-                                     &quick, &PyList_Type, &waiting, &dispatch, &accumulator, &stats, &large,
-                                     &look_every)) {
+    double listen_every;
+    static char *keywords[] = {"twin",      "flush",     "quick", "waiting",    "dispatch",     "accumulator", "stats", "sender",
+                               "monotonic", "try_plain", "large", "look_every", "listen_every", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOnnd:Publish", keywords, &twin, &flush, &PyDict_Type,
+                                     &quick, &PyList_Type, &waiting, &dispatch, &accumulator, &stats, &sender,
+                                     &monotonic, &try_plain, &large, &look_every, &listen_every)) {
         return NULL;
     }
     Py_ssize_t is_blocked = hot_offset(Py_TYPE(dispatch), "is_blocked");
     Py_ssize_t limit = is_blocked < 0 ? -1 : hot_offset(Py_TYPE(accumulator), "limit");
     Py_ssize_t unwanted = limit < 0 ? -1 : hot_offset(Py_TYPE(stats), "unwanted");
-    Publish *self = unwanted < 0 ? NULL : (Publish *)type->tp_alloc(type, 0);
+    Py_ssize_t is_unheard = unwanted < 0 ? -1 : hot_offset(Py_TYPE(sender), "is_unheard");
+    Py_ssize_t is_behind = is_unheard < 0 ? -1 : hot_offset(Py_TYPE(sender), "is_behind");
+    Py_ssize_t listened_at = is_behind < 0 ? -1 : hot_offset(Py_TYPE(sender), "listened_at");
+    Publish *self = listened_at < 0 ? NULL : (Publish *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
@@ -151,11 +194,18 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->dispatch = Py_NewRef(dispatch);
     self->accumulator = Py_NewRef(accumulator);
     self->stats = Py_NewRef(stats);
+    self->sender = Py_NewRef(sender);
+    self->monotonic = Py_NewRef(monotonic);
+    self->try_plain = Py_NewRef(try_plain);
     self->is_blocked = is_blocked;
     self->limit = limit;
     self->unwanted = unwanted;
     self->large = large;
     self->look_every = look_every;
+    self->is_unheard = is_unheard;
+    self->is_behind = is_behind;
+    self->listened_at = listened_at;
+    self->listen_every = listen_every;
     return (PyObject *)self;
 }
 

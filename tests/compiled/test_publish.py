@@ -46,6 +46,39 @@ class Accumulator:
             raise self.error
 
 
+class Parts:
+    """What of a sender its short way uses; the clock says what it is told."""
+
+    __slots__ = (
+        "_check_open", "_dispatch", "_encode", "_last_values", "_monotonic", "accumulator", "in_use",
+        "is_behind", "is_unheard", "listen", "listened_at", "log", "now", "routes", "stats", "tries",
+    )  # fmt: skip
+
+    _flush_full, look = Sender._flush_full, Sender.look
+
+    def __init__(self, log, quick, accumulator, dispatch, stats):
+        self._encode = self._last_values = None
+        self.accumulator, self._dispatch, self.stats, self.log = accumulator, dispatch, stats, log
+        self.routes = SimpleNamespace(quick=quick)
+        self.now, self.listened_at, self.is_behind, self.is_unheard, self.tries = (
+            10.0,
+            0.0,
+            False,
+            False,
+            True,
+        )
+        self._monotonic = lambda: self.now
+        self.in_use = lambda: log.append("in use")
+        self.listen = lambda: log.append("listen")
+        self._check_open = lambda: log.append("check")
+
+    def _try_plain(self, *given):
+        self.log.append(given)
+        if isinstance(self.tries, Exception):
+            raise self.tries
+        return self.tries
+
+
 class Publisher:
     """What a sender's short way is made of, and the short way."""
 
@@ -61,18 +94,7 @@ class Publisher:
             "plain": b"plain",
             "odd": ("one",),
         }
-        parts = SimpleNamespace(
-            _encode=None,
-            _last_values=None,
-            accumulator=self.accumulator,
-            routes=SimpleNamespace(quick=self.quick),
-            _dispatch=self.dispatch,
-            stats=self.stats,
-            look=lambda socket: self.log.append("look"),
-            _check_open=lambda: self.log.append("check"),
-            _try_plain=lambda *given: self.log.append(given),
-        )
-        parts._flush_full = Sender._flush_full.__get__(parts)
+        self.parts = parts = Parts(self.log, self.quick, self.accumulator, self.dispatch, self.stats)
         self.publish = Sender.shortcut(parts, "socket", self._long_way, looks=looks)
 
     def _long_way(self, *given, **fields):
@@ -114,6 +136,10 @@ steps = st.lists(
     calls
     | st.tuples(subjects).map(lambda one: (one, (), {}))
     | st.sampled_from([("limit", 3), ("limit", 0), ("limit", 9), ("blocked", True), ("blocked", False)])
+    | st.sampled_from(
+        [("now", 10.0), ("now", 10.0005), ("now", 10.002), ("is_behind", True), ("is_behind", False)]
+    )
+    | st.sampled_from([("tries", True), ("tries", False), ("tries", zmq.ZMQError(zmq.ENOTSOCK))])
     | st.sampled_from([("error", zmq.ZMQError(zmq.ENOTSOCK)), ("error", KeyError("x")), ("error", None)]),
     max_size=30,
 )
@@ -129,6 +155,8 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
                 one.accumulator.limit = step[1]
             elif step[0] == "blocked":
                 one.dispatch.is_blocked = step[1]
+            elif step[0] in ("now", "is_behind", "tries"):
+                setattr(one.parts, step[0], step[1])
             elif step[0] == "error":
                 one.accumulator.error = step[1]
             else:
@@ -137,6 +165,18 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
         assert ours.log == pure.log
         assert ours.accumulator.messages == pure.accumulator.messages
         assert ours.stats == pure.stats
+        assert ours.parts.is_unheard == pure.parts.is_unheard
+        assert ours.parts.listened_at == pure.parts.listened_at
+
+
+def test_a_plain_message_goes_without_the_twin_when_no_look_is_due():
+    ours, pure = both()
+    for one in (ours, pure):
+        one.publish("plain", b"1")
+        one.publish("plain", b"2")
+        one.publish("plain", b"3")
+    sent = [("socket", b"plain", payload) for payload in (b"1", b"2", b"3")]
+    assert ours.log == pure.log == ["listen", sent[0], "in use", *sent[1:]]
 
 
 @pytest.mark.parametrize("given", [(), ("wanted", b"x", None, 1)])
@@ -150,7 +190,7 @@ def test_a_publisher_that_looks_for_itself_does_so_as_often_as_the_twin():
     for one in (ours, pure):
         for _ in range(3 * LOOK_EVERY + 1):
             one.publish("unwanted", b"")
-    assert ours.log == pure.log == ["look"] * 3
+    assert ours.log == pure.log == ["listen", "in use"]
     assert ours.stats.unwanted == pure.stats.unwanted == 3 * LOOK_EVERY + 1
 
 
@@ -173,8 +213,12 @@ def test_parts_without_the_slots_are_refused_when_it_is_made():
             dispatch=SimpleNamespace(is_blocked=False),
             accumulator=Accumulator([]),
             stats=PublisherStats(),
+            sender=None,
+            monotonic=print,
+            try_plain=print,
             large=1,
             look_every=0,
+            listen_every=0.0,
         )
 
 
@@ -195,7 +239,9 @@ def test_it_leads_to_its_twin_and_goes_with_the_publisher():
 
 def test_messages_leave_no_reference_behind():
     ours, _ = both()
-    payload, way = b"payload", ours.quick["wanted"]
+    # Its own, which no publisher of another test refers to.
+    payload, way = b"payload", (object(), bytes(bytearray(b"wanted")))
+    ours.quick["wanted"] = way
 
     def work():
         for _ in range(3):
@@ -204,9 +250,11 @@ def test_messages_leave_no_reference_behind():
         ours.log.clear()
 
     work()
+    gc.collect()
     before = sys.getrefcount(payload), sys.getrefcount(way), sys.getrefcount(way[0]), sys.getrefcount(None)
     for _ in range(size(1_000, 1_000_000)):
         work()
+    gc.collect()
     after = sys.getrefcount(payload), sys.getrefcount(way), sys.getrefcount(way[0]), sys.getrefcount(None)
     assert after[:3] == before[:3]
     assert abs(after[3] - before[3]) < 100

@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -303,8 +304,21 @@ def test_a_regex_beyond_what_is_certain_is_undecidable(text):
         oz.compile("a.>").covers(pattern)
 
 
+def engine_joins_sets_in_any_case():
+    """Tell whether regex is without the defect that it had until the autumn of 2026."""
+    try:
+        regex.compile(r"(?i)[^\w\W]")
+    except AttributeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("text", [r"[^\d\D]", r"[^a\s\S]", r"x[^\w\W]*", r"(?i)[^\w\W]"])
 def test_a_set_that_the_engine_mistakes_is_compared_as_it_matches(text):
+    if text == r"(?i)[^\w\W]" and not engine_joins_sets_in_any_case():
+        with pytest.raises(oz.PatternError, match="the regex engine refuses it: 'AnyAll'"):
+            oz.compile(text, "regex")
+        return
     pattern = oz.compile(text, "regex")
     some = pattern.witness(oz.compile("*"))
     assert some is not None or not any(map(pattern.matches, ["a", "1", "x", "xx"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from oz.compiled import HOT
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.stats import SubscriberStats
@@ -116,6 +117,11 @@ class PrefixReceiver:
         self.access: PublishAccess | None = None
 
     @property
+    def decodes(self) -> bool:
+        """Whether a codec decodes payloads."""
+        return self._decode is not None
+
+    @property
     def is_simple(self) -> bool:
         """Whether nothing is to be done to a message but to find out whether it is wanted."""
         is_simple = type(self) is PrefixReceiver and self._decode is None and self.access is None
@@ -142,6 +148,19 @@ class PrefixReceiver:
                 return None
         stats.delivered += 1
         return Message(route.subject, payload, frames, route, time_ns)
+
+
+if HOT is not None:
+    HOT.know_plain(Message, Route)
+
+
+def shortest(receiver: Receiver) -> Callable[[list[bytes], int], Message | None]:
+    """Return `accept` of a receiver, compiled where that is possible."""
+    if HOT is None or type(receiver) is not PrefixReceiver or receiver.decodes:
+        return receiver.accept
+    return HOT.Accept(
+        twin=receiver.accept, receiver=receiver, routes=receiver.table.routes, stats=receiver.stats
+    )
 
 
 class SplittingReceiver(PrefixReceiver):

@@ -350,7 +350,8 @@ class Regular(Dialect):
             compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
             raise PatternError(self.name, text, getattr(error, "pos", None) or 0, str(error)) from None
-        except (RecursionError, OverflowError, ValueError, MemoryError) as error:
+        # The last is a defect of the engine: some releases raise it for `(?i)[^\w\W]`.
+        except (RecursionError, OverflowError, ValueError, MemoryError, AttributeError) as error:
             if isinstance(error, PatternError):
                 raise
             raise PatternError(self.name, text, 0, f"the regex engine refuses it: {error}") from None

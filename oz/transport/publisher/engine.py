@@ -111,7 +111,7 @@ class PublisherEngine:
             parts.last_values,
             options.max_batch,
             routes=routes,
-            hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
+            hand_over=plain.shortest() if delimiter is None else plain.hand_over_joined,
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,

@@ -340,8 +340,12 @@ class Sender:
             dispatch=dispatch,
             accumulator=accumulator,
             stats=stats,
+            sender=self,
+            monotonic=self._monotonic,
+            try_plain=partial(self._try_plain, socket),
             large=LARGE,
             look_every=LOOK_EVERY if looks else 0,
+            listen_every=LISTEN_EVERY,
         )
 
     def _flush_full(self, socket: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import zmq
 
+from oz.compiled import HOT
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
@@ -228,6 +229,21 @@ class PlainFrames:
         self._sink = sink
         self._send = backend.send
 
+    def shortest(self) -> HandOver:
+        """Return `hand_over`, compiled where that is there."""
+        if HOT is None:
+            return self.hand_over
+        return HOT.HandOver(
+            twin=self.hand_over,
+            guard=self._guard,
+            sink=self._sink,
+            make_lossy=self._dispatch.make_lossy,
+            send=self._send,
+            error=zmq.ZMQError,
+            more=_SNDMORE,
+            counted_from=WATCHED_FROM,
+        )
+
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
         self._guard.is_wanted = True
@@ -249,7 +265,7 @@ class PlainFrames:
             except BaseException:
                 # See `send_frames`, of which this is the short way.
                 if is_open:
-                    with suppress(zmq.Again):
+                    with suppress(zmq.ZMQError):
                         self._send(socket, payload, flags)
                 raise
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import SubjectWarning
 from oz.message import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.receiver import Receiver
+from oz.protocol.subscriber.receiver import Receiver, shortest
 from oz.transport.backend import PYZMQ, Backend, backend_of
 from oz.transport.guard import Guard, in_use
 from oz.transport.peer_keys import KeyedReader
@@ -62,6 +63,9 @@ when there is no message.
 
 def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
     """Make a reader that asks libzmq itself after each frame."""
+    if HOT is not None:
+        address = ctypes.cast(getsockopt, ctypes.c_void_p).value or 0
+        return HOT.FrameReader(recv=PYZMQ.recv, socket=handle, getsockopt=address, option=int(zmq.RCVMORE))
     more = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(more))
     # Ready-made arguments: ctypes would make them anew for each call.
@@ -129,7 +133,7 @@ class ReceivePath:
         self._guard = guard
         self._read = reader
         self._receiver = receiver
-        self._accept = receiver.accept
+        self._accept = shortest(receiver)
         self.limit = -1
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:

@@ -1,0 +1,395 @@
+/* Plain messages, one by one: the frames of one read, made into a message, and handed to ZeroMQ.
+
+   Twins: `_asking_reader` of oz.transport.subscriber.receiver, `PrefixReceiver.accept`, `PlainFrames.hand_over`. */
+
+#include "hot.h"
+#include <structmember.h>
+
+#define MOST_HELD 6
+
+/* Source: zmq.h of libzmq. */
+typedef int (*Getsockopt)(void *socket, int option, void *value, size_t *size);
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *held[MOST_HELD];
+    /* A reader's. */
+    void *socket;
+    Getsockopt getsockopt;
+    int option;
+    /* Where slots of what is held lie. */
+    Py_ssize_t first, second, third;
+} Plain;
+
+static int
+plain_traverse(Plain *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    for (int place = 0; place < MOST_HELD; place++) {
+        Py_VISIT(self->held[place]);
+    }
+    return 0;
+}
+
+static void
+plain_dealloc(Plain *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    for (int place = 0; place < MOST_HELD; place++) {
+        Py_XDECREF(self->held[place]);
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Make one that holds what it is given; NULL with an exception. */
+static Plain *
+plain_new(PyTypeObject *type, vectorcallfunc call, PyObject *const *held, int count)
+{
+    Plain *self = (Plain *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = call;
+        for (int place = 0; place < count; place++) {
+            self->held[place] = Py_NewRef(held[place]);
+        }
+    }
+    return self;
+}
+
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Plain, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+#define PLAIN_SPEC(spec, its_slots, its_name, its_new, its_doc)                                                        \
+    static PyType_Slot its_slots[] = {                                                                                 \
+        {Py_tp_doc, PyDoc_STR(its_doc)},                                                                               \
+        {Py_tp_new, its_new},                                                                                          \
+        {Py_tp_call, PyVectorcall_Call},                                                                               \
+        {Py_tp_traverse, plain_traverse},                                                                              \
+        {Py_tp_dealloc, plain_dealloc},                                                                                \
+        {Py_tp_members, members},                                                                                      \
+        {0, NULL},                                                                                                     \
+    };                                                                                                                 \
+    PyType_Spec spec = {                                                                                               \
+        .name = its_name,                                                                                              \
+        .basicsize = sizeof(Plain),                                                                                    \
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,      \
+        .slots = its_slots,                                                                                            \
+    }
+
+/* Reading -------------------------------------------------------------------------------------------------------- */
+
+enum { RECV };
+
+/* Tell whether more frames of a message follow. */
+static inline int
+has_more(Plain *self)
+{
+    int more = 0;
+    size_t size = sizeof(more);
+    return self->getsockopt(self->socket, self->option, &more, &size) == 0 && more;
+}
+
+static PyObject *
+reader_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Plain *self = (Plain *)callable;
+    if (PyVectorcall_NARGS(flags) != 2 || names != NULL) {
+        return PyErr_Format(PyExc_TypeError, "a reader takes a socket and flags");
+    }
+    PyObject *frames = PyList_New(0);
+    Py_ssize_t given = 2;
+    do {
+        PyObject *frame = frames == NULL ? NULL : PyObject_Vectorcall(self->held[RECV], arguments, given, NULL);
+        if (frame == NULL || PyList_Append(frames, frame) < 0) {
+            Py_XDECREF(frame);
+            Py_XDECREF(frames);
+            return NULL;
+        }
+        Py_DECREF(frame);
+        given = 1;
+    } while (has_more(self));
+    return frames;
+}
+
+static PyObject *
+reader_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *recv;
+    size_t socket, getsockopt;
+    int option;
+    static char *keywords[] = {"recv", "socket", "getsockopt", "option", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "Onni:FrameReader", keywords, &recv, &socket, &getsockopt,
+                                     &option)) {
+        return NULL;
+    }
+    if (!socket || !getsockopt) {
+        return PyErr_Format(PyExc_ValueError, "a reader takes the addresses of a socket and of zmq_getsockopt");
+    }
+    Plain *self = plain_new(type, reader_call, &recv, 1);
+    if (self != NULL) {
+        self->socket = (void *)socket;
+        self->getsockopt = (Getsockopt)getsockopt;
+        self->option = option;
+    }
+    return (PyObject *)self;
+}
+
+PLAIN_SPEC(hot_reader_spec, reader_slots, "oz.compiled._hot.FrameReader", reader_new,
+           "Read the frames of one message: see oz.compiled.Hot.");
+
+/* Accepting ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyTypeObject *message, *route;
+    Py_ssize_t subject, payload, frames, message_route, time_ns, route_subject, is_clear;
+} Classes;
+
+/* Of which classes plain messages and their routes are, once that was said; they are never forgotten. */
+static Classes known;
+
+enum { ACCEPT_TWIN, RECEIVER, ROUTES, STATS };
+
+PyDoc_STRVAR(know_plain_doc,
+"know_plain(message_class, route_class)\n\n"
+"Say of which class plain messages are, and which their routes. TypeError where those lack the slots.");
+
+static PyObject *
+know_plain(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Classes said;
+    if (!PyArg_ParseTuple(arguments, "O!O!:know_plain", &PyType_Type, &said.message, &PyType_Type, &said.route) ||
+        (said.subject = hot_offset(said.message, "subject")) < 0 ||
+        (said.payload = hot_offset(said.message, "payload")) < 0 ||
+        (said.frames = hot_offset(said.message, "frames")) < 0 ||
+        (said.message_route = hot_offset(said.message, "route")) < 0 ||
+        (said.time_ns = hot_offset(said.message, "time_ns")) < 0 ||
+        (said.route_subject = hot_offset(said.route, "subject")) < 0 ||
+        (said.is_clear = hot_offset(said.route, "is_clear")) < 0) {
+        return NULL;
+    }
+    known = said;
+    Py_INCREF(known.message);
+    Py_INCREF(known.route);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef hot_plain_methods[] = {
+    {"know_plain", know_plain, METH_VARARGS, know_plain_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* The route of a message that somebody wants and nothing is to be done to; NULL for others. A new reference. */
+static PyObject *
+clear_route(Plain *self, PyObject *frames)
+{
+    if (!PyList_CheckExact(frames) || PyList_GET_SIZE(frames) < 2 || !PyBytes_CheckExact(PyList_GET_ITEM(frames, 0)) ||
+        hot_get(self->held[RECEIVER], self->first) != Py_None) {
+        return NULL;
+    }
+    PyObject *route = PyDict_GetItemWithError(self->held[ROUTES], PyList_GET_ITEM(frames, 0));
+    if (route == NULL || !Py_IS_TYPE(route, known.route) || hot_get(route, known.is_clear) != Py_True ||
+        hot_get(route, known.route_subject) == NULL) {
+        return NULL;
+    }
+    return Py_NewRef(route);
+}
+
+/* Make a message of frames that have a payload; NULL with an exception. */
+static PyObject *
+make_plain(PyObject *frames, PyObject *route, PyObject *time_ns)
+{
+    PyObject *payload = Py_NewRef(PyList_GET_ITEM(frames, 1));
+    PyObject *made = known.message->tp_alloc(known.message, 0);
+    if (made == NULL) {
+        Py_DECREF(payload);
+        return NULL;
+    }
+    hot_fill(made, known.subject, Py_NewRef(hot_get(route, known.route_subject)));
+    hot_fill(made, known.payload, payload);
+    hot_fill(made, known.frames, Py_NewRef(frames));
+    hot_fill(made, known.message_route, Py_NewRef(route));
+    hot_fill(made, known.time_ns, Py_NewRef(time_ns));
+    return made;
+}
+
+static PyObject *
+accept_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Plain *self = (Plain *)callable;
+    if (PyVectorcall_NARGS(flags) == 2 && names == NULL) {
+        PyObject *route = clear_route(self, arguments[0]);
+        if (route == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        if (route != NULL) {
+            PyObject *made = make_plain(arguments[0], route, arguments[1]);
+            Py_DECREF(route);
+            if (made == NULL || hot_count(self->held[STATS], self->second, self->third)) {
+                return made;
+            }
+            Py_DECREF(made);
+        }
+    }
+    return PyObject_Vectorcall(self->held[ACCEPT_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+}
+
+static PyObject *
+accept_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *held[4];
+    static char *keywords[] = {"twin", "receiver", "routes", "stats", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O:Accept", keywords, &held[ACCEPT_TWIN], &held[RECEIVER],
+                                     &PyDict_Type, &held[ROUTES], &held[STATS])) {
+        return NULL;
+    }
+    if (known.message == NULL) {
+        return PyErr_Format(PyExc_TypeError, "know_plain() was not called");
+    }
+    Py_ssize_t access = hot_offset(Py_TYPE(held[RECEIVER]), "access");
+    Py_ssize_t received = access < 0 ? -1 : hot_offset(Py_TYPE(held[STATS]), "received");
+    Py_ssize_t delivered = received < 0 ? -1 : hot_offset(Py_TYPE(held[STATS]), "delivered");
+    Plain *self = delivered < 0 ? NULL : plain_new(type, accept_call, held, 4);
+    if (self != NULL) {
+        self->first = access;
+        self->second = received;
+        self->third = delivered;
+    }
+    return (PyObject *)self;
+}
+
+PLAIN_SPEC(hot_accept_spec, accept_slots, "oz.compiled._hot.Accept", accept_new,
+           "Take in the frames of one message: see oz.compiled.Hot.");
+
+/* Handing over --------------------------------------------------------------------------------------------------- */
+
+enum { HAND_TWIN, GUARD, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR };
+
+/* A signal handler has raised in the middle: the frame behind the first one goes all the same, or the next message
+   would join this one. What it raised stays raised. */
+static void
+finish_message(Plain *self, PyObject *const *payload_arguments)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *sent = PyObject_Vectorcall(self->held[SEND], payload_arguments, 3, NULL);
+    if (sent == NULL && !PyErr_ExceptionMatches(self->held[ZMQ_ERROR])) {
+        /* Another signal, which counts as it would in Python. */
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return;
+    }
+    /* An error of ZeroMQ: there was no room for the first frame, and there is none for this. */
+    Py_XDECREF(sent);
+    PyErr_Restore(type, value, traceback);
+}
+
+/* Send both frames; false with an exception. */
+static int
+send_both(Plain *self, PyObject *const *arguments)
+{
+    PyObject *const payload_arguments[] = {arguments[0], arguments[2], arguments[3]};
+    long flags = PyLong_AsLong(arguments[3]);
+    PyObject *more = flags == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(flags | self->option);
+    if (more == NULL) {
+        return 0;
+    }
+    PyObject *const subject_arguments[] = {arguments[0], arguments[1], more};
+    PyObject *sent = PyObject_Vectorcall(self->held[SEND], subject_arguments, 3, NULL);
+    Py_DECREF(more);
+    if (sent == NULL) {
+        if (!PyErr_ExceptionMatches(self->held[ZMQ_ERROR])) {
+            finish_message(self, payload_arguments);
+        }
+        return 0;
+    }
+    Py_DECREF(sent);
+    sent = PyObject_Vectorcall(self->held[SEND], payload_arguments, 3, NULL);
+    Py_XDECREF(sent);
+    return sent != NULL;
+}
+
+/* Call a method of the guard without arguments; false with an exception. */
+static int
+guard_call(Plain *self, const char *name)
+{
+    PyObject *interned = PyUnicode_InternFromString(name);
+    PyObject *result = interned == NULL ? NULL : PyObject_CallMethodNoArgs(self->held[GUARD], interned);
+    Py_XDECREF(interned);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+/* Send a message with the guard held; false with an exception. */
+static int
+send_lossy(Plain *self, PyObject *const *arguments)
+{
+    if (hot_get(self->held[SINK], self->second) != Py_False) {
+        PyObject *made = PyObject_CallNoArgs(self->held[MAKE_LOSSY]);
+        Py_XDECREF(made);
+        if (made == NULL) {
+            return 0;
+        }
+    }
+    return send_both(self, arguments);
+}
+
+static PyObject *
+hand_over_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Plain *self = (Plain *)callable;
+    /* `first` is the slot of the guard, `third` the size of what is counted. */
+    if (PyVectorcall_NARGS(flags) != 4 || names != NULL || !PyBytes_CheckExact(arguments[1]) ||
+        !PyBytes_CheckExact(arguments[2]) || PyBytes_GET_SIZE(arguments[2]) >= self->third ||
+        !PyLong_Check(arguments[3])) {
+        return PyObject_Vectorcall(self->held[HAND_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    }
+    PyObject *before = hot_get(self->held[GUARD], self->first);
+    hot_fill(self->held[GUARD], self->first, Py_NewRef(Py_True));
+    Py_XDECREF(before);
+    if (!guard_call(self, "acquire")) {
+        return NULL;
+    }
+    int is_sent = send_lossy(self, arguments);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int is_released = guard_call(self, "release");
+    if (!is_sent && !is_released) {
+        PyErr_Clear();
+    }
+    if (!is_sent) {
+        PyErr_Restore(type, value, traceback);
+    }
+    return is_sent && is_released ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *
+hand_over_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *held[6];
+    int more;
+    Py_ssize_t counted_from;
+    static char *keywords[] = {"twin", "guard", "sink", "make_lossy", "send", "error", "more", "counted_from", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOin:HandOver", keywords, &held[HAND_TWIN], &held[GUARD],
+                                     &held[SINK], &held[MAKE_LOSSY], &held[SEND], &held[ZMQ_ERROR], &more,
+                                     &counted_from)) {
+        return NULL;
+    }
+    Py_ssize_t is_wanted = hot_offset(Py_TYPE(held[GUARD]), "is_wanted");
+    Py_ssize_t is_lossless = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
+    Plain *self = is_lossless < 0 ? NULL : plain_new(type, hand_over_call, held, 6);
+    if (self != NULL) {
+        self->option = more;
+        self->first = is_wanted;
+        self->second = is_lossless;
+        self->third = counted_from;
+    }
+    return (PyObject *)self;
+}
+
+PLAIN_SPEC(hot_hand_over_spec, hand_over_slots, "oz.compiled._hot.HandOver", hand_over_new,
+           "Hand a plain message to ZeroMQ: see oz.compiled.Hot.");

@@ -1,0 +1,280 @@
+"""Plain messages are read, taken in and handed over by the compiled part as its Python twins do it."""
+
+import gc
+import sys
+
+import pytest
+import zmq
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from oz.compiled import HOT
+from oz.message import Message
+from oz.protocol.publisher.backlog import WATCHED_FROM
+from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
+from oz.sync.subscriptions import Subscription
+from oz.transport.guard import Guard
+from oz.transport.publisher import sink as sinks
+from oz.transport.publisher.sink import PlainFrames
+from oz.transport.subscriber import receiver as receivers
+from support.sizes import size
+from support.waiting import DEADLINE
+
+pytestmark = [pytest.mark.skipif(HOT is None, reason="the compiled part does not run"), pytest.mark.sized]
+
+
+@pytest.fixture
+def pair():
+    """A socket that sends, and one that receives."""
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push, context.socket(zmq.PULL) as pull:
+        pull.bind("inproc://pair")
+        push.connect("inproc://pair")
+        pull.rcvtimeo = round(1000 * DEADLINE)
+        yield push, pull
+
+
+def readers(pull):
+    """Make a compiled reader and its twin."""
+    ours = receivers.frame_reader(pull)
+    receivers.HOT = None
+    try:
+        pure = receivers.frame_reader(pull)
+    finally:
+        receivers.HOT = HOT
+    assert type(ours) is HOT.FrameReader
+    assert type(pure) is not HOT.FrameReader
+    return ours, pure
+
+
+@pytest.mark.parametrize("frames", [[b""], [b"a", b"b"], [b"a", b"", b"c"], [b"%d" % n for n in range(100)]])
+def test_a_reader_gives_all_frames_of_one_message(pair, frames):
+    push, pull = pair
+    for read in readers(pull):
+        push.send_multipart(frames)
+        push.send(b"next")
+        assert read(pull, 0) == frames
+        assert read(pull, zmq.NOBLOCK) == [b"next"]
+        with pytest.raises(zmq.Again):
+            read(pull, zmq.NOBLOCK)
+
+
+def test_a_reader_of_a_closed_socket_raises_as_its_twin(pair):
+    _, pull = pair
+    both = readers(pull)
+    pull.close()
+    for read in both:
+        with pytest.raises(zmq.ZMQError) as raised:
+            read(pull, 0)
+        assert raised.value.errno == zmq.ENOTSOCK
+    with pytest.raises(TypeError, match="takes a socket and flags"):
+        both[0](pull)
+    with pytest.raises(ValueError, match="addresses"):
+        HOT.FrameReader(recv=print, socket=0, getsockopt=0, option=0)
+
+
+class Codec:
+    def encode(self, payload):
+        return payload
+
+    def decode(self, payload):
+        return payload.decode()
+
+
+class Denying:
+    """Publishers may publish nothing."""
+
+    def allows(self, subject):
+        return False
+
+
+def receiver(codec=None):
+    """A receiver with subscriptions: one that listens, one with a handler, one that ends after two."""
+    made = PrefixReceiver(codec)
+    for pattern, handler, limit in (("a", None, None), ("b", print, None), ("c", None, 2)):
+        made.table.add(Subscription([oz.compile(pattern)], handler, lambda one: None, limit))
+    return made
+
+
+frames = st.lists(
+    st.sampled_from([b"a", b"b", b"c", b"d", b"\xff", b""]) | st.binary(max_size=3), min_size=1, max_size=4
+)
+
+
+def shown(message):
+    return message and [getattr(message, name) for name in Message.__slots__ if name != "route"]
+
+
+@given(st.lists(frames | st.just("access"), max_size=20), st.sampled_from([None, Codec()]))
+def test_messages_are_taken_in_as_by_the_twin(steps, codec):
+    ours, pure = receiver(codec), receiver(codec)
+    accept = shortest(ours)
+    assert (type(accept) is HOT.Accept) is (codec is None)
+    for number, step in enumerate(steps):
+        if step == "access":
+            for one in (ours, pure):
+                one.access = Denying() if one.access is None else None
+            continue
+        got, expected = accept(list(step), number), pure.accept(list(step), number)
+        assert type(got) is type(expected)
+        assert shown(got) == shown(expected)
+        assert got is None or got.route is ours.table.routes[step[0]]
+    assert ours.stats == pure.stats
+
+
+def test_a_subclass_and_wrong_arguments_are_for_the_twin():
+    class Other(PrefixReceiver):
+        pass
+
+    assert shortest(Other()).__func__ is PrefixReceiver.accept
+    accept = shortest(receiver())
+    accept([b"a", b"x"], 0)
+    for wrong in [(), ([b"a", b"x"],), ((b"a", b"x"), 0, 0)]:
+        with pytest.raises(TypeError):
+            accept(*wrong)
+    assert accept((b"a", b"x"), 0).payload == b"x"
+    with pytest.raises(TypeError, match="received"):
+        HOT.Accept(twin=print, receiver=receiver(), routes={}, stats=object())
+
+
+def test_a_count_beyond_what_c_counts_goes_on():
+    one = receiver()
+    accept = shortest(one)
+    accept([b"a", b"x"], 0)
+    one.stats.received, one.stats.delivered = 5, 2**63 - 2
+    for _ in range(3):
+        accept([b"a", b"x"], 0)
+    assert (one.stats.received, one.stats.delivered) == (8, 2**63 + 1)
+
+
+class Sink:
+    """Is lossless, or not; has room, or not."""
+
+    __slots__ = ("_is_lossless", "log")
+
+    def __init__(self, log):
+        self._is_lossless, self.log = True, log
+
+    def try_add(self, size):
+        self.log.append(("counted", size))
+        return True
+
+    def make_lossy(self):
+        if self._is_lossless:
+            self.log.append("lossy")
+            self._is_lossless = False
+
+
+class Publisher:
+    """What hands over, and what it needs; `errors` come out of the sends in turn."""
+
+    def __init__(self, *, compiled):
+        self.log, self.errors, self.guard = [], [], Guard()
+        self.sink = Sink(self.log)
+        backend = type("Backend", (), {"send": self._send})
+        plain = PlainFrames(self.guard, self.sink, self.sink, backend)
+        self.hand_over = plain.shortest() if compiled else plain.hand_over
+        assert (type(self.hand_over) is HOT.HandOver) is compiled
+
+    def _send(self, socket, frame, flags):
+        self.log.append((socket, frame, flags, self.guard.is_mine, self.guard.is_wanted))
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+
+    def call(self, *given):
+        try:
+            return self.hand_over("socket", *given)
+        except BaseException as error:
+            return repr(error)
+
+
+def both():
+    return Publisher(compiled=True), Publisher(compiled=False)
+
+
+errors = st.sampled_from([None, zmq.Again(), zmq.ZMQError(zmq.ETERM), KeyboardInterrupt(), ValueError("x")])
+payloads = st.sampled_from([b"", b"x", b"x" * (WATCHED_FROM - 1), b"x" * WATCHED_FROM, (b"x", b"y")])
+calls = st.tuples(
+    payloads, st.sampled_from([0, int(zmq.NOBLOCK)]), st.lists(errors, max_size=3), st.booleans()
+)
+
+
+@given(st.lists(calls, max_size=8))
+def test_messages_are_handed_over_as_by_the_twin(steps):
+    ours, pure = both()
+    for payload, flags, raised, is_lossless in steps:
+        results = []
+        for one in (ours, pure):
+            one.errors, one.guard.is_wanted, one.sink._is_lossless = list(raised), False, is_lossless
+            results.append(one.call(b"subject", payload, flags))
+            assert not one.guard.is_mine
+            assert one.guard.is_wanted
+        assert results[0] == results[1]
+        assert ours.log == pure.log
+        assert ours.errors == pure.errors
+
+
+def test_in_the_child_of_a_fork_nothing_is_handed_over():
+    for one in both():
+        one.guard.disown()
+        assert "OwnershipError" in one.call(b"subject", b"x", 0)
+        assert one.log == []
+
+
+def test_what_is_not_plain_and_wrong_arguments_are_for_the_twin():
+    ours, pure = both()
+    for wrong in [(bytearray(b"s"), b"x", 0), (b"s", "text", 0), (b"s", b"x", "no flags"), (b"s",)]:
+        assert ours.call(*wrong) == pure.call(*wrong)
+        assert ours.log == pure.log
+    with pytest.raises(TypeError, match="is_wanted"):
+        HOT.HandOver(
+            twin=print, guard=object(), sink=ours.sink, make_lossy=print, send=print, error=zmq.ZMQError,
+            more=2, counted_from=1,
+        )  # fmt: skip
+
+
+def test_messages_leave_no_reference_behind(pair):
+    push, pull = pair
+    ours, accept, (read, _) = Publisher(compiled=True), shortest(receiver()), readers(pull)
+    payload, subject = b"payload", b"a"
+
+    def work():
+        ours.hand_over("socket", subject, payload, 0)
+        ours.errors[:] = [None, KeyError("x")]
+        ours.call(subject, payload, 0)
+        ours.log.clear()
+        accept([subject, payload], 0)
+        push.send_multipart([subject, payload])
+        read(pull, 0)
+
+    work()
+    # What earlier tests have left in circles refers to None too.
+    gc.collect()
+    before = [sys.getrefcount(one) for one in (payload, subject, None, True)]
+    for _ in range(size(1_000, 100_000)):
+        work()
+    gc.collect()
+    after = [sys.getrefcount(one) for one in (payload, subject, None, True)]
+    assert all(abs(then - now) < 100 for then, now in zip(before, after, strict=True))
+
+
+def test_what_hands_over_goes_with_the_publisher():
+    before = len(gc.get_objects())
+    for _ in range(100):
+        one = Publisher(compiled=True)
+        one.guard.when_disowned = one.call
+    del one
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+
+
+def test_sockets_use_it():
+    assert sinks.HOT is HOT
+    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a.*")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        for number in range(100):
+            pub.publish("a.b", b"%d" % number)
+        assert [sub.receive(DEADLINE).payload for _ in range(100)] == [b"%d" % n for n in range(100)]
+        assert sub.stats.received == sub.stats.delivered == pub.stats.sent == 100
