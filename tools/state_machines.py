@@ -68,13 +68,15 @@ def arrows(drawn: Drawn) -> list[Arrow]:
     found: dict[Arrow, None] = {}
     for depth in range(1, DEPTH + 1):
         for order in product(drawn.events, repeat=depth):
-            machine = drawn.begin()
-            for event in order:
-                before = drawn.state(machine)
+            machine, *first, last = drawn.begin(), *order
+            # Where these lead to was found by an order that ends with them.
+            for event in first:
                 drawn.events[event](machine)
-                after = drawn.state(machine)
-                if after != before:
-                    found[Arrow(before, after, event)] = None
+            before = drawn.state(machine)
+            drawn.events[last](machine)
+            after = drawn.state(machine)
+            if after != before:
+                found[Arrow(before, after, last)] = None
     return _walked.setdefault(drawn.name, list(found))
 
 

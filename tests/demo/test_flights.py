@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from oz.demo import flights
+from support.cases import each
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_tokens_are_neither_empty_nor_wildcards(messages):
     assert all(token.isalnum() for token in tokens)
 
 
-@pytest.mark.parametrize("column", ["origin", "dest", "carrier"])
+@each("column", ["origin", "dest", "carrier"])
 def test_flights_per_airport_and_carrier(messages, text_rows, column):
     position = {"origin": 1, "dest": 2, "carrier": 3}[column]
     counted = Counter(subject.split(".")[position] for subject, _ in messages)
@@ -88,11 +89,11 @@ def test_known_counts(messages):
     assert sum(payload["dep_time"] is None for _, payload in messages) == 521
 
 
-@pytest.mark.parametrize("name", ["carrier", "tailnum", "origin", "dest", "time_hour"])
+@each("name", ["carrier", "tailnum", "origin", "dest", "time_hour"])
 def test_text_columns_hold_text(messages, name):
     assert {type(payload[name]) for _, payload in messages} <= {str, type(None)}
 
 
-@pytest.mark.parametrize("name", ["day", "dep_time", "dep_delay", "flight", "air_time", "distance", "minute"])
+@each("name", ["day", "dep_time", "dep_delay", "flight", "air_time", "distance", "minute"])
 def test_number_columns_hold_integers(messages, name):
     assert {type(payload[name]) for _, payload in messages} <= {int, type(None)}

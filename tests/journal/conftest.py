@@ -1,6 +1,9 @@
+import shutil
+
 import pytest
 
 from oz.journal import Journal, Writer
+from support.journal_damage import note
 
 SMALL = 20_000  # bytes: a segment of some hundred records
 
@@ -20,11 +23,21 @@ def journal(tmp_path):
     return write
 
 
+@pytest.fixture(scope="session")
+def written_once(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("many") / "journal"
+    with Writer(directory, segment_bytes=SMALL, seal_on_close=False) as writer:
+        for first in range(0, 3000, 100):
+            writer.append(numbered(first, 100))
+    return directory
+
+
 @pytest.fixture
-def many(journal):
+def many(written_once, tmp_path):
     """A journal of 3,000 records in several segments: `a.0`, `b.1`, `c.2`, `a.3` and so on."""
-    appends = [numbered(first, 100) for first in range(0, 3000, 100)]
-    return journal(*appends, segment_bytes=SMALL)
+    made = Journal(shutil.copytree(written_once, tmp_path / "journal"))
+    note(made, 3000)
+    return made
 
 
 def numbered(first, count):

@@ -18,8 +18,14 @@ from support.journal_damage import (
     make,
     read_all,
 )
+from support.sizes import one_of_each
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+def name_of(one):
+    return getattr(one, "name", one)
+
+
+in_each_case = pytest.mark.parametrize("case", CASES, ids=name_of)
 
 NEW = [payload for _, payload in group(0, 5, "second")]
 
@@ -41,6 +47,7 @@ def check_all(directory, case, new=()):
     assert Journal(directory).verify().ok
 
 
+@in_each_case
 def test_a_writer_goes_on_behind_what_was_acknowledged(made, case):
     case.befalls(made)
     with Writer(made.directory, **OPTIONS) as writer:
@@ -58,6 +65,7 @@ def test_a_writer_goes_on_behind_what_was_acknowledged(made, case):
     check_all(made.directory, case, NEW)
 
 
+@in_each_case
 def test_verify_says_what_is_lost_and_repair_mends_it(made, case):
     case.befalls(made)
     report = Journal(made.directory).verify()
@@ -73,7 +81,7 @@ def test_verify_says_what_is_lost_and_repair_mends_it(made, case):
     check_all(made.directory, case, NEW)
 
 
-@pytest.mark.parametrize("way", ["read", "batches", "replay"])
+@pytest.mark.parametrize(("case", "way"), one_of_each(CASES, ["read", "batches", "replay"]), ids=name_of)
 def test_a_reader_gets_each_record_or_an_error_that_names_the_offset(made, case, way):
     case.befalls(made)
     found, error = [], None
@@ -111,6 +119,7 @@ class Published:
         pass
 
 
+@in_each_case
 def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
     """It has read everything when it happens, and then another writer appends."""
     followed = Journal(made.directory).read(follow=True, end=END + 5, gaps=True)
@@ -134,6 +143,7 @@ def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
     assert rest == (expected if case.end == END else [(at, b"") for at in range(END, END + 5)])
 
 
+@in_each_case
 def test_a_follower_that_waits_says_when_nothing_can_come(made, case):
     followed = Journal(made.directory).read(follow=True, end=END + 1)
     for _ in range(END):

@@ -79,11 +79,12 @@ def test_every_way_gets_what_comes_one_by_one(shell, filtering):
         assert scene.outcomes(has_all(scene)) == {}
 
 
+@pytest.mark.sized
 @in_every_place
 def test_every_way_gets_a_burst(shell, filtering):
     with Scene(shell, filtering) as scene:
         scene.receive(ways_of(shell))
-        scene.publish(2_000)
+        scene.publish(size(600, 2_000))
         scene.publish(1)
         assert scene.outcomes(has_all(scene)) == {}
 

@@ -26,7 +26,7 @@ for number in range(int(sys.argv[2])):
     pub.publish("a.x", b"." * 300)
     pub.flush()
 if sys.argv[3] == "closes":
-    pub.close()
+    pub.close(timeout=float(sys.argv[4]))
 print("published", flush=True)
 sys.stdin.readline()
 """
@@ -64,7 +64,7 @@ def test_what_a_publisher_sent_before_it_closed_arrives_at_a_full_subscriber(end
     pub = oz.Publisher(endpoint)
     with watch(endpoint, gaps, mark, shared=shared) as sub:
         publish(pub)
-        pub.close()
+        pub.close(timeout=DEADLINE)
         for _ in range(SENT):
             sub.receive(timeout=DEADLINE)
         with pytest.raises(oz.Timeout):
@@ -79,7 +79,7 @@ def test_the_same_holds_in_a_context_of_yours_and_for_asyncio(endpoint):
             for _ in range(SENT):
                 await pub.publish("a.x", PAYLOAD)
                 await asyncio.sleep(0)
-            await pub.close()
+            await pub.close(timeout=DEADLINE)
             return sum(1 for _ in range(SENT) if sub.receive(timeout=DEADLINE))
 
     assert asyncio.run(close_one(None)) == SENT
@@ -91,14 +91,14 @@ def test_a_connection_is_dropped_once_all_is_taken(endpoint):
     pub = oz.Publisher(endpoint)
     with watch(endpoint, []) as sub:
         publish(pub)
-        pub.close()
+        pub.close(timeout=DEADLINE)
         for _ in range(SENT):
             sub.receive(timeout=DEADLINE)
     until(lambda: all(one.name != "oz-untaken" for one in threading.enumerate()))
 
 
 def test_a_process_that_closes_and_ends_waits_for_what_is_untaken(endpoint):
-    with started("-c", PUBLISHER, endpoint, SENT, "closes") as process:
+    with started("-c", PUBLISHER, endpoint, SENT, "closes", DEADLINE) as process:
         assert process.stdout.readline() == "here\n"
         gaps = []
         with watch(endpoint, gaps) as sub:

@@ -293,7 +293,7 @@ def test_asyncio_counts_and_blocks_alike(tight):
                 range(sent)
             )
             # From here on to wait is right, however busy the machine is.
-            engine_of(pub)._full_timeout = DEADLINE
+            engine_of(pub).full_timeout = DEADLINE
             more = asyncio.ensure_future(pub.publish_many(("a.b", b"%d" % n) for n in range(sent, 500)))
             got = [int((await sub.receive(timeout=DEADLINE)).payload) for _ in range(sent, 500)]
             assert await more == 500 - sent

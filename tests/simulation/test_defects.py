@@ -127,15 +127,15 @@ def lose_what_is_for_members(world):
 @pytest.mark.parametrize(
     ("defect", "first", "kind"),
     [
-        (starve, 2, World),
-        (overtake, 1, Crowd),
+        (starve, 6, World),
+        (overtake, 2, Crowd),
         (declare_once, 2, World),
-        (hand_over_one_by_one, 85, Crowd),
+        (hand_over_one_by_one, 96, Crowd),
         (number_only, 0, World),
         (keep_shared, 1, World),
         (drop_the_newest, 2, World),
         (let_anybody_take_back, 0, HostileWorld),
-        (know_chunks_by_their_numbers, 2, HostileWorld),
+        (know_chunks_by_their_numbers, 21, HostileWorld),
         (believe_any_epoch, 0, ForgedWorld),
     ],
 )
@@ -163,6 +163,6 @@ def test_looking_only_at_checks_is_found_where_two_part_beside_a_name_server_tha
     def violates(seed):
         return run(seed, faults, kind=NodeWorld) is not None
 
-    assert not any(map(violates, range(5)))
+    assert not any(map(violates, range(2)))
     compare_checks_only(monkeypatch)
-    assert any(map(violates, range(5)))
+    assert any(map(violates, range(2)))

@@ -1,6 +1,7 @@
 """A few seeds of the simulation; `tox -e simulate` runs many."""
 
 import gc
+import logging
 
 import pytest
 
@@ -8,19 +9,23 @@ from simulation.__main__ import run_some
 from simulation.forwarding import ForwarderWorld
 from simulation.minimising import minimise
 from simulation.world import World
+from support.sizes import size
 
-SEEDS, PART = 300, 10
+SEEDS, PART = size(100, 300), 10
+"""`tox -e pure` goes on where these end, and runs the rest of 300."""
 
 
 @pytest.fixture(autouse=True)
-def all_is_collected_at_the_end():
-    """Worlds are full of cycles, and to look for them all the time costs a quarter of what they take."""
+def nothing_costs_what_nobody_looks_at(caplog):
+    """Worlds are full of cycles, which take a quarter of them to find, and warn of much that nobody reads."""
+    caplog.set_level(logging.CRITICAL, "oz")
     gc.disable()
     yield
     gc.enable()
     gc.collect()
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_all_that_must_be_so_is_so_whatever_goes_wrong(first):
     failed, _ = run_some(range(first, first + PART))

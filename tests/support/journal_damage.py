@@ -152,6 +152,7 @@ def mark_newer(made):
 
 
 def note(made, end):
+    """Have a copy of a journal be acknowledged as if it had been written there."""
     mark = AcknowledgedMark(made.directory)
     mark.set(end, read_mark(made.directory).growing)
     mark.close()

@@ -31,3 +31,8 @@ def one_of_each(longest, *others):
         values = [one[at] for at, one in zip(numbers, (longest, *others), strict=True)]
         found.append(pytest.param(*values, marks=() if is_in_suite else pytest.mark.heavy))
     return found
+
+
+def in_suite(values, others):
+    """Give values that the suite has, and others that the heavy run has as well."""
+    return [*values, *(pytest.param(one, marks=pytest.mark.heavy) for one in others)]
