@@ -429,7 +429,7 @@ class DescriptorWorld:
                 for stream in found:
                     texts = asked.get(stream, ())
                     is_asked = any(matches(text, subject.decode()) for text in texts)
-                    # Of who was cut off it is counted on for a while, as nobody can tell of those inside the process.
+                    # Who was cut off is counted on for a while, and may be inside the process.
                     is_cut = stream.name.startswith(BOTH) or not any(stream.key in one for one in there)
                     check(
                         is_asked or is_cut or stream.refused or stream.key in self.refused,
