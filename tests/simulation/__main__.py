@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 
+from simulation.askers import AskerWorld
 from simulation.backlogs import BacklogWorld
 from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
@@ -28,7 +29,7 @@ from simulation.world import World, run
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY = 3, 2, 4
+PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY, ASKERS_EVERY = 3, 2, 4, 8
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -45,6 +46,7 @@ WORLDS = {
     "doubles": DoubleWorld,
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
+    "askers": AskerWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -65,6 +67,8 @@ def worlds(seed):
         kinds.append(DescriptorWorld)
     if seed % BACKLOGS_EVERY == 2:
         kinds.append(BacklogWorld)
+    if seed % ASKERS_EVERY == 3:
+        kinds.append(AskerWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:
