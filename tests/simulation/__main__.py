@@ -24,12 +24,14 @@ from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
 from simulation.secure import SecureWorld
+from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY, ASKERS_EVERY = 3, 2, 4, 8
+PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY = 3, 2, 4
+ASKERS_EVERY, TELLERS_EVERY = 8, 8
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -47,6 +49,7 @@ WORLDS = {
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
     "askers": AskerWorld,
+    "tellers": TellerWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -69,6 +72,8 @@ def worlds(seed):
         kinds.append(BacklogWorld)
     if seed % ASKERS_EVERY == 3:
         kinds.append(AskerWorld)
+    if seed % TELLERS_EVERY == 6:
+        kinds.append(TellerWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

@@ -124,7 +124,8 @@ class Answerer:
         for one in self.holds(key[len(STREAM) :]) if key.startswith(STREAM) else ():
             denied = [SECRET in pattern.text.decode() for pattern in one.patterns]
             if any(denied):
-                refused[one.chunk] = Denial("it is secret", "the rule", "secret.x")
+                text = next(p.text.decode() for p in one.patterns if SECRET in p.text.decode())
+                refused[one.chunk] = Denial(f"{text} is secret", "the rule", text)
             if not (denied and all(denied)):
                 live.append(one.chunk)
         body = pack_control(live=live, refused=refused, denied=fields_of(refused), paths=1)
@@ -176,6 +177,7 @@ class AskerWorld:
         self.gaps = []
         self.streams = Streams(random.randbytes)
         self.decoder = BatchDecoder(self.streams, on_gap=self._on_gap)
+        self.decoder.answers.on_denial = bool
         self.links = PublisherLinks(self.decoder, self._inodes.get)
         self.publishers = [Answerer(self, number) for number in range(3)]
         self.subscriptions, self.draining, self._names = {}, {}, 0
@@ -267,6 +269,8 @@ class AskerWorld:
         ends = self.links.next_deadline()
         if ends is not None and now >= ends:
             self.links.look(now, is_idle=True)
+        for due in (streams.next_deadline(), self.links.next_deadline()):
+            check(due is None or due > now, "something is due at {}, again and again", due)
         for subscription in [one for one in self.draining if streams.has_drained(one)]:
             self._check_drained(subscription)
             self._end(subscription)
@@ -277,13 +281,17 @@ class AskerWorld:
         for _ in range(count):
             self._names += 1
             texts = [f"a{self._names}.*", f"a{self.random.randrange(5)}.x", ">", f"{SECRET}.{self._names}"]
-            some = self.random.sample(texts, self.random.choice((1, 1, 2))) if count == 1 else texts[:1]
+            some = self.random.sample(texts, self.random.choice((1, 1, 2)))
+            if count > 1:
+                some = texts[:: 3 if self._names % 30 == 0 else 4]
             subscription = Subscribed([oz.compile(text) for text in some], None, print)
             delivery = self.random.choice(DELIVERIES) if count == 1 else DELIVERIES[0]
             last_value = count == 1 and self.random.random() < 0.2
             self.subscriptions[subscription] = delivery
             self.ask(self.streams.add(subscription, delivery, last_value=last_value))
         self.ask(self.streams.flush())
+        for publisher in self.publishers:
+            check(not self.streams.has_answered(publisher.origin), "it has an answer before it has asked")
 
     def _add_many(self, number, lasts):
         self._add(number, count=self.random.choice((40, 75)))
@@ -419,6 +427,7 @@ class AskerWorld:
         for publisher in self.publishers:
             if not publisher.is_steady():
                 continue
+            check(self.streams.has_answered(publisher.origin), "it is ready without an answer")
             for name, subscriptions in self._by_name().items():
                 held = {p.text.decode() for one in publisher.holds(name) for p in one.patterns}
                 wanted = {str(p.text) for one in subscriptions for p in one.patterns}
@@ -444,6 +453,14 @@ class AskerWorld:
                 one for one in self.subscriptions if any(SECRET in str(p.text) for p in one.patterns)
             )
             found = Counter(one for one, _ in streams.denied())
+            told = Counter(map(str, self.decoder.answers.denials))
+            texts = {str(p.text) for one in secret for p in one.patterns if SECRET in str(p.text)}
+            missing = {f"{text} is secret" for text in texts} - told.keys()
+            check(not missing, "nobody is told that {}", missing)
+            # Once more where a publisher had forgotten it.
+            most = len(self.publishers) + len(self.faults)
+            often = {one: times for one, times in told.items() if times > most}
+            check(not often, "denials are told again and again: {}", often)
             check(set(found) == set(secret), "{} are denied, and {} are said to be", len(secret), len(found))
         wanted = {
             name: {str(p.text) for one in some for p in one.patterns}
