@@ -31,7 +31,7 @@ PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY = 3, 2, 4
-ASKERS_EVERY, TELLERS_EVERY = 8, 8
+ASKERS_EVERY, TELLERS_EVERY = 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
