@@ -50,8 +50,9 @@ SELDOM, OFTEN = 0.1, 0.3
 STEADY = 4.0
 """Seconds for which nothing has gone wrong with a publisher that counts as one that answers."""
 
-DEATH_TOLD = 2.5
-"""Seconds behind those promised in which somebody that has died is told of."""
+DEATH_TOLD = 1.8
+"""Seconds behind those promised in which is told of somebody that has died: until the next look, and the one
+behind that."""
 
 DELIVERIES = (
     DeliveryOptions(),
@@ -500,7 +501,7 @@ class AskerWorld:
             self.mechanisms["asker told of a death"] += bool(told)
             patience = SILENCE if publisher.is_local else UNCOUNTED
             heard_at = publisher.heard_at or 0.0
-            latest = max(heard_at, self.frozen_until) + patience + DEATH_TOLD
+            latest = max(publisher.ended[1], self.frozen_until) + patience + DEATH_TOLD
             is_right = all(heard_at + patience <= at <= latest for at in told)
             check(is_right, "a death is told at {}, of {}, heard at {}", told, publisher.ended, heard_at)
             left = publisher.known_on & self.streams.by_key.keys()
