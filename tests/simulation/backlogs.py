@@ -12,6 +12,7 @@ from random import Random
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import Backlog
 from oz.protocol.publisher.slow_peers import SlowPeers
+from simulation.held import check_held
 from simulation.ledger import check
 from simulation.schedule import Fault
 
@@ -55,6 +56,7 @@ class BacklogWorld:
         self._drain_all()
         self._check_full()
         self._check_rhythm()
+        check_held(self.random)
         for _ in range(3):
             Sharers(self.random, self.mechanisms).run()
         return self

@@ -30,6 +30,7 @@ from oz.wire.keys import (
 from simulation.accounts import check_accounts
 from simulation.ledger import check, matches
 from simulation.patterns import changed
+from simulation.places import check_places
 from simulation.schedule import Fault
 
 STEPS, LOOKS = 90, 8
@@ -146,6 +147,7 @@ class DescriptorWorld:
             self.now += 40.0
             self._sweep()
             self._check_empty()
+        check_places(self.random)
         return self
 
     def _link(self, descriptor):
