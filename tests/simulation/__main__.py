@@ -12,6 +12,8 @@ import sys
 import time
 from collections import Counter
 
+from simulation.askers import AskerWorld
+from simulation.backlogs import BacklogWorld
 from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
@@ -22,12 +24,14 @@ from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
 from simulation.secure import SecureWorld
+from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY, DOUBLES_EVERY = 3, 2
+PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY = 3, 2, 4
+ASKERS_EVERY, TELLERS_EVERY = 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -43,6 +47,9 @@ WORLDS = {
     "patterns": PatternWorld,
     "doubles": DoubleWorld,
     "descriptors": DescriptorWorld,
+    "backlogs": BacklogWorld,
+    "askers": AskerWorld,
+    "tellers": TellerWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -61,6 +68,12 @@ def worlds(seed):
         kinds.append(DoubleWorld)
     else:
         kinds.append(DescriptorWorld)
+    if seed % BACKLOGS_EVERY == 2:
+        kinds.append(BacklogWorld)
+    if seed % ASKERS_EVERY == 3:
+        kinds.append(AskerWorld)
+    if seed % TELLERS_EVERY == 6:
+        kinds.append(TellerWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

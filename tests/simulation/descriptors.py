@@ -16,10 +16,21 @@ from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
-from oz.wire.keys import ID_SIZE, OWN, STREAM, Declaration, Declared, stream_key
+from oz.wire.keys import (
+    ID_SIZE,
+    OWN,
+    STREAM,
+    Declaration,
+    Declared,
+    is_goodbye,
+    parse_declaration,
+    parse_stream,
+    stream_key,
+)
 from simulation.accounts import check_accounts
-from simulation.ledger import check
+from simulation.ledger import check, matches
 from simulation.patterns import changed
+from simulation.places import check_places
 from simulation.schedule import Fault
 
 STEPS, LOOKS = 90, 8
@@ -33,8 +44,11 @@ LIMITS = Limits(
 
 PLAIN = b"a", b"b", b"bb", b"c", b"c.c.c", b"longer", b"eight...", b"longest..", b"a.b.c.d"
 PATTERNS = b"a.*", b"b.>", b"c", b"*.d"
-SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x"
+SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x", b"a.d", b"b.c", b"c"
 DESCRIPTORS = 4
+BOTH, TWICE = b"both", (2, 3)
+"""The name of a stream that the same subscriber has over two connections, which have these descriptors."""
+
 OVERHEAD = 11
 """Bytes of a frame on the wire beside its own."""
 
@@ -42,28 +56,40 @@ FEW_ACCOUNTS, SELDOM = 4, 64
 """Accounts from which on those that are idle are forgotten, and bytes after which it is found out anew what
 ZeroMQ reads besides."""
 
-ACTIONS = {"come": 18, "go": 6, "end": 4, "read": 18, "sweep": 2, "look": 4, "lose": 1}
+ACTIONS = {"come": 18, "go": 6, "end": 4, "read": 18, "sweep": 2, "look": 4, "lose": 1, "leave": 4}
 
 
 class Link:
-    """A connection, as ZeroMQ has it."""
+    """A connection, as ZeroMQ has it.
 
-    def __init__(self, descriptor, inode):
-        self.peer = Peer(descriptor, inode)
-        self.names = [(b"%d.%d" % (inode, number)).ljust(ID_SIZE) for number in range(3)]
-        self.held, self.granted, self.streams = [], set(), set()
+    Attributes:
+        held: what it has asked for, and not taken back, as often as it has: a verbose proxy asks each time.
+        refusals: the keys that it was refused.
+        returned: the keys of streams on which it did not listen for a moment, whose patterns end later then.
+        left: the names of the streams to which it has said goodbye.
+        in_zmq: of that what ZeroMQ takes back when it ends: once, and nothing of what was taken back once.
+        is_inside: it is inside the process, and ZeroMQ tells nothing of it.
+    """
+
+    def __init__(self, descriptor, inode, *, is_inside=False):
+        self.peer, self.is_inside = Peer(descriptor, inode), is_inside
+        self.names = [(b"%d.%d" % (inode, number)).ljust(ID_SIZE) for number in range(2)]
+        # One subscriber may be connected twice.
+        self.names.append((BOTH if descriptor in TWICE else b"%d" % inode).ljust(ID_SIZE))
+        self.held, self.granted, self.streams, self.in_zmq = [], set(), set(), set()
+        self.refusals, self.left, self.returned = set(), set(), set()
         self.refused = self.bytes = 0
 
-    def keys(self, random):
-        """Return something that it may ask for."""
+    def keys(self, random, plain, number):
+        """Return something that it may ask for; a declaration has a number."""
         name = random.choice(self.names)
         patterns = tuple(Declared(1, text) for text in random.sample(PATTERNS, random.choice((1, 2, 3))))
         return random.choice(
             (
-                random.choice(PLAIN),
-                random.choice(PLAIN),
+                random.choice(plain),
+                random.choice(plain),
                 stream_key(name),
-                Declaration(name, random.randrange(1, 4), patterns=patterns).encode(),
+                Declaration(name, number, patterns=patterns).encode(),
             )
         )
 
@@ -78,6 +104,11 @@ class DescriptorWorld:
         self.mechanisms = Counter() if mechanisms is None else mechanisms
         self.is_late = random.random() < 0.5
         self.is_hostile = not self.is_late and random.random() < 0.5
+        # Where ends are read late nobody can tell those inside the process from others that were refused.
+        self.has_inside = not self.is_late and random.random() < 0.4
+        self.is_verbose = not self.has_inside and random.random() < 0.4
+        # Few, so that several hold one.
+        self.plain = random.sample(PLAIN, random.choice((2, 4, len(PLAIN))))
         kinds = random.choices(list(ACTIONS), list(ACTIONS.values()), k=STEPS)
         every = [Fault(at, kind, (str(random.randrange(DESCRIPTORS)),), 0.0) for at, kind in enumerate(kinds)]
         self.faults = every if faults is None else faults
@@ -85,7 +116,7 @@ class DescriptorWorld:
         self.router = Router(bytes(16), self.stats, limits=LIMITS)
         self.queue = InterestQueue(self.router, LIMITS, self._is_there)
         self.links, self.alive, self._unread = {}, {}, []
-        self._inodes, self.refused = 0, set()
+        self._inodes, self._number, self.refused = 0, 10, set()
 
     def _is_there(self, peer):
         return peer in self.alive
@@ -100,6 +131,8 @@ class DescriptorWorld:
                 if not self.is_late:
                     self._read_all()
                     self._check_each()
+                    if fault.at % 5 == 0 and not self.is_hostile:
+                        self._check_streams()
                 self._cut()
             self._read_all()
             self._sweep()
@@ -114,42 +147,78 @@ class DescriptorWorld:
             self.now += 40.0
             self._sweep()
             self._check_empty()
+        check_places(self.random)
         return self
 
     def _link(self, descriptor):
         link = self.links.get(descriptor)
         if link is None:
             self._inodes += 1
-            link = self.links[descriptor] = Link(descriptor, self._inodes)
+            is_inside = self.has_inside and not descriptor
+            link = self.links[descriptor] = Link(descriptor, self._inodes, is_inside=is_inside)
             self.alive[link.peer] = link
         return link
+
+    def _take_number(self):
+        """Number a declaration; who uses another's name uses its numbers, too."""
+        self._number += 1
+        return self.random.randrange(1, 4) if self.is_hostile else self._number
 
     # what connections do ---------------------------------------------------------------------------------
 
     def _come(self, link):
-        key = link.keys(self.random)
+        key = link.keys(self.random, self.plain, self._take_number())
         if key in link.held:
+            has_left = any(one in key for one in link.left)
+            if self.is_verbose and not has_left and key in link.granted and not self._expect(link, key):
+                self._say(link, key)
             return
         # It listens before it declares, as all do.
         if not key.startswith(OWN) or key in {stream_key(one) for one in link.names}:
             self._say(link, key)
             return
         name = next(one for one in link.names if one in key)
+        if name in link.left:
+            return
         for one in (stream_key(name), key):
             if one not in link.held:
                 self._say(link, one)
 
     def _say(self, link, key):
-        if key not in link.held:
-            link.held.append(key)
+        link.held.append(key)
+        link.in_zmq.add(key)
         if key.startswith(STREAM):
+            link.returned |= link.streams & {key}
             link.streams.add(key)
         link.bytes += len(key) + 1 + OVERHEAD
-        self._unread.append((link.peer, b"\1" + key))
+        self._unread.append((link, b"\1" + key))
+
+    def _leave(self, link):
+        """Say goodbye to a stream that it listens on."""
+        if self.is_hostile and not link.is_inside and self.random.random() < 0.5:
+            # Of somebody else, on whose stream it does not listen.
+            names = [key for other in self.links.values() for key in other.streams if key not in link.streams]
+            if names:
+                name = parse_stream(self.random.choice(names))
+                self._unread.append((link, b"\1" + Declaration(name, 9, is_closing=True).encode()))
+                link.bytes += len(self._unread[-1][1]) + OVERHEAD
+            return
+        names = [one for one in link.names if stream_key(one) in link.held and one not in link.left]
+        if not names:
+            return
+        name = self.random.choice(names)
+        goodbye = Declaration(name, 9, is_closing=True).encode()
+        if self._expect(link, goodbye):
+            return
+        link.left.add(name)
+        self._say(link, goodbye)
+        if not self.is_late:
+            self._read_all()
+            self._check_left(link, name)
 
     def _go(self, link):
         key = self.random.choice(link.held) if link.held else None
-        if self.is_hostile and self.random.random() < 0.5:
+        if self.is_hostile and not link.is_inside and self.random.random() < 0.5:
             # What somebody else holds, and it does not.
             others = [one for other in self.links.values() for one in other.held if one not in link.held]
             key = self.random.choice(others) if others else key
@@ -157,28 +226,38 @@ class DescriptorWorld:
             return
         if key in link.held:
             link.held.remove(key)
+        link.in_zmq.discard(key)
         link.bytes += len(key) + 1 + OVERHEAD
-        self._unread.append((link.peer, b"\0" + key))
+        self._unread.append((link, b"\0" + key))
 
     def _end(self, link):
         del self.links[link.peer.descriptor]
         del self.alive[link.peer]
-        self._unread += [(None, b"\0" + key) for key in link.held]
+        # What was asked for more often than ZeroMQ takes it back is counted until somebody looks.
+        self.refused.update(one for one in link.held if link.held.count(one) > (one in link.in_zmq))
+        taken = dict.fromkeys(link.held) if not link.is_inside else link.held
+        self._unread += [(None, b"\0" + key) for key in taken if link.is_inside or key in link.in_zmq]
 
     def _lose(self, link):
         """Have something come of which ZeroMQ does not know any more whose it is: it is to be asked again."""
-        key = link.keys(self.random)
+        key = link.keys(self.random, self.plain, self._take_number())
         self._read_all()
-        if key in link.held:
+        if key in link.held or link.is_inside:
             return
         link.held.append(key)
+        link.in_zmq.add(key)
+        link.refusals.add(key)
         self.queue.pass_over(b"\1" + key, link.peer)
+        self.queue.pass_over(b"what is no subscription", link.peer)
+        self.queue.pass_over(b"\0" + key, None)
         check(self.queue.to_cut == [link.peer], "what was lost is not asked for again")
         self.refused.add(key)
 
     def _look(self, link):
         """See whether ZeroMQ holds very much of a connection that nobody has read."""
-        unread = sum(len(frame) + OVERHEAD for peer, frame in self._unread if peer == link.peer)
+        if link.is_inside:
+            return
+        unread = sum(len(frame) + OVERHEAD for other, frame in self._unread if other is link)
         beside = self.random.choice((0, 0, 20, 400))
         before = list(self.queue.to_cut)
         self.queue.look_behind(link.peer, lambda _: link.bytes + beside)
@@ -207,8 +286,9 @@ class DescriptorWorld:
     def _read(self, _=None):
         if not self._unread:
             return
-        peer, frame = self._unread.pop(0)
-        link = self.alive.get(peer)
+        said_by, frame = self._unread.pop(0)
+        peer = None if said_by is None or said_by.is_inside else said_by.peer
+        link = None if said_by is None else self.alive.get(said_by.peer)
         if peer is not None and link is None:
             # All that is known when it is read is who has the descriptor by then.
             now = self.links.get(peer.descriptor)
@@ -223,12 +303,15 @@ class DescriptorWorld:
             # What has ended may be counted for a while, for the same reason.
             is_right = is_refused == bool(reason) or (is_refused and self.refused)
             check(is_right, "{!r} is refused: {}, for {}", frame[1:], is_refused, reason)
-            if not is_refused:
+            if not is_refused and (frame[1:] in link.held or not is_goodbye(frame[1:])):
                 link.granted.add(frame[1:])
+            elif not is_refused:
+                self.mechanisms["goodbye of somebody else passed over"] += 1
             else:
                 self.refused.add(frame[1:])
+                link.refusals.add(frame[1:])
                 self._refuse(link, len(frame) - 1)
-        elif link is not None:
+        elif link is not None and frame[1:] not in link.held:
             link.granted.discard(frame[1:])
         while self.queue.waits:
             self.queue.work(lambda: 0.0)
@@ -239,14 +322,17 @@ class DescriptorWorld:
 
     def _expect(self, link, key):
         """Say why something is to be refused, by docs/limits.md."""
+        if link.is_inside and key.startswith(OWN):
+            return None
         mine = [one for one in link.granted if one.startswith(OWN) == key.startswith(OWN)]
         size = sum(map(len, mine)) + len(key)
         if key.startswith(OWN):
             streams = sum(one[:3] == key[:3] for one in mine) if key.startswith(STREAM) else 0
             return (size > LIMITS.key_bytes and "bytes") or (streams >= LIMITS.streams and "streams")
-        every = sum(
-            len(one) for other in self.links.values() for one in other.granted if not one.startswith(OWN)
-        )
+        named = [other for other in self.links.values() if not other.is_inside]
+        every = sum(len(one) for other in named for one in other.granted if not one.startswith(OWN))
+        if link.is_inside:
+            return every + len(key) > LIMITS.all_plain_bytes and "all"
         return (
             (every + len(key) > LIMITS.all_plain_bytes and "all")
             or (len(key) > LIMITS.plain_size and "size")
@@ -255,6 +341,8 @@ class DescriptorWorld:
         )
 
     def _refuse(self, link, size):
+        if link.is_inside:
+            return
         before, link.refused = link.refused, link.refused + size
         must = before <= LIMITS.refused_bytes < link.refused
         check((link.peer in self.queue.to_cut) == must, "{} bytes were refused, and it is cut", link.refused)
@@ -272,6 +360,11 @@ class DescriptorWorld:
             while self.queue.waits:
                 self.queue.work(lambda: 0.0)
             self.router.expire(self.now)
+        if not (self.is_late or self.is_hostile):
+            # What was left behind was found; who was refused something is still to end.
+            self.refused = set().union(*(link.refusals for link in self.links.values()))
+            self._check_counts()
+            self._check_streams(is_swept=True)
 
     # what must be so -------------------------------------------------------------------------------------
 
@@ -302,12 +395,69 @@ class DescriptorWorld:
         most = 5 * DESCRIPTORS
         check(len(self.queue._accounts) <= most, "{} accounts are known", len(self.queue._accounts))
 
+    def _check_left(self, link, name):
+        """Who has said goodbye to a stream that nobody else has is given nothing more on it."""
+        key = stream_key(name)
+        self.mechanisms["left at a publisher"] += 1
+        if key not in link.granted or any(key in one.held for one in self.links.values() if one is not link):
+            return
+        self.mechanisms["left alone"] += 1
+        for subject in SUBJECTS:
+            found = [one.key for one in self.router.find(subject, subject).streams]
+            check(
+                key not in found or key in self.refused, "{!r} goes out to {}, which has left", subject, name
+            )
+
+    def _check_streams(self, *, is_swept=False):
+        """Who asks for something is given it on its stream until it has left, and nobody else is."""
+        asked = {}
+        for link in self.links.values():
+            for key in link.granted.intersection(link.held):
+                if key.startswith(OWN + b"D") and not is_goodbye(key):
+                    said = parse_declaration(key)
+                    stream = self.router.streams.get(stream_key(said.stream))
+                    is_there = said.stream not in link.left and stream_key(said.stream) in link.granted
+                    if is_there and stream is not None and said.chunk not in stream.refused:
+                        asked.setdefault(stream, []).extend(one.text.decode() for one in said.patterns)
+        there = [link.granted - link.returned for link in self.links.values() if not link.is_inside]
+        for subject in SUBJECTS:
+            found = self.router.find(subject, subject).streams
+            for stream, texts in asked.items():
+                if any(matches(text, subject.decode()) for text in texts):
+                    check(
+                        stream in found, "{!r} is asked for on {}, and does not go out", subject, stream.name
+                    )
+            if is_swept:
+                for stream in found:
+                    texts = asked.get(stream, ())
+                    is_asked = any(matches(text, subject.decode()) for text in texts)
+                    # Who was cut off is counted on for a while, and may be inside the process.
+                    is_cut = stream.name.startswith(BOTH) or not any(stream.key in one for one in there)
+                    check(
+                        is_asked or is_cut or stream.refused or stream.key in self.refused,
+                        "{!r} goes out on {}, and nobody asks for it", subject, stream.name,
+                    )  # fmt: skip
+
+    def _check_counts(self):
+        """Subscriptions are as many as those who are there have asked for and not been refused."""
+        for subject in SUBJECTS:
+            if any(subject.startswith(one) for one in self.refused):
+                continue
+            expected = sum(
+                subject.startswith(key)
+                for link in self.links.values()
+                for key in link.held
+                if key in link.granted and not key.startswith(OWN)
+            )
+            found = self.router.plain.count(subject)
+            check(found == expected, "{} are counted for {!r}, and there are {}", found, subject, expected)
+
     def _check_empty(self):
         """Of who has gone nothing is left."""
         queue, router, holders = self.queue, self.router, self.queue._holders
         left = [holders.held(), holders._refused_unknown, queue._turns.accounts(), router.streams]
         # What was refused is remembered where it was taken back, and another had the descriptor by then.
-        left += [holders._refused] * (not self.is_late)
+        left += [holders._refused] * (not (self.is_late or self.is_verbose))
         check(not any(left), "of those who have gone there is {}", left)
         check(not queue.has_doubts, "of those who have gone something is doubted")
         check(not queue._plain_bytes and not queue._turns.size, "bytes of those who have gone are counted")

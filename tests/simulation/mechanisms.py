@@ -17,7 +17,15 @@ from oz.protocol.subscriber.stream import Stream
 from oz.services.leg import Leg
 
 EXPECTED = (
+    "answers spared",
+    "asker drained",
+    "asker ready",
+    "asker told of a death",
+    "backlog full",
     "connection cut for haste",
+    "goodbye of somebody else passed over",
+    "left alone",
+    "slow sharer found",
     "declaration renewed",
     "descriptor used again",
     "stream greeted",

@@ -249,6 +249,7 @@ class SimSubscriber(Process):
             held = self.held() if self.delivery.overflow else ()
             dropped = self.decoder.stats.dropped
             message = accept(frames, now_ns)
+            check(message is None or not self.delivery.overflow, "{}: it is given what is to wait", self.name)
             if self.decoder.stats.dropped > dropped:
                 check_dropped(self, held, frames[0])
             if link is not None and links.is_curious and (access is None or not access.has_denied):

@@ -1,0 +1,119 @@
+"""Who stands where in one stream and on one key, next to counts of the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from zlib import crc32
+
+import oz
+from oz.protocol.publisher.accounts import Account, Peer
+from oz.protocol.publisher.key_holders import KeyHolders
+from oz.protocol.publisher.stream import AcceptedChunk, OutStream
+from oz.wire.keys import DeliveryOptions
+from simulation.ledger import check, matches
+
+STEPS = 40
+TEXTS = "a.*", "a.b", "*.b", "c"
+SUBJECTS = "a.b", "a.c", "d.b", "c"
+
+
+def check_places(random):
+    """Have two declare under the same numbers, and several hold one key."""
+    _check_numbers(random)
+    _check_alone(random)
+
+
+def _check_numbers(random):
+    """Each of two who use one number has what it asks for, and takes back its own."""
+    accounts = Account(Peer(1, 1)), Account(Peer(2, 2))
+    stream = OutStream(b"n" * 16, b"k" * 19, DeliveryOptions(), bytes(16), 1, accounts[0])
+    patterns = {text: oz.compile(text) for text in TEXTS}
+    held, ended, texts = Counter(), {}, random.sample(TEXTS, 2)
+    for _ in range(STEPS):
+        who, number, text = random.randrange(2), random.randrange(1, 3), random.choice(texts)
+        content = crc32(b"%d.%d.%b" % (number, who, text.encode()))
+        said = number, who, text, content
+        if random.random() < 0.4:
+            place = stream.place(number, content)
+            chunk = stream.come_back(place)
+            chunk = chunk or AcceptedChunk((patterns[text],), account=accounts[who])
+            if not held[said]:
+                stream.patterns[patterns[text]] = stream.patterns.get(patterns[text], 0) + (said not in ended)
+            ended.pop(said, None)
+            stream.hold(place, chunk, content)
+            held[said] += 1
+        elif held[said]:
+            held[said] -= 1
+            place = stream.place(number, content)
+            chunk = stream.chunks.get(place)
+            check(chunk is not None and chunk.content == content, "{} has not its own place", said)
+            chunk.holders -= 1
+            check(chunk.holders == held[said], "{} is held {} times", said, chunk.holders)
+            if not chunk.holders:
+                stream.ending[place] = stream.chunks.take(place)
+                ended[said] = True
+        elif said in ended:
+            del ended[said]
+            _end(stream, stream.ending.take(stream.place(number, content)))
+        _check_stream(stream, accounts, held, ended, random.randrange(1, 5))
+
+
+def _end(stream, chunk):
+    (pattern,) = chunk.patterns
+    stream.patterns[pattern] -= 1
+    if not stream.patterns[pattern]:
+        del stream.patterns[pattern]
+
+
+def _check_stream(stream, accounts, held, ended, number):
+    standing = [said for said, count in held.items() if count]
+    live = {said[0] for said in standing}
+    check(set(stream.live()) == live, "{} stand, and it is said {}", live, stream.live())
+    for who, account in enumerate(accounts):
+        own = sum(said[1] == who for said in standing)
+        check(
+            stream.chunks.owners[account] == own, "{} are counted of {}", stream.chunks.owners[account], own
+        )
+    stream.refused.clear()
+    stream.refuse(number, "no")
+    is_there = number in live or any(said[0] == number for said in ended)
+    check((number in stream.refused) != is_there, "{} is refused: {}", number, stream.refused)
+    for subject in SUBJECTS:
+        wanted = any(matches(said[2], subject) for said in standing)
+        is_known = wanted or any(matches(said[2], subject) for said in ended)
+        found = stream.still_wants(subject.encode())
+        check(
+            not is_known or found == wanted,
+            "{!r} is still wanted: {}, and is said to be {}",
+            subject,
+            wanted,
+            found,
+        )
+
+
+def _check_alone(random):
+    """Who holds a key alone is told so, and nobody else is."""
+    alive, key = set(), b"k"
+    holders, inside, closed = KeyHolders(alive.__contains__), Account(), Account(is_limited=True)
+    accounts = [Account(Peer(number, number)) for number in range(1, 4)]
+    alive.update(one.peer for one in accounts)
+    held = Counter()
+    for _ in range(STEPS // 2):
+        one = random.choice((*accounts, *accounts, inside, closed))
+        if random.random() < 0.6:
+            peer = Peer(9, None) if one is closed else one.peer
+            holders.add(key, one, peer)
+            held[one] += 1
+        elif held[one]:
+            held[one] -= 1
+            if one is closed:
+                holders.take_back_closed(key, 9)
+            elif one is inside:
+                holders.end_one(key)
+            else:
+                holders.take_back(key, one)
+        for other in (*accounts, inside, closed):
+            # Of those inside each is one, and of those that had closed all are gone.
+            rest = sum(held.values()) - held[other] + (max(0, held[other] - 1) if other is inside else 0)
+            is_alone = holders.hold_alone(key, (other,))
+            check(is_alone == (not rest), "{} others hold a key, and one holds it alone: {}", rest, is_alone)
