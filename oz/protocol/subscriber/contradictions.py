@@ -78,7 +78,12 @@ class Place:
     def has_given(self, head: Head) -> bool:
         """Tell whether some message of a batch has a number that was given here."""
         end = head.sequence + head.count
-        return bool(head.count) and head.epoch == self.epoch and self.began < end and head.sequence < self.expected
+        return (
+            bool(head.count)
+            and head.epoch == self.epoch
+            and self.began < end
+            and head.sequence < self.expected
+        )
 
     def is_before(self, head: Head) -> bool:
         """Tell whether a record says more than was known when the publisher stood here."""

@@ -66,8 +66,8 @@ class BatchDecoder:
     """
 
     __slots__ = (
-        "_decode", "_given", "_is_wanted", "_most_sources", "_recent", "access", "answers", "in_batches", "losses",
-        "refusals", "stats", "streams", "table", "waiting",
+        "_decode", "_given", "_is_wanted", "_most_sources", "_recent", "access", "answers", "in_batches",
+        "losses", "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -167,7 +167,10 @@ class BatchDecoder:
             return None
         source.expected = sequence + 1
         source.heard_at = time_ns
-        self._remember(hash(frame))
+        recent = self._recent
+        recent.add(hash(frame))
+        if len(recent) >= FRAMES:
+            self._forget_frames()
         stats = self.stats
         stats.received += 1
         stats.delivered += 1
@@ -330,10 +333,13 @@ class BatchDecoder:
         """Remember that a frame was given, and forget old ones when there are many."""
         self._recent.add(known)
         if len(self._recent) >= FRAMES:
-            self._given.turn()
-            for stream in self.streams.by_key.values():
-                for source in stream.sources.values():
-                    source.forget_frames()
+            self._forget_frames()
+
+    def _forget_frames(self) -> None:
+        self._given.turn()
+        for stream in self.streams.by_key.values():
+            for source in stream.sources.values():
+                source.forget_frames()
 
     def _take_columns(
         self,

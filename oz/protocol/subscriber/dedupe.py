@@ -1,4 +1,4 @@
-"""Deduplication: what was here before, in bounded memory: messages by their ids, and frames by their bytes."""
+"""Deduplication: what was here before, in bounded memory: messages by ids, and frames by their bytes."""
 
 from __future__ import annotations
 
@@ -76,6 +76,10 @@ class GivenFrames:
         """Remember none."""
         self.recent: set[int] = set()
         self._before: set[int] = set()
+
+    def __len__(self) -> int:
+        """Count what is remembered."""
+        return len(self.recent) + len(self._before)
 
     def __contains__(self, content: int) -> bool:
         """Tell whether a frame was given."""

@@ -194,7 +194,7 @@ class Source:
         is_given = doubt.has_given(head, present)
         is_remembered = self._remembered <= (head.epoch, head.sequence)
         if (is_given and not is_remembered) or (not is_given and doubt.may_have_given(head)):
-            # Nobody remembers whether these messages were given or lost, or others with their numbers were given.
+            # Nobody remembers whether these were given, or lost, or others had their numbers.
             return (None if doubt.may_tell(time_ns) else 0), False
         if is_given or doubt.contradicts(head, present, time_ns):
             return self._contest(doubt, head, present, time_ns)
