@@ -147,6 +147,9 @@ class Credentials:
         socket.set(zmq.CURVE_SERVER, 1)
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        if socket.get(zmq.RCVHWM) == 1:
+            # libzmq hands up nothing then, of whoever has to prove a key.
+            socket.set(zmq.RCVHWM, 2)
 
     def call(self, socket: zmq.Socket[Any], endpoint: str) -> str:
         """Prepare a socket to connect to an endpoint, whose key is found out; return that.

@@ -7,6 +7,7 @@ in two kinds, of threads and of asyncio; where both have a letter the first is o
 | --- | --- | --- | --- | --- | --- | --- |
 | says goodbye for another | S, H | S, H | H | | | subscriptions, bus |
 | forged place of a publisher | S, S | H, S | S | | S | forged_origins, bus, services |
+| stays ahead of a publisher | S, H | | | | | forged_origins |
 | forged goodbyes of a publisher | S, H | S, H | H | | H | forged_origins, bus, services |
 | many names of publishers | S | H, H | H | | | forged_origins, bus |
 | control records without end | S, S | | | | | control_floods |

@@ -17,7 +17,7 @@ FORGING = Path(__file__).with_name("forging.py")
 
 LIMITS = oz.Limits(sources=1_000)
 
-WINS_BACK = ["can be", "goodbyes"]
+WINS_BACK = ["can be", "goodbyes", "ahead"]
 """What a subscriber believes at first."""
 
 WAYS = ["cannot be", *WINS_BACK]
@@ -29,9 +29,9 @@ def each_way(suite):
 
 
 @contextmanager
-def forging(origin, what):
+def forging(origin, what, publisher):
     """Start the hostile publisher; give its endpoint and the process."""
-    with started(FORGING, origin.hex(), what) as process:
+    with started(FORGING, origin.hex(), what, *[publisher.endpoint] * (what == "ahead")) as process:
         endpoint = process.stdout.readline().strip()
         assert endpoint.startswith("tcp://"), process.stderr.read()
         yield endpoint, process
@@ -86,9 +86,12 @@ def hears_both(sub, both, process, what, gaps):
         assert both.got == list(range(both.sent))
         assert gaps == []
     assert all(gap.count is None or gap.count < 10**9 for gap in gaps)
+    if what == "ahead":
+        told = {at for one in gaps if one.count for at in range(one.sequence, one.sequence + one.count)}
+        assert {*range(both.sent)} - {*both.got} <= told
 
 
-@pytest.mark.parametrize("what", each_way(suite=["cannot be", "goodbyes"]))
+@pytest.mark.parametrize("what", each_way(suite=["cannot be", "goodbyes", "ahead"]))
 def test_whose_name_is_used_is_heard(what):
     gaps = []
     with (
@@ -102,7 +105,7 @@ def test_whose_name_is_used_is_heard(what):
         both.publish()
         message = sub.receive(timeout=DEADLINE)
         both.take([message])
-        with forging(message.origin, what) as (endpoint, process):
+        with forging(message.origin, what, pub) as (endpoint, process):
             sub.connect(endpoint)
             for _ in hears_both(sub, both, process, what, gaps):
                 both.take_from(sub)
@@ -121,7 +124,7 @@ def test_whose_name_is_used_is_heard_by_asyncio(what):
                 both.publish()
                 message = await sub.receive(timeout=DEADLINE)
                 both.take([message])
-                with forging(message.origin, what) as (endpoint, process):
+                with forging(message.origin, what, pub) as (endpoint, process):
                     sub.connect(endpoint)
                     for _ in hears_both(sub, both, process, what, gaps):
                         with suppress(oz.Timeout):
@@ -143,7 +146,7 @@ def test_thousands_of_names_do_not_push_out_who_is_known():
         both.publish()
         message = sub.receive(timeout=DEADLINE)
         both.take([message])
-        with forging(message.origin, "names") as (endpoint, process):
+        with forging(message.origin, "names", pub) as (endpoint, process):
             sub.connect(endpoint)
             begin(process)
             (stream,) = engine_of(sub).receiver.streams.by_key.values()

@@ -90,6 +90,17 @@ def test_who_is_trusted_gets_messages(ring, pub, filtering):
         assert sub.receive(timeout=DEADLINE).payload == b"1"
 
 
+def test_a_publisher_whose_connections_hold_one_message_hears_who_subscribes(ring):
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", high_water_mark=1, security=ring.security("feed")) as pub,
+        oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub,
+    ):
+        sub.subscribe("md.a")
+        sub.wait_ready(DEADLINE)
+        pub.publish("md.a", b"heard")
+        assert sub.receive(timeout=DEADLINE).payload == b"heard"
+
+
 def test_who_is_not_trusted_is_told_both_keys_when_it_connects(ring, pub, caplog):
     stranger = ring.make("stranger").public
     security = ring.security("stranger")

@@ -7,6 +7,7 @@ number is given twice, and where nobody else speaks nothing speaks against it: d
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from math import inf
 from random import Random
 
 import oz
@@ -46,7 +47,7 @@ MOST_PLACES = 40
 
 ORIGIN = b"o" * 16
 
-KINDS = {"rival": 5, "goodbye": 1, "impossible": 2, "renumber": 2, "swarm": 1}
+KINDS = {"rival": 5, "goodbye": 1, "impossible": 2, "renumber": 2, "swarm": 1, "ahead": 3}
 """What may happen in a run, and how often each does."""
 
 
@@ -101,6 +102,7 @@ class DoubleWorld:
         self._events, self._order, self.now = [], 0, 0.0
         self._last = {}
         self.disturbed, self.impossible = [], 0
+        self.ahead, self.replaced_from = 0, inf
 
     # what is sent ----------------------------------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class DoubleWorld:
         self._check_honest()
         self._check_rivals()
         self._check_gaps()
+        self._check_replaced()
         self._check_calm()
         return self
 
@@ -147,7 +150,12 @@ class DoubleWorld:
     def _rival(self, fault):
         """Somebody goes on from another place, for a while."""
         epoch = self.random.choice((1, 2, 3, 3, 4, 50))
-        sequence = FAR * (len(self.rivals) + 1) if epoch == 3 else self.random.choice((0, 7, FAR))
+        # Not as many as a swarm: so far it cannot have come.
+        sequence = (
+            FAR * (min(len(self.rivals), len(self.faults)) + 3)
+            if epoch == 3
+            else self.random.choice((0, 7, FAR))
+        )
         rival = Speaker(
             self, f"rival{len(self.rivals)}", epoch + len(self.rivals) * 60 * (epoch != 3), sequence, fault.at
         )
@@ -163,6 +171,22 @@ class DoubleWorld:
         ]
         self.rivals += some
         return [(fault.at + 0.01 * place, one) for place, one in enumerate(some)]
+
+    def _ahead(self, fault):
+        """Somebody gives the publisher's next numbers before that does, again and again."""
+        ahead = self.random.choice((0, 1, 3, 20))
+        most = self.random.choice((1, 3, 40))
+        self.replaced_from = min(self.replaced_from, fault.at)
+
+        def say(at):
+            self.disturbed.append(at)
+            count = self.random.randint(1, most)
+            names = [f"ahead.{self.ahead + one}" for one in range(count)]
+            self.ahead += count
+            body = pack_array([part for name in names for part in (b"a.x", name.encode())])
+            self.send(self.frame(self.honest.epoch, self.honest.sequence + ahead, count, body), at, names)
+
+        return [(at, say) for at in self._turns(fault.at, fault.at + fault.lasts)]
 
     def _goodbye(self, fault):
         """Somebody says goodbye for it."""
@@ -222,7 +246,8 @@ class DoubleWorld:
     # what must be so -------------------------------------------------------------------------------------
 
     def _is_disturbed(self, at):
-        return any(0 <= at - one <= SETTLED for one in self.disturbed)
+        # What it said before may come after, by the slower way.
+        return any(-SLOWER <= at - one <= SETTLED for one in self.disturbed)
 
     def _check_honest(self):
         """All that came of it was given, but for a moment after somebody else began to speak."""
@@ -284,6 +309,20 @@ class DoubleWorld:
         check(lost.isdisjoint(given), "{} were given and told as lost", sorted(lost & given)[:5])
         end = max(given | lost, default=-1) + 1
         check(len(given | lost) == end, "{} of {} are neither given nor lost", end - len(given | lost), end)
+
+    def _check_replaced(self):
+        """Nothing of the publisher is replaced in silence by somebody who has its numbers."""
+        if not self.ahead or not self.kinds <= {"ahead", "impossible"} or self.loss:
+            return
+        lost = {at for gap in self.gaps if gap.count for at in range(gap.sequence, gap.sequence + gap.count)}
+        replaced = [
+            name
+            for name, (_, _, number) in self.honest.said.items()
+            if name not in self.given and number not in lost
+        ]
+        check(not replaced, "{} were replaced in silence", replaced)
+        is_told = self.decoder.stats.contradictions > 0 or len(self.honest.said) > len(self.given)
+        self.mechanisms["forged: ahead"] += is_told
 
     def _check_calm(self):
         """When nobody else has spoken for long it is believed as any other."""

@@ -66,6 +66,7 @@ EXPECTED = (
     "request answered",
     "request: Timeout",
     "forged and passed over",
+    "forged: ahead",
     "forged: answer",
     "forged: control record",
     "forged: goodbye",

@@ -138,12 +138,20 @@ def test_a_malformed_frame_is_counted_skipped_and_leaves_everything_as_it_was(ro
     assert [message.gap for message in decoder.waiting] == [3]
 
 
-def test_what_was_here_before_is_passed_over_and_the_rest_is_new():
+def test_a_frame_that_was_given_is_passed_over():
     decoder = subscriber()
-    for sequence in (0, 1, 1, 0):
+    for sequence in (0, 2, 2, 0):
         decoder.accept([batch(KEY, [(b"a", b"%d" % sequence), (b"b", b"x")], sequence=sequence)], 1)
-    assert [message.sequence for message in decoder.waiting] == [0, 1, 2]
-    assert (decoder.stats.received, decoder.stats.filtered, decoder.stats.lost) == (8, 5, 0)
+    assert [message.sequence for message in decoder.waiting] == [0, 1, 2, 3]
+    assert (decoder.stats.received, decoder.stats.filtered, decoder.stats.lost) == (8, 4, 0)
+
+
+def test_another_batch_with_a_number_that_was_given_is_given_too(caplog):
+    decoder = subscriber()
+    for sequence in (0, 1):
+        decoder.accept([batch(KEY, [(b"a", b"%d" % sequence), (b"b", b"x")], sequence=sequence)], 1)
+    assert [message.sequence for message in decoder.waiting] == [0, 1, 1, 2]
+    assert decoder.stats.contradictions == 1
 
 
 def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():

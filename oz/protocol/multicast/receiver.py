@@ -8,6 +8,7 @@ from oz.errors import ProtocolError
 from oz.logs import peer_logger
 from oz.message import LoneMessage, Message
 from oz.protocol.subscriber.columns import BatchColumns
+from oz.protocol.subscriber.contradictions import Doubt
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.sequences import Source, forget_some
@@ -102,15 +103,19 @@ class MulticastReceiver(BatchDecoder):
             return None
         sender = self.senders.get(head.origin) or self._add(head, time_ns)
         route = self._routes.get(prefix)
+        known = hash(frame)
         if route is not None and self._is_common(sender, route, head):
+            self._remember(known)
             return self._take_lone_of(sender, route, head, frame[at:-CRC_SIZE], time_ns)
         try:
             if head.flags & CONTROL:
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
+            elif known in self._given:
+                self._pass_over(self._stream, head, time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)
                 columns = BatchColumns(subjects, payloads, [], len(frame), self._stream.table)
-                self._take_columns(self._stream, head, columns, time_ns)
+                self._take_columns(self._stream, head, columns, time_ns, known)
         except ProtocolError as error:
             self.stats.malformed += 1
             self.refusals.warn_once("body", "a frame is dropped: %s", error)
@@ -125,6 +130,8 @@ class MulticastReceiver(BatchDecoder):
         sender.epoch = head.epoch
         sender.since = sender.first_at = time_ns
         sender.expected = sender.first = head.sequence
+        if head.sequence:
+            sender.doubt = Doubt(time_ns, head.sequence)
         return sender
 
     def _take_lone_of(

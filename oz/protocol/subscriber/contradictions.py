@@ -3,13 +3,12 @@
 A publisher's name is no secret, and without keys whoever is heard can use it. So nothing that is said in a
 name is obeyed for ever. What a publisher cannot have reached is passed over. What it can have reached is
 believed at once, since losses are told by it; but when the publisher goes on from where it stood before, for
-some seconds, two of one name are heard. From then on each of them is followed by its own numbers: nobody is
-shut out by what another one says, and no number is given twice.
+some seconds, or gives other messages with numbers that were given, two of one name are heard. From then on
+each of them is followed by its own numbers: nobody is shut out by what another one says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -54,10 +53,11 @@ class Place:
         heard_at: when anything came of it, in nanoseconds.
         since: when that began, with no pause of some seconds.
         is_announced: the run was begun by a control record.
+        is_joined: nobody remembers any more what was lost in the run.
         left_at: when the publisher was said to be farther on.
     """
 
-    __slots__ = ("began", "epoch", "expected", "heard_at", "is_announced", "left_at", "since")
+    __slots__ = ("began", "epoch", "expected", "heard_at", "is_announced", "is_joined", "left_at", "since")
 
     def __init__(
         self, epoch: int, began: int, expected: int, heard_at: int, *, is_announced: bool = False
@@ -68,23 +68,32 @@ class Place:
         self.expected = expected
         self.heard_at = self.since = heard_at
         self.is_announced = is_announced
+        self.is_joined = False
         self.left_at = _NEVER
 
     def holds(self, head: Head) -> bool:
         """Tell whether a record goes on from here, or repeats what was here."""
         return head.epoch == self.epoch and self.began <= head.sequence <= self.expected
 
+    def has_given(self, head: Head) -> bool:
+        """Tell whether some message of a batch has a number that was given here."""
+        end = head.sequence + head.count
+        return (
+            bool(head.count)
+            and head.epoch == self.epoch
+            and self.began < end
+            and head.sequence < self.expected
+        )
+
     def is_before(self, head: Head) -> bool:
         """Tell whether a record says more than was known when the publisher stood here."""
         end = head.sequence + head.count + (not head.count)
         return (self.epoch, self.expected) < (head.epoch, end)
 
-    def take(self, head: Head, time_ns: int) -> int:
-        """Go on by a record; return how many of its messages were here before."""
+    def take(self, head: Head, time_ns: int) -> None:
+        """Go on by a record."""
         self.hear(time_ns)
-        seen = max(0, min(head.count, self.expected - head.sequence))
         self.expected = max(self.expected, head.sequence + head.count)
-        return seen
 
     def hear(self, time_ns: int) -> bool:
         """Record that something has come of it; tell whether that has gone on for some seconds."""
@@ -155,6 +164,14 @@ class Doubt:
             self._answered = {present.epoch: answered}
         self.began, self._is_announced = head.sequence, not head.count
 
+    def has_given(self, head: Head, present: Place) -> bool:
+        """Tell whether some message of a batch has a number that was given."""
+        return any(one.has_given(head) for one in (present, *self._runs) if not one.is_joined)
+
+    def may_have_given(self, head: Head) -> bool:
+        """Tell whether some message of a batch has a number that was given, or lost in a run."""
+        return any(one.has_given(head) for one in self._runs)
+
     def contradicts(self, head: Head, present: Place, time_ns: int) -> bool:
         """Take in a record from before the present place; tell whether it cannot be of the same publisher.
 
@@ -182,6 +199,7 @@ class Doubt:
             return
         one, other = min(pairs, key=lambda pair: pair[1].began - pair[0].expected)
         one.expected, one.heard_at, one.left_at = other.expected, other.heard_at, other.left_at
+        one.is_joined = True
         self._runs.remove(other)
 
     def contest(self, head: Head, present: Place, time_ns: int) -> Place:
@@ -230,28 +248,6 @@ class Doubt:
         self._reported_at = time_ns
         return True
 
-    def seen_by(self, places: Iterable[Place], head: Head, but: Place | None = None) -> int:
-        """Return how many messages of a batch, from its first, other places have given already."""
-        return max(
-            (
-                min(head.count, one.expected - head.sequence)
-                for one in places
-                if one is not but and one.holds(head)
-            ),
-            default=0,
-        )
-
-    def merge(self, epoch: int, expected: int) -> int:
-        """Forget the places that the first one has come to; return where that stands then.
-
-        Not those that are wholly before it: a slower path may bring again what was given there.
-        """
-        near = (one for one in self.rivals if one.epoch == epoch and one.expected >= self.began)
-        reached = [one for one in near if one.began <= expected]
-        self.rivals = [one for one in self.rivals if one not in reached]
-        self.began = min([self.began, *(one.began for one in reached)])
-        return max([expected, *(one.expected for one in reached)])
-
     def promote(self, place: Place, first: Place) -> None:
         """Put one of the other places first, as the first has fallen silent."""
         self.rivals = [first, *(one for one in self.rivals if one is not place)]
@@ -259,12 +255,8 @@ class Doubt:
 
     def find(self, head: Head) -> Place | None:
         """Return the place besides the first that a record goes on from, if any."""
-        return next((one for one in self.rivals if one.holds(head)), None)
-
-    def was_here(self, head: Head, present: Place) -> bool:
-        """Tell whether some place had a record before: then it came by a slower path."""
-        end = head.sequence + head.count
-        return any(one.holds(head) and end <= one.expected for one in (present, *self.rivals))
+        at = head.epoch, head.sequence
+        return next((one for one in self.rivals if (one.epoch, one.expected) == at), None)
 
     def add(self, head: Head, time_ns: int) -> Place:
         """Make a place for a record that goes on from none; it is followed unless there are too many."""

@@ -16,7 +16,7 @@ from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
-from oz.protocol.subscriber.dedupe import Repeats
+from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, content
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import Refusals
@@ -66,8 +66,8 @@ class BatchDecoder:
     """
 
     __slots__ = (
-        "_decode", "_is_wanted", "_most_sources", "access", "answers", "in_batches", "losses",
-        "refusals", "stats", "streams", "table", "waiting",
+        "_decode", "_given", "_is_wanted", "_most_sources", "_recent", "access", "answers", "in_batches",
+        "losses", "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,8 @@ class BatchDecoder:
         self.losses = Losses(streams, self.stats, on_gap)
         self.in_batches = False
         self._most_sources = limits.sources
+        self._given = GivenFrames()
+        self._recent = self._given.recent
 
     @property
     def is_simple(self) -> bool:
@@ -165,6 +167,10 @@ class BatchDecoder:
             return None
         source.expected = sequence + 1
         source.heard_at = time_ns
+        recent = self._recent
+        recent.add(hash(frame))
+        if len(recent) >= FRAMES:
+            self._forget_frames()
         stats = self.stats
         stats.received += 1
         stats.delivered += 1
@@ -276,17 +282,17 @@ class BatchDecoder:
             origin.hex(),
         )
 
-    def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
-        """Record where the key stands; return how many messages of the batch were here before."""
+    def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> bool:
+        """Record where the key stands; tell whether the messages of the batch are to be given."""
         if source.epoch != head.epoch:
             # A new one, or one that has begun anew, has answered nothing yet.
             self.streams.note_news()
-        lost, seen = source.advance(head, time_ns, is_shared=stream.is_shared)
+        lost, is_new = source.advance(head, time_ns, is_shared=stream.is_shared)
         if source.doubt is not None and source.doubt.news:
             self._count_contradictions(source, head.origin)
         if lost != 0:
             self.losses.report(stream, source, head.origin, lost, head.sequence)
-        return seen
+        return is_new
 
     # a batch, as columns ---------------------------------------------------------------------------------
 
@@ -295,6 +301,10 @@ class BatchDecoder:
             # A slower path brings it behind the goodbye: it came by the other one, or was reported as lost.
             self.stats.received += head.count
             self.stats.filtered += head.count
+            return
+        known = content(frames)
+        if known in self._given:
+            self._pass_over(stream, head, time_ns)
             return
         number: int | None = None
         if head.flags & LAST_VALUES:
@@ -309,7 +319,27 @@ class BatchDecoder:
             positions = read_trailer(columns.rest[-1], head.count)
         if self.access is not None:
             columns.deny(self.access.denied(columns.subjects, columns.extras))
-        self._take_columns(stream, head, columns, time_ns, number, positions)
+        self._take_columns(stream, head, columns, time_ns, known, number, positions)
+
+    def _pass_over(self, stream: Stream, head: Head, time_ns: int) -> None:
+        """Take in a frame that was given: it came by another way too."""
+        self.stats.received += head.count
+        self.stats.filtered += head.count
+        source = stream.sources.get(head.origin)
+        if source is not None:
+            source.heard_at = time_ns
+
+    def _remember(self, known: int) -> None:
+        """Remember that a frame was given, and forget old ones when there are many."""
+        self._recent.add(known)
+        if len(self._recent) >= FRAMES:
+            self._forget_frames()
+
+    def _forget_frames(self) -> None:
+        self._given.turn()
+        for stream in self.streams.by_key.values():
+            for source in stream.sources.values():
+                source.forget_frames()
 
     def _take_columns(
         self,
@@ -317,6 +347,7 @@ class BatchDecoder:
         head: Head,
         columns: BatchColumns,
         time_ns: int,
+        known: int,
         number: int | None = None,
         positions: Sequence[int] | None = None,
     ) -> None:
@@ -327,25 +358,28 @@ class BatchDecoder:
             head: which they are.
             columns: the messages.
             time_ns: when they came.
+            known: what their frame is known by.
             number: the chunk that last values are for.
             positions: of each message, where the publisher gives them.
         """
         source = self._find(stream, head.origin, time_ns)
         only = None if number is None else self._members(stream, source, number)
-        seen: int | None = None
+        is_new: bool | None = None
         try:
-            seen = self._advance(stream, source, head, time_ns)
+            is_new = self._advance(stream, source, head, time_ns)
             self.stats.received += head.count
-            if seen >= head.count:
+            if not is_new:
                 self.stats.filtered += head.count
                 return
-            arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen, positions)
+            self._remember(known)
+            arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, 0, positions)
             line, count = self._line_up(stream, columns, arrival, only)
             if line:
                 source.show_loss()
         except BaseException:
             # A signal handler has raised: nobody gets any of it, and its place in the sequence is taken.
-            lost = None if seen is None else head.count - seen
+            self._remember(known)
+            lost = None if is_new is None else head.count * is_new
             self.losses.report(stream, source, head.origin, lost, head.sequence + head.count)
             raise
         if stream.receive_buffer is None:
@@ -360,8 +394,7 @@ class BatchDecoder:
         self, stream: Stream, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None
     ) -> tuple[list[Message], int]:
         """Make what is to be put in line of a batch; give how many messages that is too."""
-        seen = arrival.first
-        if columns.is_clear and columns.extras is None and self._decode is None and not seen and only is None:
+        if columns.is_clear and columns.extras is None and self._decode is None and only is None:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
                 return [batch], len(batch)  # type: ignore[list-item]
@@ -369,7 +402,6 @@ class BatchDecoder:
         else:
             # Last values are given again on purpose.
             messages = self._select(columns, arrival, only, stream.repeats if only is None else None)
-            self.stats.filtered += seen
         return messages, len(messages)
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
@@ -388,7 +420,7 @@ class BatchDecoder:
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
-        for place in range(arrival.first, len(columns.routes)):
+        for place in range(len(columns.routes)):
             route = columns.routes[place]
             if only is not None:
                 route = route.narrowed_to(only)

@@ -1,4 +1,4 @@
-"""Deduplication: messages that were here before, by the ids they were published with; in bounded memory."""
+"""Deduplication: what was here before, in bounded memory: messages by ids, and frames by their bytes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ SERIES = 16_384
 
 SPANS = 262_144
 """Spans of consecutive numbers that are remembered, of all series together."""
+
+FRAMES = 16_384
+"""Frames after which those before the last so many are forgotten."""
 
 
 class Repeats:
@@ -55,6 +58,43 @@ class Repeats:
         if len(self._singles) > SINGLES:
             del self._singles[next(iter(self._singles))]
         return True
+
+
+class GivenFrames:
+    """The frames of which messages were given, the newest ones, whoever sent them.
+
+    A frame that comes by a second way is the same to the last byte. Somebody else's with the same numbers is
+    another one.
+
+    Attributes:
+        recent: hashes of those since the last turn; a frame is `content` or, if it is alone, its own hash.
+    """
+
+    __slots__ = ("_before", "recent")
+
+    def __init__(self) -> None:
+        """Remember none."""
+        self.recent: set[int] = set()
+        self._before: set[int] = set()
+
+    def __len__(self) -> int:
+        """Count what is remembered."""
+        return len(self.recent) + len(self._before)
+
+    def __contains__(self, content: int) -> bool:
+        """Tell whether a frame was given."""
+        return content in self.recent or content in self._before
+
+    def turn(self) -> None:
+        """Forget those that came before the last turn."""
+        # Whoever has bound a method of `recent` goes on with it.
+        self._before = self.recent.copy()
+        self.recent.clear()
+
+
+def content(frames: list[bytes]) -> int:
+    """Return what a frame, with those behind it, is known by; nobody outside this process can foresee it."""
+    return hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
 
 
 class Spans:

@@ -39,6 +39,8 @@ class Source:
     """
 
     __slots__ = (
+        "_remembered",
+        "_turned_at",
         "answered",
         "denials",
         "doubt",
@@ -78,9 +80,10 @@ class Source:
         self.since = self.first_at = 0
         self.doubt: Doubt | None = None
         self.position: int | None = None
+        self._remembered = self._turned_at = (0, 0)
 
-    def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
-        """Record a batch or a control record.
+    def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, bool]:
+        """Record a control record, or a batch that was not given yet: one that comes again is not for here.
 
         Args:
             head: its head.
@@ -88,21 +91,22 @@ class Source:
             is_shared: others read this key too, so that it did not begin with this subscriber.
 
         Returns:
-            How many messages were lost before it (None: some, but nobody knows how many); and how many of
-            its own were here before and must be passed over.
+            How many messages were lost before it (None: some, but nobody knows how many); and whether its
+            own are to be given.
         """
         epoch, sequence, count = head.epoch, head.sequence, head.count
         if self.epoch is None or epoch > self.epoch or (epoch == self.epoch and sequence > self.expected):
             return self._rise(head, time_ns, is_shared=is_shared)
-        new = sequence + count - self.expected
-        if epoch < self.epoch or new < 0:
+        if epoch < self.epoch or sequence < self.expected:
             return self._look_back(head, time_ns)
         self.heard_at = time_ns
         lost: int | None = 0
         if self.is_in_place and count:
             self.is_in_place, lost = False, None
-        self.expected += new
-        return lost, (count - new if self.doubt is None else self._come_to_rivals(head, count - new))
+        self.expected += count
+        if self.doubt is not None and self.doubt.is_over(time_ns):
+            self.doubt = None
+        return lost, True
 
     @property
     def is_established(self) -> bool:
@@ -124,10 +128,14 @@ class Source:
             answered, refused = self.answered | answered, {**self.refused, **refused}
         self.answered, self.refused = answered, refused
 
+    def forget_frames(self) -> None:
+        """Record that the frames are forgotten of which messages were given before this was last called."""
+        self._remembered, self._turned_at = self._turned_at, (self.epoch or 0, self.expected)
+
     def show_loss(self) -> None:
         """Record that a message has shown what was lost before it."""
         self.unreported = 0
-        # Whoever has rivals takes no short way: they may have given the next number.
+        # Whoever has rivals takes no short way: they may have given the same frame.
         self.has_loss_to_show = self.is_contested
 
     def outlive(self, time_ns: int) -> None:
@@ -136,7 +144,7 @@ class Source:
         self.doubt.outlive()
         self.doubt.note(time_ns)
 
-    def _rise(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
+    def _rise(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, bool]:
         """Take in a record that is ahead."""
         is_first, doubt = self.epoch is None, self.doubt
         seconds = (time_ns - self.since) / NS
@@ -154,7 +162,7 @@ class Source:
                 # In honest worlds, too, a control record by one path is ahead of messages by another.
                 doubt.news += doubt.is_contested or not is_possible
                 if not doubt.is_claimed(head, time_ns) or time_ns - self.heard_at < PATIENCE * NS:
-                    return 0, head.count
+                    return 0, False
                 lost = None
             doubt.fork(self._place(doubt), head, self.answered, time_ns)
         self.since = self.heard_at = time_ns
@@ -164,7 +172,7 @@ class Source:
             self.is_in_place, lost = False, None
         self.heartbeat = b""
         missing, self.expected = head.sequence - self.expected, head.sequence + head.count
-        return (missing if lost is not None else None), 0
+        return (missing if lost is not None else None), True
 
     def _may_be_announced(self, doubt: Doubt, head: Head) -> bool:
         """Tell whether a record that is ahead may say so, or has to have messages."""
@@ -172,61 +180,58 @@ class Source:
             return True
         return not doubt.is_contested and (doubt.believes_records or head.epoch != self.epoch)
 
-    def _look_back(self, head: Head, time_ns: int) -> tuple[int | None, int]:
-        """Take in a record from before: it was here, or was overtaken, or contradicts what overtook it."""
+    def _look_back(self, head: Head, time_ns: int) -> tuple[int | None, bool]:
+        """Take in a record from before: it was overtaken, or contradicts what was given or overtook it."""
         doubt = self.doubt
         if doubt is not None and doubt.is_contested:
             return self._hear_rival(doubt, head, time_ns)
         self.heard_at = time_ns
         if doubt is None:
-            if head.epoch == self.epoch:
-                return 0, head.count
+            if head.epoch == self.epoch and not head.count:
+                return 0, False
             doubt = self.doubt = Doubt(self.first_at)
         present = self._place(doubt)
-        if not doubt.contradicts(head, present, time_ns):
-            return 0, head.count
+        is_given = doubt.has_given(head, present)
+        is_remembered = self._remembered <= (head.epoch, head.sequence)
+        if (is_given and not is_remembered) or (not is_given and doubt.may_have_given(head)):
+            # Nobody remembers whether these were given, or lost, or others had their numbers.
+            return (None if doubt.may_tell(time_ns) else 0), False
+        if is_given or doubt.contradicts(head, present, time_ns):
+            return self._contest(doubt, head, present, time_ns)
+        return 0, False
+
+    def _contest(self, doubt: Doubt, head: Head, present: Place, time_ns: int) -> tuple[int | None, bool]:
+        """Begin to follow more than one place, from that of a record that contradicts the present one on."""
         place = doubt.contest(head, present, time_ns)
         doubt.note(time_ns)
-        seen = place.take(head, time_ns)
+        place.take(head, time_ns)
         answered = self.answered if place.epoch == present.epoch else doubt.answered(place.epoch)
         self._stand(place.epoch, place.expected, answered)
-        return None, self._come_to_rivals(head, seen)
+        self.has_loss_to_show = True
+        return None, True
 
     def _place(self, doubt: Doubt) -> Place:
         assert self.epoch is not None
         return doubt.present(self.epoch, self.expected, self.heard_at)
 
-    def _hear_rival(self, doubt: Doubt, head: Head, time_ns: int) -> tuple[int | None, int]:
+    def _hear_rival(self, doubt: Doubt, head: Head, time_ns: int) -> tuple[int | None, bool]:
         """Take in a record of a publisher that is contested, from another place than where it stands."""
         present = self._place(doubt)
         place = doubt.find(head)
         lost: int | None = 0
         if place is None:
-            if doubt.was_here(head, present) or not head.count:
+            if not head.count:
                 doubt.news += head.epoch != present.epoch
-                return 0, head.count
+                return 0, False
             place = doubt.add(head, time_ns)
             lost = None if doubt.may_tell(time_ns) else 0
         doubt.note(time_ns)
-        seen = max(doubt.seen_by([present, *doubt.rivals], head, but=place), place.take(head, time_ns))
+        place.take(head, time_ns)
         if present.is_silent(time_ns) and place in doubt.rivals:
             doubt.promote(place, present)
             self._stand(place.epoch, place.expected)
             self.heard_at = time_ns
-        return lost, seen
-
-    def _come_to_rivals(self, head: Head, seen: int) -> int:
-        """Go on past what others have given already; return how much of a batch was here before."""
-        assert self.doubt is not None
-        assert self.epoch is not None
-        if self.doubt.is_over(self.heard_at):
-            self.doubt = None
-            return seen
-        if not self.doubt.rivals:
-            return seen
-        given = self.doubt.seen_by(self.doubt.rivals, head)
-        self.expected = self.doubt.merge(self.epoch, self.expected)
-        return max(seen, given)
+        return lost, True
 
     def _stand(self, epoch: int, expected: int, answered: frozenset[int] = frozenset()) -> None:
         """Go on from another place."""

@@ -20,14 +20,20 @@ class Told:
     def __init__(self):
         self.source, self.now = Source(), 1_000 * NS
         self.given, self.lost = [], []
+        self._frames = set()
 
-    def hear(self, sequence, count=1, epoch=5, *, is_shared=False):
-        """Take in a record; return the numbers that it gives."""
+    def hear(self, sequence, count=1, epoch=5, *, is_shared=False, by="publisher"):
+        """Take in a record, unless it was given already; return the numbers that it gives."""
         head = Head(MESSAGES if count else CONTROL, ORIGIN, epoch, sequence, count)
-        lost, seen = self.source.advance(head, self.now, is_shared=is_shared)
+        if (by, head) in self._frames:
+            return []
+        lost, is_new = self.source.advance(head, self.now, is_shared=is_shared)
         if lost != 0:
             self.lost.append(lost)
-        new = [(epoch, number) for number in range(sequence + seen, sequence + count)]
+        if not (is_new and count):
+            return []
+        self._frames.add((by, head))
+        new = [(epoch, number) for number in range(sequence, sequence + count)]
         self.given += new
         return new
 

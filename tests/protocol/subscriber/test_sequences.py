@@ -14,51 +14,64 @@ def head(sequence, count, epoch=1):
 
 def test_what_is_missing_before_a_batch_is_lost():
     source = Source()
-    assert source.advance(head(0, 5), 1, is_shared=False) == (0, 0)
-    assert source.advance(head(8, 2), 2, is_shared=False) == (3, 0)
+    assert source.advance(head(0, 5), 1, is_shared=False) == (0, True)
+    assert source.advance(head(8, 2), 2, is_shared=False) == (3, True)
     assert source.heard_at == 2
 
 
 def test_a_stream_of_ones_own_begins_at_zero_and_a_shared_one_where_it_is_met():
-    assert Source().advance(head(7, 1), 0, is_shared=False) == (7, 0)
-    assert Source().advance(head(7, 1), 0, is_shared=True) == (0, 0)
+    assert Source().advance(head(7, 1), 0, is_shared=False) == (7, True)
+    assert Source().advance(head(7, 1), 0, is_shared=True) == (0, True)
 
 
 def test_a_heartbeat_exposes_a_lost_tail_once():
     source = Source()
     source.advance(head(0, 5), 0, is_shared=False)
-    assert source.advance(head(9, 0), 0, is_shared=False) == (4, 0)
-    assert source.advance(head(9, 0), 0, is_shared=False) == (0, 0)
+    assert source.advance(head(9, 0), 0, is_shared=False) == (4, True)
+    assert source.advance(head(9, 0), 0, is_shared=False) == (0, True)
 
 
 def test_who_goes_on_for_another_has_lost_some_before_its_first_message():
     source = Source()
     source.is_in_place = True
-    assert source.advance(head(0, 0), 0, is_shared=False) == (0, 0)
-    assert source.advance(head(2, 3), 0, is_shared=False) == (None, 0)
-    assert source.advance(head(6, 1), 0, is_shared=False) == (1, 0)
+    assert source.advance(head(0, 0), 0, is_shared=False) == (0, True)
+    assert source.advance(head(2, 3), 0, is_shared=False) == (None, True)
+    assert source.advance(head(6, 1), 0, is_shared=False) == (1, True)
 
 
-def test_what_was_here_before_is_passed_over():
+def test_other_messages_with_numbers_that_were_given_contradict_them():
+    for other in (head(0, 5), head(4, 1), head(3, 4)):
+        source = Source()
+        source.advance(head(0, 5), 0, is_shared=False)
+        assert source.advance(other, 0, is_shared=False) == (None, True)
+        assert source.is_contested
+        # From then on both are followed.
+        assert source.advance(head(5, 1), 0, is_shared=False) == (0, True)
+        assert source.advance(head(7, 1), 0, is_shared=False)[1]
+
+
+def test_what_was_overtaken_is_passed_over():
     source = Source()
     source.advance(head(0, 5), 0, is_shared=False)
-    assert source.advance(head(0, 5), 0, is_shared=False) == (0, 5)
-    assert source.advance(head(3, 4), 0, is_shared=False) == (0, 2)
+    source.advance(head(9, 1), 0, is_shared=False)
+    assert source.advance(head(5, 2), 0, is_shared=False) == (0, False)
+    assert source.advance(head(7, 2), 0, is_shared=False) == (0, False)
+    assert not source.is_contested
 
 
 def test_a_new_life_of_a_key_is_a_loss_of_unknown_size():
     source = Source()
     source.advance(head(0, 5), 0, is_shared=False)
     source.answered = frozenset([1])
-    assert source.advance(head(0, 2, epoch=3), 0, is_shared=False) == (None, 0)
-    assert source.advance(head(2, 1, epoch=3), 0, is_shared=False) == (0, 0)
+    assert source.advance(head(0, 2, epoch=3), 0, is_shared=False) == (None, True)
+    assert source.advance(head(2, 1, epoch=3), 0, is_shared=False) == (0, True)
     assert not source.answered
 
 
 def test_a_former_life_of_a_key_is_passed_over():
     source = Source()
     source.advance(head(0, 5, epoch=3), 0, is_shared=False)
-    assert source.advance(head(5, 2, epoch=1), 0, is_shared=False) == (0, 2)
+    assert source.advance(head(5, 2, epoch=1), 0, is_shared=False) == (0, False)
     assert source.expected == 5
 
 
@@ -67,12 +80,12 @@ def test_published_is_delivered_and_lost_whatever_the_paths_drop(batches):
     """Each batch takes one path or two, or none; a heartbeat comes at the end."""
     source, published, delivered, lost, known = Source(), 0, 0, 0, []
     for count, arrives in batches:
-        for path in arrives:
-            if path:
-                missing, seen = source.advance(head(published, count), 0, is_shared=False)
-                lost += missing
-                known += range(published + seen, published + count)
-                delivered += count - seen
+        # What was given already is not taken in again.
+        for _ in range(any(arrives) if count else sum(arrives)):
+            missing, is_new = source.advance(head(published, count), 0, is_shared=False)
+            lost += missing
+            known += range(published, published + count * is_new)
+            delivered += count * is_new
         published += count
     missing, _ = source.advance(head(published, 0), 0, is_shared=False)
     assert delivered + lost + missing == published
@@ -83,9 +96,9 @@ def test_published_is_delivered_and_lost_whatever_the_paths_drop(batches):
 def test_what_overtakes_on_another_path_leaves_nothing_uncounted_and_nothing_twice(order):
     source, known, lost = Source(), [], 0
     for sequence in order:
-        missing, seen = source.advance(head(sequence, 1), 0, is_shared=False)
+        missing, is_new = source.advance(head(sequence, 1), 0, is_shared=False)
         lost += missing
-        known += [sequence] * (1 - seen)
+        known += [sequence] * is_new
     assert known == sorted(set(known))
     assert len(known) + lost == 8
 
