@@ -79,6 +79,7 @@ class Shell:
             thread has found that, under the guard.
         deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
         take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
+        in_turns: see `Accumulator`.
     """
 
     context_class: Callable[[], zmq.Context[Any]]
@@ -90,6 +91,7 @@ class Shell:
     as_result: Callable[[Any], Any] = as_it_is
     send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
     take_more: Callable[[], bool] | None = None
+    in_turns: bool = False
 
 
 class Secured(NamedTuple):
