@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import zmq
 
-from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.requests import Request, RequestClient, RequestSteps
@@ -68,12 +68,13 @@ class ThreadedNode:
         self.pool = ThreadPool(settings.configuration.threads)
         self.engine = engine = NodeEngine(settings, self)
         self.answer = engine.replies.answer
-        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend)
+        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend, self.check_may_wait)
         self._news = threading.Condition()
         self._number_of_news = 0
         self._closing = threading.Lock()
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
+        self.pool.check_may_wait = self.check_may_wait
         try:
             engine.open()
         except BaseException:
@@ -150,7 +151,9 @@ class ThreadedNode:
         Raises:
             Timeout: something was, after so many seconds; says what.
             ClosedError: the node is closed.
+            OwnershipError: as `check_may_wait`.
         """
+        self.check_may_wait()
         ends = None if timeout is None else time.monotonic() + timeout
         with self._news:
             self.engine.number_of_waits += 1
@@ -176,6 +179,18 @@ class ThreadedNode:
 
     # handlers --------------------------------------------------------------------------------------------
 
+    def check_may_wait(self) -> None:
+        """Refuse to wait in the I/O thread for what only that can bring.
+
+        Raises:
+            OwnershipError: this is it.
+        """
+        if self._io.is_current():
+            raise OwnershipError(
+                f"an inline handler of node {self.engine.settings.name} runs on the thread that reads what "
+                "comes, and cannot wait for it: leave inline=True out"
+            )
+
     def check_handler(self, handler: Callable[[Message], Any]) -> None:
         """Refuse an `async` handler.
 
@@ -187,6 +202,7 @@ class ThreadedNode:
     def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         self.engine.check_open()
+        self.check_may_wait()
         return finish(self.engine.lifecycle.drain_subscription(subscription, timeout))
 
     # closing ---------------------------------------------------------------------------------------------
@@ -196,8 +212,9 @@ class ThreadedNode:
         engine = self.engine
         if engine.sockets.local.engine.guard.is_foreign:
             return
-        if engine.is_interrupted:
-            # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
+        if engine.is_interrupted or self._io.is_current():
+            # The I/O thread, which has to help, may wait for what this thread has until the handler returns;
+            # or this is it, in an inline handler.
             options = {"drain": drain, "timeout": timeout}
             threading.Thread(target=self.close, kwargs=options, name="oz-closing").start()
             return
@@ -235,13 +252,14 @@ class ThreadedNode:
 class ThreadRequester:
     """Asks, and waits for the answers in the thread that asks."""
 
-    __slots__ = ("_client", "_lend", "_wait")
+    __slots__ = ("_check_may_wait", "_client", "_lend", "_wait")
 
     def __init__(
         self,
         client: RequestClient,
         wait: Callable[[Missing, float | None], None],
         lend: Callable[[], AbstractContextManager[None]],
+        check_may_wait: Callable[[], None],
     ) -> None:
         """Start with nothing asked.
 
@@ -249,10 +267,12 @@ class ThreadRequester:
             client: decides.
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
             lend: lets another thread of the pool take the place of a handler that waits.
+            check_may_wait: refuses the thread that answers come by.
         """
         self._client = client
         self._wait = wait
         self._lend = lend
+        self._check_may_wait = check_may_wait
 
     def ask(
         self,
@@ -263,6 +283,7 @@ class ThreadRequester:
         key: str | bytes | None,
     ) -> Message:
         """Send a request, and give its first answer; see `oz.Node.request`."""
+        self._check_may_wait()
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, 1, time.monotonic(), partial(news.put, None))
         ends = request.next_deadline()
@@ -289,6 +310,7 @@ class ThreadRequester:
         key: str | bytes | None,
     ) -> Iterator[Message]:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
+        self._check_may_wait()
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, limit, time.monotonic(), partial(news.put, None))
         try:
