@@ -8,6 +8,7 @@ import pytest
 
 import oz
 import oz.asyncio
+from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.node.handlers import Replies
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
@@ -318,6 +319,18 @@ def test_two_thousand_requests_in_one_turn_of_a_loop_each_get_their_own_answer(p
             assert len(engine_of(asks).requests) == 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_lone_request_and_its_reply_wait_for_no_others(make, met, monkeypatch, inline):
+    waited = []
+    monkeypatch.setattr(ThreadedPublisher, "_expect_more", waited.append)
+    asks, answers = make("asks"), make("answers")
+    met(asks, answers)
+    serve(answers, "svc", echo, asks, inline=inline)
+    for number in range(3):
+        assert asks.request("svc", number, timeout=DEADLINE).payload == number
+    assert not waited
 
 
 def test_a_requester_that_has_only_just_joined_gets_its_answer(make, spawn):
