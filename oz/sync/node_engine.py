@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from math import ceil
@@ -23,6 +23,8 @@ from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
+from oz.system import POLLIN, make_poll
+from oz.transport.backend import PYZMQ
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -32,6 +34,11 @@ from oz.transport.subscriber.subscribing import refuse_async
 T = TypeVar("T")
 
 _log = peer_logger("oz.node")
+
+_NOBLOCK, _EVENTS, _POLLIN = int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
+
+_MOST_HEARD = 1_000
+"""Frames of a name server in one turn."""
 
 _TURN_SECONDS = 0.05
 """Seconds for what has come in one turn; then the rest has its own."""
@@ -72,7 +79,7 @@ class ThreadedNode:
         self._news = threading.Condition()
         self._number_of_news = 0
         self._closing = threading.Lock()
-        self._poller = zmq.Poller()
+        self._poll = make_poll()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         self.pool.check_may_wait = self.check_may_wait
         try:
@@ -81,10 +88,10 @@ class ThreadedNode:
             self._io.abandon()
             raise
         self._bell = self._io.bell
-        self._poller.register(self._bell, zmq.POLLIN)
-        self._poller.register(engine.sockets.sub.socket, zmq.POLLIN)
-        for dealer in engine.sockets.servers.values():
-            self._poller.register(dealer, zmq.POLLIN)
+        self._sign = engine.sockets.sub.socket.fileno()
+        self._signs_of_servers = {one.fileno() for one in engine.sockets.servers.values()}
+        for descriptor in (self._bell, self._sign, *self._signs_of_servers):
+            self._poll.register(descriptor, POLLIN)
         self._io.start()
         try:
             finish(engine.lifecycle.join())
@@ -105,34 +112,42 @@ class ThreadedNode:
             self._news.notify_all()
 
     def _take_turns(self) -> None:
-        """Wait for something to do, and do it, until another thread wants something done in between."""
-        engine, io, poll = self.engine, self._io, self._poller.poll
-        sub, servers = engine.sockets.sub, engine.sockets.servers
+        """Wait for something to do, and do it, until another thread wants something done in between.
+
+        libzmq signs a descriptor once for all that comes until it is asked, and whatever is done with a
+        socket takes that sign: so they are asked before a wait, unless nothing was done since.
+        `zmq.Poller` asks each time, before and after.
+        """
+        engine, io, sub, poll = self.engine, self._io, self.engine.sockets.sub, self._poll.poll
+        may_have_some = True
         while True:
-            left = 0.0 if io.commands or io.is_stopped else engine.seconds_left()
+            has_come = may_have_some and self._ask_sockets()
+            left = 0.0 if has_come or io.commands or io.is_stopped else engine.seconds_left()
             ready = dict(poll(None if left is None else ceil(1000 * left)))
             if self._bell in ready:
                 io.hear()
-            now = time.monotonic()
-            if servers:
-                self._hear_servers(ready, now)
-            if sub.socket in ready or sub.has_due(now):
-                sub.take_in(_TURN_SECONDS)
-                if engine.number_of_waits and sub.socket in ready:
+            has_come = has_come or self._sign in ready
+            may_have_some, now = not self._signs_of_servers.isdisjoint(ready), time.monotonic()
+            if has_come or sub.has_due(now):
+                may_have_some |= sub.take_in(_TURN_SECONDS, is_signed=has_come)
+                if engine.number_of_waits and has_come:
                     engine.note_news(now)
             if engine.has_due(now):
                 engine.tick(now)
+                may_have_some = True
             io.failures = 0
             if io.commands or io.is_stopped:
                 return
 
-    def _hear_servers(self, ready: Container[Any], now: float) -> None:
-        """Take in what name servers say."""
-        for endpoint, dealer in self.engine.sockets.servers.items():
-            if dealer in ready:
-                with suppress(zmq.Again):
-                    for _ in range(1_000):
-                        self.engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
+    def _ask_sockets(self) -> bool:
+        """Take in what name servers say; tell whether anything has come of peers."""
+        sockets = self.engine.sockets
+        for endpoint, dealer in sockets.servers.items():
+            count = 0
+            while count < _MOST_HEARD and int(PYZMQ.get(dealer, _EVENTS)) & _POLLIN:
+                self.engine.receive(endpoint, dealer.recv(_NOBLOCK), time.monotonic())
+                count += 1
+        return sockets.sub.has_come
 
     def call(self, work: Callable[[], T]) -> T:
         """Run something in the I/O thread; return its result.
