@@ -24,7 +24,6 @@ from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.system import POLLIN, make_poll
-from oz.transport.backend import PYZMQ
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -144,7 +143,7 @@ class ThreadedNode:
         sockets = self.engine.sockets
         for endpoint, dealer in sockets.servers.items():
             count = 0
-            while count < _MOST_HEARD and int(PYZMQ.get(dealer, _EVENTS)) & _POLLIN:
+            while count < _MOST_HEARD and int(dealer.get(_EVENTS)) & _POLLIN:
                 self.engine.receive(endpoint, dealer.recv(_NOBLOCK), time.monotonic())
                 count += 1
         return sockets.sub.has_come

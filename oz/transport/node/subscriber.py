@@ -20,7 +20,7 @@ from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
-from oz.transport.backend import backend_of
+from oz.transport.backend import backend_of, make_asking
 from oz.transport.endpoints import EndpointError
 from oz.transport.guard import StrictGuard
 from oz.transport.handshakes import Handshakes, Outcome, named
@@ -41,7 +41,7 @@ It is declared last on every connection, so that where a presence announcement s
 node had asked for stands too.
 """
 
-_NOBLOCK, _EVENTS, _POLLIN = int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
+_NOBLOCK = int(zmq.NOBLOCK)
 
 GREETING = 60.0
 """Seconds between two greetings; see `Streams`. Nothing stands between nodes that may drop a key, and whoever
@@ -64,9 +64,9 @@ class NodeSubscriber:
     """
 
     __slots__ = (
+        "_ask",
         "_attachments",
         "_decoder",
-        "_get",
         "_handshakes",
         "_introduced",
         "_outcomes",
@@ -94,10 +94,9 @@ class NodeSubscriber:
             keys: of the node, and of its peers; None where nobody has to prove anything.
         """
         self.socket: Any = context.socket(zmq.SUB)
-        backend = backend_of(self.socket)
-        self._get = backend.get
+        self._ask = make_asking(self.socket)
         self.streams = Streams(
-            backend.random_bytes,
+            backend_of(self.socket).random_bytes,
             index=ReservedIndex,
             ends_with_first=True,
             greet_every=GREETING,
@@ -234,7 +233,7 @@ class NodeSubscriber:
     @property
     def has_come(self) -> bool:
         """Whether something waits in the socket. It takes the sign of its descriptor, which comes once."""
-        return bool(int(self._get(self.socket, _EVENTS)) & _POLLIN)
+        return self._ask()
 
     def take_in(self, seconds: float, *, is_signed: bool = False) -> bool:
         """Take in what has come, and hand it to handlers.
