@@ -29,7 +29,7 @@ _log = peer_logger("oz.handlers")
 MOST_TASKS = 65_536
 """The largest pool."""
 
-_NOT_INLINE = "an inline handler is called in no task and cannot wait: leave inline=True out"
+_NOT_INLINE = "an inline handler has no task of its own and cannot wait: leave inline=True out"
 
 Work = Callable[[], Awaitable[None]]
 

@@ -226,7 +226,7 @@ class Node:
         """Ask for the messages whose subject matches; see `oz.Node.subscribe`. Nothing is awaited.
 
         A handler is a plain or an async function; without one messages are had by the subscription's
-        `receive` and by `async for`. An inline one is called in no task, and may await only what is done at
+        `receive` and by `async for`. An inline one has no task of its own, and may await only what is done at
         once, as `publish` and `message.reply` are.
         """
         self._engine.check_open()
