@@ -221,7 +221,7 @@ class LoopPublisher(PublisherEngine):
         return done
 
     def _expect_more(self) -> None:
-        """Have what waits go out at the end of the loop's turn; a thread beside the loop may ask for it."""
+        """Send what waits at the end of the loop's turn; a thread beside the loop may ask for it."""
         loop = self.loop
         if self._is_turn_to_end or loop is None:
             return

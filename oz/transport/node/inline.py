@@ -57,7 +57,7 @@ class InlineRunner:
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
     ) -> None:
-        """Have handled nothing yet.
+        """Start with nothing handled.
 
         Args:
             calls: whose thread or loop calls the handler.
@@ -127,9 +127,9 @@ class InlineRunner:
         """Do nothing when no more comes: what has come is handled."""
 
     def abandon(self) -> int:
-        """Have nothing to forget when the node closes."""
+        """Forget nothing when the node closes: nothing waits."""
         return 0
 
     def close(self) -> int:
-        """Have nothing to forget when the subscription ends: it is given nothing more."""
+        """Forget nothing when the subscription ends: nothing waits, and nothing more is put."""
         return 0
