@@ -16,18 +16,20 @@ from typing import Any, cast
 
 from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import TaskNews
-from oz.errors import Timeout
+from oz.errors import OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
+from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition, warn_of_result
 from oz.transport.node.mailbox import Mailbox
 
 _log = peer_logger("oz.handlers")
 
 MOST_TASKS = 65_536
 """The largest pool."""
+
+_NOT_INLINE = "an inline handler has no task of its own and cannot wait: leave inline=True out"
 
 Work = Callable[[], Awaitable[None]]
 
@@ -39,6 +41,8 @@ class TaskPool:
         guard: tells whether this process has made it.
         workers: who they are, and how many there may be.
     """
+
+    interrupts: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit)
 
     def __init__(self, size: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Start no task yet: that happens when there is work.
@@ -216,6 +220,19 @@ class TaskPool:
         with self.stand_still():
             return await queue.news.wait_for(lambda: queue.is_done(me), timeout) and queue.is_handled
 
+    def finish(self, result: Any) -> Any:
+        """Await what an inline handler has given, if it can be; see `InlineCalls`."""
+        if not isawaitable(result):
+            return result
+        steps = result.__await__()
+        try:
+            next(steps)
+            # Raised where it awaits, which the traceback shows then.
+            steps.throw(OwnershipError(_NOT_INLINE))
+        except StopIteration as done:
+            return done.value
+        raise OwnershipError(_NOT_INLINE)
+
     async def work_off(self, runner: HandlerRunner, partition: Partition) -> None:
         """Handle a partition's messages, for a while or to the last."""
         me, handling = _current_task(), runner.handling
@@ -260,13 +277,13 @@ class TaskPool:
                     # The loop is gone, and this is being cleared away.
                     raise
                 runner.report(message, error)
-                if isinstance(error, KeyboardInterrupt | SystemExit):
+                if isinstance(error, self.interrupts):
                     # Whoever pressed Ctrl-C wants the loop to end.
                     raise
             else:
                 partition.handled += 1
                 if result is not None:
-                    runner.note_result(partition, message)
+                    warn_of_result(runner.handling, partition, message)
             if self._monotonic() > ends or self.workers.is_closed:
                 return False
 

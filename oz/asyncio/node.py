@@ -204,6 +204,7 @@ class Node:
         max_messages: int | None = None,
         concurrency: int = 1,
         order_by: str | None = None,
+        inline: bool = False,
     ) -> NodeSubscription: ...
 
     def subscribe(
@@ -220,17 +221,19 @@ class Node:
         max_messages: int | None = None,
         concurrency: int = 1,
         order_by: str | None = None,
+        inline: bool = False,
     ) -> Any:
         """Ask for the messages whose subject matches; see `oz.Node.subscribe`. Nothing is awaited.
 
         A handler is a plain or an async function; without one messages are had by the subscription's
-        `receive` and by `async for`.
+        `receive` and by `async for`. An inline one has no task of its own, and may await only what is done at
+        once, as `publish` and `message.reply` are.
         """
         self._engine.check_open()
         wanted = Wanted(
             pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
             policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
-            max_messages=max_messages, concurrency=concurrency, order_by=order_by,
+            max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
         return self._engine.subscriptions.subscribe(wanted, self._shell.drain)
 

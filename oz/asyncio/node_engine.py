@@ -130,13 +130,13 @@ class LoopNode:
             self._news.notify_all()
 
     def _take_in(self) -> bool:
-        """Hand what has come to handlers; nothing here is for anybody else. Tell whether some of it waits."""
+        """Hand what has come to handlers; nothing here is for anybody else. Tell whether there is more."""
         sub = self.engine.sockets.sub
-        sub.take_in(TURN_SECONDS)
+        may_have_more = sub.take_in(TURN_SECONDS, is_signed=True)
         if self.engine.number_of_waits:
             self.engine.note_news(self.engine.monotonic())
             self._woken.set()
-        return sub.has_some
+        return may_have_more and (sub.has_some or sub.has_come)
 
     async def _attend(self) -> None:
         """Do what is due, and what has been asked for."""

@@ -121,7 +121,7 @@ class LoopPublisher(PublisherEngine):
         """
         self._front_class = front_class
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._flushing: asyncio.Handle | None = None
+        self._is_turn_to_end = False
         self._timer: asyncio.TimerHandle | None = None
         # uvloop gives a plain handle, which does not know its time, for what is due at once.
         self._timer_at = 0.0
@@ -132,6 +132,7 @@ class LoopPublisher(PublisherEngine):
         shell = Shell(
             context_class=context_class,
             expect_more=self._expect_more,
+            in_turns=True,
             attached=self._attached_anew,
             in_use=self._stay_watchful,
             heard=self._news.tell,
@@ -158,7 +159,9 @@ class LoopPublisher(PublisherEngine):
         """Be looked after by a loop: the first that there is, or another one after it has ended."""
         if self.loop is not loop:
             self.loop = loop
-            self._flushing = self._timer = None
+            # The last one may have ended in the middle of its turn.
+            self._is_turn_to_end = False
+            self._timer = None
             self.front._watch()
             loop.call_soon(_look_after, weakref.ref(self), loop)
 
@@ -218,13 +221,24 @@ class LoopPublisher(PublisherEngine):
         return done
 
     def _expect_more(self) -> None:
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_soon(self._flush_turn)
+        """Send what waits at the end of the loop's turn; a thread beside the loop may ask for it."""
+        loop = self.loop
+        if self._is_turn_to_end or loop is None:
+            return
+        self._is_turn_to_end = True
+        if loop is _get_running_loop():
+            loop.call_soon(self._end_turn)
+            return
+        try:
+            loop.call_soon_threadsafe(self._end_turn)
+        except RuntimeError:
+            # It has ended; what waits goes out when this is closed, or has another loop.
+            self._is_turn_to_end = False
 
-    def _flush_turn(self) -> None:
-        self._flushing = None
-        if not self.closed and not self.sender.accumulator.is_held:
-            self.sender.accumulator.flush(self.socket)
+    def _end_turn(self) -> None:
+        self._is_turn_to_end = False
+        if not self.closed:
+            self.sender.accumulator.end_turn(self.socket)
 
     def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
         """Make the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""

@@ -31,7 +31,8 @@ class LoopReader:
 
         Args:
             socket: the socket; nobody awaits anything of it.
-            read: takes in what is there, for a turn; tells whether something was taken out and waits.
+            read: takes in what is there, for a turn; tells whether there is more. If not, it has asked
+                libzmq, so that the next that comes signs the descriptor.
         """
         self._socket = socket
         self._read = read
@@ -82,7 +83,7 @@ class LoopReader:
         if self._descriptor < 0:
             return
         try:
-            has_more = self._read() or self._has_come()
+            has_more = self._read()
         except zmq.ZMQError:
             # Closed, or its context has ended: the descriptor would tell of it for ever.
             self.stop()

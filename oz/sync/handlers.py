@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from queue import SimpleQueue
 from time import monotonic
+from typing import Any
 
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
@@ -14,7 +15,7 @@ from oz.message import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.sync.waiting import ThreadNews
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
+from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition, warn_of_result
 from oz.transport.node.mailbox import Mailbox
 
 _log = peer_logger("oz.handlers")
@@ -33,8 +34,11 @@ class ThreadPool:
     Attributes:
         guard: is held for every change.
         workers: who they are, and how many there may be.
+        check_may_wait: refuses the thread that the messages come by, which nobody may hold up.
         free: threads that wait for work, less the work that waits for threads.
     """
+
+    interrupts: tuple[type[BaseException], ...] = ()
 
     def __init__(self, size: int) -> None:
         """Start no thread yet: that happens when there is work.
@@ -47,6 +51,7 @@ class ThreadPool:
         """
         self.workers = Workers(size, MOST_THREADS)
         self.free = 0
+        self.check_may_wait: Callable[[], object] = bool
         self.guard = Guard()
         self.guard.when_disowned = self._forget
         self._started = 0
@@ -213,6 +218,8 @@ class ThreadPool:
     def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
         """Wait for a message; see `Mailbox.receive`."""
         with mailbox.guard:
+            if not mailbox.is_readable:
+                self.check_may_wait()
             if not mailbox.is_readable and not mailbox.news.wait_for(lambda: mailbox.is_readable, timeout):
                 raise Timeout(f"no message in {timeout:g} s")
             return mailbox.take()
@@ -224,6 +231,10 @@ class ThreadPool:
         me = threading.current_thread()
         with self.stand_still(), queue.guard:
             return queue.news.wait_for(lambda: queue.is_done(me), timeout) and queue.is_handled
+
+    def finish(self, result: Any) -> Any:
+        """Return what an inline handler has given as it is; see `InlineCalls`."""
+        return result
 
     def work_off(self, runner: HandlerRunner, partition: Partition) -> None:
         """Handle a partition's messages, for a while or to the last."""
@@ -267,7 +278,7 @@ class ThreadPool:
             else:
                 partition.handled += 1
                 if result is not None:
-                    runner.note_result(partition, message)
+                    warn_of_result(runner.handling, partition, message)
             if self.free < 0 and (monotonic() > ends or runner.guard.is_foreign):
                 return False
 

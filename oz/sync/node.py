@@ -194,6 +194,7 @@ class Node:
             ClosedError: the node is closed.
         """
         publisher: Any = self._publisher_for(subject)
+        self._shell.check_may_wait()
         publisher.engine.wait_for_subscribers(n, subject, timeout)
 
     # asking ----------------------------------------------------------------------------------------------
@@ -289,6 +290,7 @@ class Node:
         max_messages: int | None = None,
         concurrency: int = 1,
         order_by: str | None = None,
+        inline: bool = False,
     ) -> NodeSubscription: ...
 
     def subscribe(
@@ -305,6 +307,7 @@ class Node:
         max_messages: int | None = None,
         concurrency: int = 1,
         order_by: str | None = None,
+        inline: bool = False,
     ) -> Any:
         """Ask for the messages whose subject matches.
 
@@ -328,6 +331,9 @@ class Node:
             max_messages: end the subscription after so many.
             concurrency: messages that may be handled at the same time.
             order_by: `"subject"` keeps those of one subject in order.
+            inline: call the handler where the message arrives, on the node's own thread, and not on the pool:
+                for one that takes a few microseconds and waits for nothing, as all else that the node does
+                waits for it. What would wait for an answer or for peers raises `OwnershipError` in there.
 
         Returns:
             The subscription: `unsubscribe()` ends it. Without a handler it is an `oz.ReceivedSubscription`.
@@ -341,7 +347,7 @@ class Node:
         wanted = Wanted(
             pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
             policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
-            max_messages=max_messages, concurrency=concurrency, order_by=order_by,
+            max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
         return self._engine.subscriptions.subscribe(wanted, self._shell.drain)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from math import ceil
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import zmq
 
-from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.requests import Request, RequestClient, RequestSteps
@@ -23,6 +23,7 @@ from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
+from oz.system import POLLIN, make_poll
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -32,6 +33,11 @@ from oz.transport.subscriber.subscribing import refuse_async
 T = TypeVar("T")
 
 _log = peer_logger("oz.node")
+
+_NOBLOCK, _EVENTS, _POLLIN = int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
+
+_MOST_HEARD = 1_000
+"""Frames of a name server in one turn."""
 
 _TURN_SECONDS = 0.05
 """Seconds for what has come in one turn; then the rest has its own."""
@@ -68,22 +74,23 @@ class ThreadedNode:
         self.pool = ThreadPool(settings.configuration.threads)
         self.engine = engine = NodeEngine(settings, self)
         self.answer = engine.replies.answer
-        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend)
+        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend, self.check_may_wait)
         self._news = threading.Condition()
         self._number_of_news = 0
         self._closing = threading.Lock()
-        self._poller = zmq.Poller()
+        self._poll = make_poll()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
+        self.pool.check_may_wait = self.check_may_wait
         try:
             engine.open()
         except BaseException:
             self._io.abandon()
             raise
         self._bell = self._io.bell
-        self._poller.register(self._bell, zmq.POLLIN)
-        self._poller.register(engine.sockets.sub.socket, zmq.POLLIN)
-        for dealer in engine.sockets.servers.values():
-            self._poller.register(dealer, zmq.POLLIN)
+        self._sign = engine.sockets.sub.socket.fileno()
+        self._signs_of_servers = {one.fileno() for one in engine.sockets.servers.values()}
+        for descriptor in (self._bell, self._sign, *self._signs_of_servers):
+            self._poll.register(descriptor, POLLIN)
         self._io.start()
         try:
             finish(engine.lifecycle.join())
@@ -104,34 +111,42 @@ class ThreadedNode:
             self._news.notify_all()
 
     def _take_turns(self) -> None:
-        """Wait for something to do, and do it, until another thread wants something done in between."""
-        engine, io, poll = self.engine, self._io, self._poller.poll
-        sub, servers = engine.sockets.sub, engine.sockets.servers
+        """Wait for something to do, and do it, until another thread wants something done in between.
+
+        libzmq signs a descriptor once for all that comes until it is asked, and whatever is done with a
+        socket takes that sign: so they are asked before a wait, unless nothing was done since.
+        `zmq.Poller` asks each time, before and after.
+        """
+        engine, io, sub, poll = self.engine, self._io, self.engine.sockets.sub, self._poll.poll
+        may_have_some = True
         while True:
-            left = 0.0 if io.commands or io.is_stopped else engine.seconds_left()
+            has_come = may_have_some and self._ask_sockets()
+            left = 0.0 if has_come or io.commands or io.is_stopped else engine.seconds_left()
             ready = dict(poll(None if left is None else ceil(1000 * left)))
             if self._bell in ready:
                 io.hear()
-            now = time.monotonic()
-            if servers:
-                self._hear_servers(ready, now)
-            if sub.socket in ready or sub.has_due(now):
-                sub.take_in(_TURN_SECONDS)
-                if engine.number_of_waits and sub.socket in ready:
+            has_come = has_come or self._sign in ready
+            may_have_some, now = not self._signs_of_servers.isdisjoint(ready), time.monotonic()
+            if has_come or sub.has_due(now):
+                may_have_some |= sub.take_in(_TURN_SECONDS, is_signed=has_come)
+                if engine.number_of_waits and has_come:
                     engine.note_news(now)
             if engine.has_due(now):
                 engine.tick(now)
+                may_have_some = True
             io.failures = 0
             if io.commands or io.is_stopped:
                 return
 
-    def _hear_servers(self, ready: Container[Any], now: float) -> None:
-        """Take in what name servers say."""
-        for endpoint, dealer in self.engine.sockets.servers.items():
-            if dealer in ready:
-                with suppress(zmq.Again):
-                    for _ in range(1_000):
-                        self.engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
+    def _ask_sockets(self) -> bool:
+        """Take in what name servers say; tell whether anything has come of peers."""
+        sockets = self.engine.sockets
+        for endpoint, dealer in sockets.servers.items():
+            count = 0
+            while count < _MOST_HEARD and int(dealer.get(_EVENTS)) & _POLLIN:
+                self.engine.receive(endpoint, dealer.recv(_NOBLOCK), time.monotonic())
+                count += 1
+        return sockets.sub.has_come
 
     def call(self, work: Callable[[], T]) -> T:
         """Run something in the I/O thread; return its result.
@@ -150,7 +165,9 @@ class ThreadedNode:
         Raises:
             Timeout: something was, after so many seconds; says what.
             ClosedError: the node is closed.
+            OwnershipError: as `check_may_wait`.
         """
+        self.check_may_wait()
         ends = None if timeout is None else time.monotonic() + timeout
         with self._news:
             self.engine.number_of_waits += 1
@@ -176,6 +193,18 @@ class ThreadedNode:
 
     # handlers --------------------------------------------------------------------------------------------
 
+    def check_may_wait(self) -> None:
+        """Refuse to wait in the I/O thread for what only that can bring.
+
+        Raises:
+            OwnershipError: this is it.
+        """
+        if self._io.is_current():
+            raise OwnershipError(
+                f"an inline handler of node {self.engine.settings.name} runs on the thread that reads what "
+                "comes, and cannot wait for it: leave inline=True out"
+            )
+
     def check_handler(self, handler: Callable[[Message], Any]) -> None:
         """Refuse an `async` handler.
 
@@ -187,6 +216,7 @@ class ThreadedNode:
     def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         self.engine.check_open()
+        self.check_may_wait()
         return finish(self.engine.lifecycle.drain_subscription(subscription, timeout))
 
     # closing ---------------------------------------------------------------------------------------------
@@ -196,8 +226,9 @@ class ThreadedNode:
         engine = self.engine
         if engine.sockets.local.engine.guard.is_foreign:
             return
-        if engine.is_interrupted:
-            # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
+        if engine.is_interrupted or self._io.is_current():
+            # The I/O thread, which has to help, may wait for what this thread has until the handler returns;
+            # or this is it, in an inline handler.
             options = {"drain": drain, "timeout": timeout}
             threading.Thread(target=self.close, kwargs=options, name="oz-closing").start()
             return
@@ -235,13 +266,14 @@ class ThreadedNode:
 class ThreadRequester:
     """Asks, and waits for the answers in the thread that asks."""
 
-    __slots__ = ("_client", "_lend", "_wait")
+    __slots__ = ("_check_may_wait", "_client", "_lend", "_wait")
 
     def __init__(
         self,
         client: RequestClient,
         wait: Callable[[Missing, float | None], None],
         lend: Callable[[], AbstractContextManager[None]],
+        check_may_wait: Callable[[], None],
     ) -> None:
         """Start with nothing asked.
 
@@ -249,10 +281,12 @@ class ThreadRequester:
             client: decides.
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
             lend: lets another thread of the pool take the place of a handler that waits.
+            check_may_wait: refuses the thread that answers come by.
         """
         self._client = client
         self._wait = wait
         self._lend = lend
+        self._check_may_wait = check_may_wait
 
     def ask(
         self,
@@ -263,6 +297,7 @@ class ThreadRequester:
         key: str | bytes | None,
     ) -> Message:
         """Send a request, and give its first answer; see `oz.Node.request`."""
+        self._check_may_wait()
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, 1, time.monotonic(), partial(news.put, None))
         ends = request.next_deadline()
@@ -289,6 +324,7 @@ class ThreadRequester:
         key: str | bytes | None,
     ) -> Iterator[Message]:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
+        self._check_may_wait()
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, limit, time.monotonic(), partial(news.put, None))
         try:

@@ -51,7 +51,7 @@ class Taken:
             except zmq.Again:
                 break
         self._changed.set()
-        return False
+        return bool(int(zmq.Socket.get(self._socket, zmq.EVENTS)) & zmq.POLLIN)
 
     async def until(self, count):
         async with asyncio.timeout(DEADLINE):

@@ -121,6 +121,28 @@ def test_a_handler_that_raises_answers_with_its_error_and_one_that_returns_is_wa
     assert len([one for one in caplog.records if "returned a value" in one.message]) == 1
 
 
+def test_threads_beside_the_loop_may_reply_though_something_waits_for_the_end_of_its_turn(place):
+    async def main():
+        async with Node("a", directory=place) as a, Node("b", directory=place) as b:
+            asked = []
+            b.subscribe("svc", handler=asked.append)
+            await met(a, b)
+            asking = [asyncio.create_task(a.request("svc", number, timeout=DEADLINE)) for number in range(3)]
+            await until(lambda: len(asked) == 3)
+
+            def reply():
+                for message in asked:
+                    message.reply(message.payload)
+
+            # Two of them wait: the loop stands still meanwhile.
+            thread = threading.Thread(target=reply)
+            thread.start()
+            thread.join(DEADLINE)
+            assert [reply.payload for reply in await asyncio.gather(*asking)] == [0, 1, 2]
+
+    run(main)
+
+
 def test_a_request_that_is_cancelled_waits_no_more(place):
     async def main():
         async with Node("a", directory=place) as node:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import oz
-from support.inside import engine_of
+from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -54,6 +54,48 @@ def test_every_public_method_is_safe_from_eight_threads(pair):
     assert counts == [25] * 8
     assert one.stats.lost == two.stats.lost == 0
     assert not engine_of(one).subscriptions.standing
+
+
+def test_nobody_sleeps_on_what_came_while_something_else_took_the_sign_of_it(pair, monkeypatch):
+    """libzmq signs a descriptor once for all that comes until it is asked; whoever sets an option asks it."""
+    sends, gets = pair
+    heard, looks, engine = [], [], engine_of(gets)
+    sub, seconds_left = engine.sockets.sub, engine.seconds_left
+    gets.subscribe("a", handler=heard.append, inline=True)
+    gets.wait_ready(DEADLINE)
+    sends.wait_ready(DEADLINE)
+
+    def look():
+        looks.append(len(heard))
+        return seconds_left()
+
+    def take_sign():
+        sends.publish("a", 1)
+        until(lambda: sub.has_come)
+        # The thread asks how long it may sleep.
+        monkeypatch.setattr(engine, "seconds_left", look)
+
+    shell_of(gets).call(take_sign)
+    until(lambda: looks)
+    assert looks[0] == 1
+
+
+def test_a_handler_that_takes_the_sign_of_the_next_message_has_it_read_in_the_same_turn(pair):
+    sends, gets = pair
+    heard, sub = [], engine_of(gets).sockets.sub
+
+    def handle(message):
+        if message.payload == 1:
+            sends.publish("a", 2)
+            until(lambda: sub.has_come)
+        heard.append(message.payload)
+
+    gets.subscribe("a", handler=handle, inline=True)
+    gets.wait_ready(DEADLINE)
+    sends.wait_ready(DEADLINE)
+    sends.publish("a", 1)
+    until(lambda: heard)
+    assert shell_of(gets).call(heard.copy) == [1, 2]
 
 
 def test_messages_of_many_threads_all_arrive_each_threads_in_order(pair, collected):

@@ -89,6 +89,7 @@ def nodes(node: oz.Node) -> None:
             last_value=True,
             max_messages=1,
             concurrency=1,
+            inline=False,
             order_by="subject",
         ),
         oz.NodeSubscription,

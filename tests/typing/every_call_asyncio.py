@@ -53,6 +53,7 @@ async def nodes(node: oz.asyncio.Node) -> None:
             last_value=True,
             max_messages=1,
             concurrency=1,
+            inline=False,
             order_by="subject",
         ),
         oz.asyncio.NodeSubscription,

@@ -225,21 +225,22 @@ class HandlerRunner:
         except Exception:
             _log.exception("reporting that a handler raised failed; it had raised %r", error)
 
-    def note_result(self, partition: Partition, message: Message) -> None:
-        """Warn, once, of a handler that gives back its answer and does not send it."""
-        if self.handling.is_answer_lost(partition, message):
-            _log.warning(
-                "a handler returned a value at the request %r, and that is sent to nobody: answer with "
-                "message.reply(value); this is said once for each subscription",
-                message.subject,
-            )
-
     def _forget(self, messages: Callable[[], int]) -> int:
         if self.guard.is_foreign:
             return 0
         count = messages()
         self.news.tell()
         return count
+
+
+def warn_of_result(handling: Handling, partition: Partition, message: Message) -> None:
+    """Warn, once, of a handler that gives back its answer and does not send it."""
+    if handling.is_answer_lost(partition, message):
+        _log.warning(
+            "a handler returned a value at the request %r, and that is sent to nobody: answer with "
+            "message.reply(value); this is said once for each subscription",
+            message.subject,
+        )
 
 
 class Replies:

@@ -19,6 +19,7 @@ from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.handlers import HandlerRunner, Pool
+from oz.transport.node.inline import InlineCalls, InlineRunner
 from oz.transport.node.mailbox import Mailbox, Receiving
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import SocketKinds
@@ -39,7 +40,7 @@ Steps = Generator[Any, Any, T]
 """What threads and asyncio do alike: it yields what asyncio awaits, and what is done already in a thread."""
 
 
-class NodePool(Pool, Receiving, Protocol):
+class NodePool(Pool, Receiving, InlineCalls, Protocol):
     """The threads or tasks that call handlers and receive."""
 
 
@@ -95,7 +96,7 @@ class Wanted:
 
     Attributes:
         pattern, dialect, handler, group, policy, overflow, max_pending, last_value, max_messages,
-            concurrency, order_by: see `oz.Node.subscribe`.
+            concurrency, order_by, inline: see `oz.Node.subscribe`.
     """
 
     pattern: Any
@@ -109,6 +110,7 @@ class Wanted:
     max_messages: int | None
     concurrency: int
     order_by: str | None
+    inline: bool
 
     def delivery(self) -> DeliveryOptions:
         """Check how its messages are to be delivered.
@@ -209,6 +211,8 @@ class NodeSubscriptions:
         # With `"conflate"` it is what was asked for.
         dropped = _ignore if wanted.overflow == "conflate" else self.on_dropped
         queue: Pending
+        if wanted.inline and (wanted.handler is None or len(handler_queue.partitions) > 1):
+            raise ValueError("inline=True is for a handler that is called with one message at a time")
         if wanted.handler is None:
             if len(handler_queue.partitions) > 1:
                 raise ValueError(
@@ -219,7 +223,11 @@ class NodeSubscriptions:
             if not callable(wanted.handler):
                 raise TypeError(f"a handler is called with each message; {wanted.handler!r} cannot be called")
             self._shell.check_handler(wanted.handler)
-            queue, make = self.make_queue(wanted.handler, handler_queue, dropped), self._shell.subscription
+            make = self._shell.subscription
+            if wanted.inline:
+                queue = InlineRunner(self._shell.pool, wanted.handler, self._on_failed)
+            else:
+                queue = self.make_queue(wanted.handler, handler_queue, dropped)
         answer, most = self._shell.answer, wanted.max_messages
         subscription = make(NodeParts(patterns, queue, self._cancel, drain, answer, delivery.group, most))
         if most is not None:

@@ -1,7 +1,8 @@
 """The accumulator: messages that wait for others to make a batch, on their way to filtered subscriptions.
 
 They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
-`max_delay` is over. Adding a message takes no lock: one `list.extend` is whole whatever other threads do.
+`max_delay` is over; in a loop at the end of its turn, of which one message at most goes out at once. Adding a
+message takes no lock: one `list.extend` is whole whatever other threads do.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Accumulator:
         "_dispatch",
         "_expect_more",
         "_guard",
+        "_in_turns",
         "_is_rich",
+        "_is_turn_used",
         "_look",
         "_quiet",
         "_sent_at",
@@ -80,6 +83,8 @@ class Accumulator:
         look: Callable[[Any], object],
         expect_more: Callable[[], object],
         clock: Clock,
+        *,
+        in_turns: bool = False,
     ) -> None:
         """Start empty.
 
@@ -91,6 +96,7 @@ class Accumulator:
             look: called with the socket after something was sent.
             expect_more: called when a message waits for others: sees to it that they go out in time.
             clock: what time it is.
+            in_turns: `expect_more` has `end_turn` called at the end of the present turn of a loop.
         """
         self._guard = guard
         self._dispatch = dispatch
@@ -103,6 +109,8 @@ class Accumulator:
         self.is_held = 0
         self.is_over = False
         self.is_sending = False
+        self._in_turns = in_turns
+        self._is_turn_used = False
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
@@ -127,7 +135,7 @@ class Accumulator:
         if (
             not self.messages
             and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
-            and not self.is_held
+            and not (self.is_held or self._is_turn_used)
         ):
             self._guard.is_wanted = True
             with self._guard:
@@ -161,7 +169,17 @@ class Accumulator:
             raise
         finally:
             self.is_sending = False
+        if self._in_turns:
+            # Tasks of one turn publish further apart than what counts as quiet.
+            self._is_turn_used = True
+            self._expect_more()
         self._look(socket)
+
+    def end_turn(self, socket: Any) -> None:
+        """Send what a turn of the loop has left, as it ends."""
+        self._is_turn_used = False
+        if self.messages and not self.is_held:
+            self.flush(socket)
 
     def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
@@ -174,7 +192,7 @@ class Accumulator:
                 self._dispatch.send_large([recipients, raw, item])
             self._look(socket)
             return
-        is_quiet = not (self.messages or self.is_held or self.is_sending)
+        is_quiet = not (self.messages or self.is_held or self._is_turn_used or self.is_sending)
         if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return

@@ -18,7 +18,7 @@ from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
 from oz.security.limits import Limits
-from oz.transport.backend import backend_of
+from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
@@ -28,9 +28,7 @@ from oz.transport.publisher.sink import XpubSink
 
 _log = peer_logger("oz.publisher")
 
-_EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
-_POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
 
@@ -79,6 +77,7 @@ class Shell:
             thread has found that, under the guard.
         deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
         take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
+        in_turns: see `Accumulator`.
     """
 
     context_class: Callable[[], zmq.Context[Any]]
@@ -90,6 +89,7 @@ class Shell:
     as_result: Callable[[Any], Any] = as_it_is
     send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
     take_more: Callable[[], bool] | None = None
+    in_turns: bool = False
 
 
 class Secured(NamedTuple):
@@ -116,6 +116,7 @@ class Attendant:
         "_closing",
         "_dispatch",
         "_guard",
+        "_has_come",
         "_has_left_some",
         "_heard",
         "_in_use",
@@ -166,6 +167,7 @@ class Attendant:
         """
         self._socket = socket
         self._backend = backend = backend_of(socket)
+        self._has_come = make_asking(socket)
         self._guard = guard
         self._router = router
         self._access = access = None if security is None else security.access
@@ -223,7 +225,7 @@ class Attendant:
         with self._guard:
             if self._socket.closed or self._closing.said_goodbye:
                 return None
-            if self._queue.waits or int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
+            if self._queue.waits or self._has_come():
                 return 0.0
             # What it has just taken notice of may have been room.
             self._heard()
@@ -244,7 +246,7 @@ class Attendant:
         """Take in the subscriptions that have arrived, and look at some of all that wait; were there any?"""
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
-        has_come = bool(int(self._backend.get(self._socket, _EVENTS)) & _POLLIN)
+        has_come = self._has_come()
         self._has_left_some = has_come and not self._read()
         if not (has_come or self._queue.waits):
             return False

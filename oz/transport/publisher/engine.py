@@ -115,6 +115,7 @@ class PublisherEngine:
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
+            in_turns=shell.in_turns,
             monotonic=self.monotonic,
         )
         self.raw = RawSends(

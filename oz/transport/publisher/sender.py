@@ -127,6 +127,7 @@ class Sender:
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
         monotonic: Callable[[], float],
+        in_turns: bool = False,
     ) -> None:
         """Put together what a publisher has.
 
@@ -143,6 +144,7 @@ class Sender:
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
             monotonic: the clock.
+            in_turns: see `Accumulator`.
         """
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
@@ -160,7 +162,7 @@ class Sender:
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
         self.accumulator = Accumulator(
-            guard, dispatch, router.stats, max_batch, self.look, expect_more, monotonic
+            guard, dispatch, router.stats, max_batch, self.look, expect_more, monotonic, in_turns=in_turns
         )
         self.flags = 0
         self.most_bytes = DEFAULT_LIMITS.message_size

@@ -25,7 +25,7 @@ from oz.message import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver, shortest
-from oz.transport.backend import PYZMQ, Backend, backend_of
+from oz.transport.backend import GETSOCKOPT, PYZMQ, Backend, backend_of
 from oz.transport.guard import Guard, in_use
 from oz.transport.peer_keys import KeyedReader
 from oz.transport.subscriber.declarations import Declarer
@@ -95,26 +95,11 @@ def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
     return frames
 
 
-def _find_getsockopt() -> Any:
-    """Find `zmq_getsockopt` in the library that pyzmq itself has loaded; None where that cannot be done."""
-    try:
-        import zmq.backend.cython._zmq as extension
-
-        # Looked up through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps
-        # the interpreter's lock: the call does not wait.
-        return ctypes.PyDLL(extension.__file__).zmq_getsockopt
-    except (ImportError, OSError, AttributeError, TypeError):
-        return None
-
-
-_getsockopt = _find_getsockopt()
-
-
 def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
     """Make a reader for a socket, which must not outlive it."""
-    if _getsockopt is None or not backend_of(socket).has_handle:
+    if GETSOCKOPT is None or not backend_of(socket).has_handle:
         return _read_frame_objects
-    return _asking_reader(socket.underlying, _getsockopt)
+    return _asking_reader(socket.underlying, GETSOCKOPT)
 
 
 class ReceivePath:

@@ -87,6 +87,43 @@ def test_a_send_that_was_interrupted_makes_no_later_message_wait(clock):
     assert dispatch.sent == [[b"%d" % number] for number in range(10)]
 
 
+def test_in_a_turn_of_a_loop_one_message_goes_alone_and_the_others_share_a_frame_at_its_end(clock):
+    dispatch, asked = SlowDispatch(clock, 3 * QUIET), []
+    waits = Accumulator(
+        Guard(),
+        dispatch,
+        PublisherStats(),
+        100,
+        lambda _: None,
+        lambda: asked.append(1),
+        clock,
+        in_turns=True,
+    )
+    for begin in (waits.begin, waits.begin_rare):
+        dispatch.sent.clear()
+        for number in range(3):
+            begin(None, None, b"%d" % number, b"")
+            # Tasks do other things between what they publish.
+            clock.now += 10 * QUIET
+        assert dispatch.sent == [[b"0"]]
+        assert asked
+        waits.end_turn(None)
+        assert dispatch.sent == [[b"0"], [b"1", b"2"]]
+        clock.now += 10 * QUIET
+
+
+def test_the_end_of_a_turn_leaves_what_is_held(clock):
+    dispatch = SlowDispatch(clock, 3 * QUIET)
+    waits = Accumulator(
+        Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock, in_turns=True
+    )
+    waits.is_held = 1
+    waits.begin(None, None, b"0", b"")
+    waits.end_turn(None)
+    assert len(waits) == 1
+    assert not dispatch.sent
+
+
 class InterruptedDispatch(SlowDispatch):
     """Calls a signal handler when a sender asks for the position, which is before it takes what waits."""
 
