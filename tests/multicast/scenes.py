@@ -10,9 +10,10 @@ way to them, the repairs that came, and what it reported lost. Each checks the l
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from multicast.playing import check, scene
+from oz.protocol.multicast.plan import Load, plan
 from support.network import Network, missing
 
 PACE = 0.001
@@ -30,10 +31,11 @@ class Row:
     lost: int
     malformed: int
     reconnects: int
+    uncounted: int
 
     @classmethod
-    def of(cls, what, sent, got, host):
-        check(sent, got, joins_late="late" in what)
+    def of(cls, what, sent, got, host, *, may_be_uncounted=False):
+        check(sent, got, joins_late="late" in what, may_be_uncounted=may_be_uncounted)
         first = {one["name"]: one["first"] for one in got["publishers"]}
         packets = host.packets()
         return cls(
@@ -46,6 +48,7 @@ class Row:
             got["lost"],
             got["malformed"],
             got["reconnects"],
+            got["unknown"],
         )
 
     @staticmethod
@@ -116,6 +119,58 @@ def outages(network):
         return [
             Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)
             for what, host, subscriber in playing
+        ]
+
+
+def lone_outage(network, seconds, rate):
+    """No packet arrives for a while at the only host that listens."""
+    publisher_host, host = network.fresh(1)
+    with scene(network) as stage:
+        subscriber = stage.both(host, deadline=seconds + 150)
+        publisher = stage.publisher(publisher_host, count=1, pace=1 / rate, goes_on=True)
+        publisher.go()
+        time.sleep(2)
+        host.lose(100)
+        time.sleep(seconds)
+        host.lose(0)
+        # Longer than libpgm tries to repair, and than it may take to notice that it cannot.
+        time.sleep(32)
+        publisher.go()
+        sent = publisher.result()
+        what = f"{seconds} s outage, {rate} messages a second, nobody else"
+        return [Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)]
+
+
+def lone_outages(network):
+    """Such outages, from one that PGM repairs to one that it does not."""
+    played = [lone_outage(network, seconds, rate) for rate in (200, 500) for seconds in (5, 10, 15, 30)]
+    return [row for rows in played for row in rows]
+
+
+def planned_outage(network):
+    """Two subscribers are cut off at once, for as long as was planned for."""
+    load = Load(rate=200, size=212, outage=5, subject=6)
+    chosen = asdict(plan(load).options)
+    publisher_host, *hosts = network.fresh(2)
+    with scene(network) as stage:
+        subscribers = [stage.both(host, **chosen) for host in hosts]
+        # What makes a payload of these adds twelve bytes.
+        publisher = stage.publisher(
+            publisher_host, count=1, pace=1 / load.rate, size=load.size - 12, goes_on=True, **chosen
+        )
+        publisher.go()
+        time.sleep(2)
+        for host in hosts:
+            host.lose(100)
+        time.sleep(load.outage)
+        for host in hosts:
+            host.lose(0)
+        time.sleep(26)
+        publisher.go()
+        sent = publisher.result()
+        return [
+            Row.of("planned outage of 5 s, two at once", [sent], stage.outcome(subscriber, [sent]), host)
+            for subscriber, host in zip(subscribers, hosts, strict=True)
         ]
 
 
@@ -246,6 +301,24 @@ def closing(network, count=2000):
         ]
 
 
+def hasty_close(network, count=200_000):
+    """A fast publisher that closes while subscribers that lag may still be repaired."""
+    options = {"rate_kbps": 1_000_000, "recovery": 1.0}
+    publisher_host, *hosts = network.fresh(2)
+    with scene(network) as stage:
+        subscribers = [stage.subscriber(host, naps=True, **options) for host in hosts]
+        publisher = stage.publisher(
+            publisher_host, count=count, pace=0.0, on_full="block", closing=10.0, **options
+        )
+        publisher.go()
+        publisher.go()
+        sent = publisher.result()
+        return [
+            Row.of("hasty close()", [sent], stage.outcome(subscriber, [sent]), host, may_be_uncounted=True)
+            for subscriber, host in zip(subscribers, hosts, strict=True)
+        ]
+
+
 def killed_publisher(network):
     """A publisher that is killed, so that nobody knows what it sent last, and one that takes its place."""
     publisher_host, host = network.fresh(1)
@@ -287,12 +360,15 @@ SCENES = (
     no_loss,
     losses,
     outages,
+    lone_outages,
+    planned_outage,
     slow_outage,
     starved_publisher,
     restarts,
     two_publishers,
     wrong_rates,
     closing,
+    hasty_close,
     killed_publisher,
 )
 
@@ -303,4 +379,5 @@ if __name__ == "__main__":
     with Network(5) as network:
         for play in [one for one in SCENES if one.__name__ in (sys.argv[1:] or one.__name__)]:
             for row in play(network):
-                print(row, "" if not row.malformed else f"({row.malformed} corrupt)", flush=True)
+                more = {"corrupt": row.malformed, "reconnects": row.reconnects, "uncounted": row.uncounted}
+                print(row, *(f"({count} {name})" for name, count in more.items() if count), flush=True)

@@ -273,6 +273,28 @@ def test_subscribers_that_do_not_count_get_an_advisory(bridge, monkeypatch):
     assert len(bytes.fromhex(seen["gap"]["origin"])) == 16
 
 
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_whoever_asks_for_everything_gets_no_advisories(bridge, monkeypatch, filtering):
+    near, far = bridge.local_subscriber("_OZ.gateway.>"), bridge.far_publisher()
+    with oz.Subscriber(bridge.subscribers, filtering=filtering) as everything:
+        everything.subscribe([">", "*.*", "*.*.*"])
+        # What comes over its one connection comes in order: behind the last of these are no advisories.
+        heard = bridge.local_subscriber("a.>")
+        bridge.connect_far(far, heard)
+        while everything.receive(timeout=DEADLINE).subject != "a.hello":
+            pass
+        with without(bridge, "receiver", monkeypatch):
+            publish(far, numbers(5))
+        bridge.until(lambda: near.take() or len(near.messages) >= 3)
+        publish(far, [b"last"])
+        seen = []
+        while seen[-1:] != [("a.x", b"last")]:
+            message = everything.receive(timeout=DEADLINE)
+            seen.append((message.subject, message.payload))
+    assert {message.subject for message in near.messages} >= {"_OZ.gateway.down", "_OZ.gateway.up"}
+    assert {subject for subject, _ in seen} <= {"a.hello", "a.x"}
+
+
 # what it costs ---------------------------------------------------------------------------------------------
 
 
