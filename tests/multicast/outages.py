@@ -72,7 +72,13 @@ def planned_outage(network, rate, outage, **otherwise):
         subscribers = [stage.both(host, **chosen) for host in hosts]
         # What makes a payload of these adds twelve bytes.
         publisher = stage.publisher(
-            publisher_host, count=1, pace=1 / rate, size=load.size - 12, goes_on=True, **chosen
+            publisher_host,
+            count=1,
+            pace=1 / rate,
+            size=load.size - 12,
+            goes_on=True,
+            on_full="block",
+            **chosen,
         )
         publisher.go()
         time.sleep(2)
