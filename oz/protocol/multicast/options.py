@@ -38,7 +38,7 @@ class Multicast:
         mtu: bytes of a packet on the network, headers included.
         stale_after: seconds for which packets of a publisher arrive, repairs among them, and none of its
             messages, after which a subscriber connects anew. libpgm may take 25: with less, a repair is
-            forgone. Where no repairs arrive it is 10 at most.
+            forgone. Where no repairs arrive it is 5 at most.
 
     Raises:
         ValueError: a number is out of bounds, or two do not go together.

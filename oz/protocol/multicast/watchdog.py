@@ -17,10 +17,8 @@ SILENCE = 1.5
 DOUBT = 5.0
 """Seconds without any packet of a silent publisher after which messages may be missing that nobody counts."""
 
-UNREPAIRED = 10.0
+UNREPAIRED = 5.0
 """Seconds for which packets arrive, no message and no repair, after which libpgm repairs nothing any more.
-
-Pauses of up to 5.3 seconds were seen after which it repaired all.
 
 Where more was lost than its window holds it was seen to ask for nothing, until the publisher said where it
 stands: every 30 seconds, while it sends. What the window held by then had moved on.
