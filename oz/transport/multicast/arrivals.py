@@ -119,7 +119,7 @@ class PacketArrivals:
 
 
 def _waiting(one: socket.socket) -> Iterator[bytes]:
-    """Give the heads of the packets that wait at a socket."""
+    """Return the heads of the packets that wait at a socket."""
     with suppress(OSError):
         for _ in range(_MOST_AT_ONCE):
             packet = one.recv(_HEAD.size)
