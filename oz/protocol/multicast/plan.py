@@ -52,8 +52,8 @@ MARGIN = 1.25
 SLOW_SHARE = 0.3
 """The share of RATE to count on where libpgm meters every millisecond by itself.
 
-Measured: 0.50 to 0.97 on a processor that is free, 0.18 to 0.83 on a busy one, and less where ten times as many
-want to run as there are processors; docs/multicast-deploying.md.
+Measured: 0.50 to 0.97 on a processor that is free, 0.18 to 0.83 on a busy one, and less where ten times as
+many want to run as there are processors; docs/multicast-deploying.md.
 """
 
 HELD_SECONDS = 5.0
