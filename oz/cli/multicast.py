@@ -115,7 +115,7 @@ def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
     load, options = found.load, found.options
     total = found.wire_kbps * load.publishers
     of_all = f"; {_rate(total)} of all {load.publishers} publishers" if load.publishers > 1 else ""
-    usable = f"; libpgm sends at least {_rate(found.usable_kbps)} of it"
+    usable = f"; on a busy machine count on {_rate(found.usable_kbps)} of it"
     memory = _bytes(found.memory)
     return [
         ("packets", f"{found.packets:,.0f} a second at most, and {BEATS} heartbeats"),

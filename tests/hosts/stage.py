@@ -45,6 +45,16 @@ class Remote:
         self._process.communicate()
 
 
+def _read_until(stream, word):
+    """Read lines up to one with this word, or all; warnings come before it."""
+    said = ""
+    for line in stream:
+        said += line
+        if word in line:
+            break
+    return said
+
+
 class Stage:
     """What is on it is killed at the end."""
 
@@ -70,8 +80,8 @@ class Stage:
         )
         self._stack.callback(process.communicate)
         self._stack.callback(process.kill)
-        line = Thread(process.stderr.readline).outcome(LONGEST)
-        assert "ready" in line, line
+        said = Thread(lambda: _read_until(process.stderr, "ready")).outcome(LONGEST)
+        assert "ready" in said, said
 
 
 @contextmanager

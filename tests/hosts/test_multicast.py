@@ -1,14 +1,22 @@
 """Multicast between hosts that are apart: what was sent is delivered, or reported lost."""
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
 from multicast import needs, playing
+from support.network import run
 
 pytestmark = [needs.pgm, pytest.mark.heavy, pytest.mark.timeout(400)]
 
 PACE = 0.005
+PAGE = Path(__file__).parents[2] / "docs" / "multicast-deploying.md"
+CLOSED = """
+    add table inet filter
+    add chain inet filter input { type filter hook input priority 0; policy drop; }
+"""
 
 
 def play(network, during=bool, *, count=2000, **options):
@@ -47,6 +55,28 @@ def test_over_a_small_mtu_all_arrives_in_packets_that_fit(network, hosts):
         network.narrow(host, 576)
     sent, got = play(network, mtu=576, stale_after=30.0)
     assert [one["delivered"] for one in got] == [sent, sent]
+
+
+@pytest.fixture
+def firewalls(hosts):
+    """Each host lets in nothing but what the page says."""
+    rules = re.findall("^nft (add rule inet filter input .*?) *(?:#.*)?$", PAGE.read_text(), re.MULTILINE)
+    assert rules
+    text = "\n".join([CLOSED, *rules]).replace("192.0.2.0/24", "10.77.0.0/24")
+    for host in hosts:
+        run(*host.command("nft", "-f", "-"), text=text)
+    yield
+    for host in hosts:
+        run(*host.command("nft", "delete", "table", "inet", "filter"))
+
+
+@pytest.mark.usefixtures("firewalls")
+def test_messages_and_repairs_pass_the_firewall_of_the_page(network, hosts):
+    for host in hosts[1:]:
+        host.lose(5)
+    sent, got = play(network, stale_after=30.0)
+    assert all(one["delivered"] > 0.99 * sent for one in got)
+    assert all(host.packets()["lost_data"] and host.packets()["repairs"] for host in hosts[1:])
 
 
 def test_a_partition_of_a_minute_is_reported_and_ends_by_itself(network, hosts):

@@ -38,11 +38,12 @@ def main(endpoint):
             double += number in seen
             seen.add(number)
         stats = sub.stats
-    # One without a count says that the publisher was silent for long: the loss, if any, is told behind it.
-    counted = {"delivered": len(seen), "lost": stats.lost, "told": sum(gap.count or 0 for gap in lost)}
-    print(
-        json.dumps({**counted, "wrong": wrong, "double": double, "first": min(seen, default=0)}), flush=True
-    )
+    # One without a count says that the publisher was silent for long: the loss, if any, is told behind it,
+    # unless it left while it was not heard.
+    told = [gap.count for gap in lost]
+    counted = {"delivered": len(seen), "lost": stats.lost, "told": sum(one or 0 for one in told)}
+    more = {"uncounted": told.count(None), "wrong": wrong, "double": double, "first": min(seen, default=0)}
+    print(json.dumps({**counted, **more}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,56 +10,11 @@ way to them, the repairs that came, and what it reported lost. Each checks the l
 
 import sys
 import time
-from dataclasses import dataclass
 
-from multicast.playing import check, scene
+from multicast.outages import lone_outages, outages, planned_outages, slow_outage, starved_publisher
+from multicast.playing import scene
+from multicast.rows import HEADER, PACE, RATE, Row
 from support.network import Network, missing
-
-PACE = 0.001
-RATE = 10_000
-
-
-@dataclass
-class Row:
-    scene: str
-    sent: int
-    delivered: int
-    raw: int | None
-    lost_packets: int
-    repairs: int
-    lost: int
-    malformed: int
-    reconnects: int
-
-    @classmethod
-    def of(cls, what, sent, got, host):
-        check(sent, got, joins_late="late" in what)
-        first = {one["name"]: one["first"] for one in got["publishers"]}
-        packets = host.packets()
-        return cls(
-            what,
-            sum(one["sent"] - first[one["name"]] for one in sent),
-            got["delivered"],
-            cls._raw(got),
-            packets["lost_data"],
-            packets["repairs"],
-            got["lost"],
-            got["malformed"],
-            got["reconnects"],
-        )
-
-    @staticmethod
-    def _raw(got):
-        return sum(row["delivered"] for raw in got["raw"] for row in raw.values()) if got["raw"] else None
-
-    def __str__(self):
-        cells = (self.scene, self.sent, self.delivered, self.raw, self.lost_packets, self.repairs, self.lost)
-        shown = (f"{one:,}" if isinstance(one, int) else one or "" for one in cells)
-        return " | ".join(["", *shown, ""]).strip()
-
-
-HEADER = """| scene | sent | delivered | raw | packets lost on the way | repairs that came | reported lost |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
 def no_loss(network, count=3000):
@@ -87,71 +42,6 @@ def losses(network, count=3000):
             Row.of(f"{percent}% loss", [sent], stage.outcome(subscriber, [sent]), host)
             for percent, subscriber, host in zip(percents, subscribers, hosts, strict=True)
         ]
-
-
-def outages(network):
-    """No packet arrives for 2 or for 10 seconds."""
-    publisher_host, short, long, quick, whole = network.fresh(4)
-    with scene(network) as stage:
-        playing = [
-            ("2 s outage", short, stage.both(short)),
-            ("10 s outage", long, stage.both(long)),
-            ("10 s outage, stale_after=1.5", quick, stage.both(quick, stale_after=1.5)),
-            ("the same time, no outage", whole, stage.both(whole)),
-        ]
-        publisher = stage.publisher(publisher_host, count=1_000, pace=PACE, goes_on=True)
-        publisher.go()
-        time.sleep(1)
-        for host in (short, long, quick):
-            host.lose(100)
-        time.sleep(2)
-        short.lose(0)
-        time.sleep(8)
-        long.lose(0)
-        quick.lose(0)
-        # Time to come back in.
-        time.sleep(12)
-        publisher.go()
-        sent = publisher.result()
-        return [
-            Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)
-            for what, host, subscriber in playing
-        ]
-
-
-def slow_outage(network, seconds=60):
-    """No packet arrives for a minute, of a publisher that sends ten messages a second."""
-    publisher_host, host = network.fresh(1)
-    with scene(network) as stage:
-        subscriber = stage.both(host)
-        publisher = stage.publisher(publisher_host, count=10, pace=0.1, goes_on=True)
-        publisher.go()
-        time.sleep(2)
-        host.lose(100)
-        time.sleep(seconds)
-        host.lose(0)
-        time.sleep(2)
-        publisher.go()
-        sent = publisher.result()
-        what = f"{seconds} s outage, 10 messages a second"
-        return [Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)]
-
-
-def starved_publisher(network, seconds=10):
-    """A publisher gets no processor for a while, with 1% loss."""
-    publisher_host, host = network.fresh(1)
-    host.lose(1)
-    with scene(network) as stage:
-        subscriber = stage.both(host)
-        publisher = stage.publisher(publisher_host, count=3_000, pace=PACE)
-        publisher.go()
-        time.sleep(1)
-        publisher.stand_still()
-        time.sleep(seconds)
-        publisher.go_on()
-        sent = publisher.result()
-        what = f"publisher without processor for {seconds} s, 1% loss"
-        return [Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)]
 
 
 def restarts(network):
@@ -246,6 +136,45 @@ def closing(network, count=2000):
         ]
 
 
+def hasty_close(network, count=200_000):
+    """A fast publisher that closes while subscribers that lag may still be repaired."""
+    options = {"rate_kbps": 1_000_000, "recovery": 1.0}
+    publisher_host, *hosts = network.fresh(2)
+    with scene(network) as stage:
+        subscribers = [stage.subscriber(host, naps=True, **options) for host in hosts]
+        publisher = stage.publisher(
+            publisher_host, count=count, pace=0.0, on_full="block", closing=10.0, **options
+        )
+        publisher.go()
+        publisher.go()
+        sent = publisher.result()
+        return [
+            Row.of("hasty close()", [sent], stage.outcome(subscriber, [sent]), host, may_be_uncounted=True)
+            for subscriber, host in zip(subscribers, hosts, strict=True)
+        ]
+
+
+def unheard_close(network, count=2000):
+    """A publisher that closes while nothing arrives of it."""
+    publisher_host, *hosts = network.fresh(2)
+    with scene(network) as stage:
+        subscribers = [stage.subscriber(host, naps=True) for host in hosts]
+        publisher = stage.publisher(publisher_host, count=count, pace=PACE, closing=5.0)
+        publisher.go()
+        time.sleep(1)
+        for host in hosts:
+            host.lose(100)
+        sent = publisher.result()
+        publisher.close()
+        for host in hosts:
+            host.lose(0)
+        what = "close() during an outage"
+        return [
+            Row.of(what, [sent], stage.outcome(subscriber, [sent]), host, may_be_uncounted=True)
+            for subscriber, host in zip(subscribers, hosts, strict=True)
+        ]
+
+
 def killed_publisher(network):
     """A publisher that is killed, so that nobody knows what it sent last, and one that takes its place."""
     publisher_host, host = network.fresh(1)
@@ -287,12 +216,16 @@ SCENES = (
     no_loss,
     losses,
     outages,
+    lone_outages,
+    planned_outages,
     slow_outage,
     starved_publisher,
     restarts,
     two_publishers,
     wrong_rates,
     closing,
+    hasty_close,
+    unheard_close,
     killed_publisher,
 )
 
@@ -303,4 +236,5 @@ if __name__ == "__main__":
     with Network(5) as network:
         for play in [one for one in SCENES if one.__name__ in (sys.argv[1:] or one.__name__)]:
             for row in play(network):
-                print(row, "" if not row.malformed else f"({row.malformed} corrupt)", flush=True)
+                more = {"corrupt": row.malformed, "reconnects": row.reconnects, "uncounted": row.uncounted}
+                print(row, *(f"({count} {name})" for name, count in more.items() if count), flush=True)

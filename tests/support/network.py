@@ -66,17 +66,21 @@ def missing():
     if os.geteuid() != 0:
         return "no network namespaces: building them needs root"
     name = f"oz{os.getpid()}try"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, timeout=60)
-    if made.returncode:
-        return f"no network namespaces: {made.stderr.strip()}"
-    veth = subprocess.run(
-        ["ip", "-n", name, "link", "add", "name", "try0", "type", "veth", "peer", "name", "try1"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    run("ip", "netns", "delete", name)
-    return None if not veth.returncode else f"no network namespaces: {veth.stderr.strip()}"
+    why = _refused("ip", "netns", "add", name)
+    if why is None:
+        host = Host(name, None)
+        rules = RULES.format(drops=host.drops(1, "udp")) + TRANSLATION
+        link = ("ip", "-n", name, "link", "add", "name", "try0")
+        why = _refused(*link, "type", "veth", "peer", "name", "try1")
+        why = why or _refused(*host.command("nft", "-f", "-"), text=rules)
+        run("ip", "netns", "delete", name)
+    return None if why is None else f"no network namespaces: {why}"
+
+
+def _refused(*command, text=None):
+    """Say why a command did not do its work; None when it did."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=text)
+    return next(iter(done.stderr.splitlines()), f"{command[0]} failed") if done.returncode else None
 
 
 def run(*command, text=None):
@@ -109,9 +113,13 @@ class Host:
             percent: of them, to a tenth.
             protocol: `"udp"` or `"tcp"`.
         """
+        run(*self.command("nft", "-f", "-"), text=RULES.format(drops=self.drops(percent, protocol)))
+
+    @staticmethod
+    def drops(percent, protocol):
+        """Give the rules that do that."""
         chance = f"numgen random mod 1000 < {round(10 * percent)} " if percent < 100 else ""
-        drops = "" if not percent else DROPS.format(chance=chance, protocol=protocol)
-        run(*self.command("nft", "-f", "-"), text=RULES.format(drops=drops))
+        return DROPS.format(chance=chance, protocol=protocol) if percent else ""
 
     def publish_port(self, port, inner):
         """Have a router pass on those who call a port to a host behind it."""

@@ -50,13 +50,17 @@ MARGIN = 1.25
 """How much faster than the load RATE is, so that a burst does not wait."""
 
 SLOW_SHARE = 0.3
-"""The least share of RATE that was sent where libpgm meters every millisecond by itself.
+"""The share of RATE to count on where libpgm meters every millisecond by itself.
 
-Measured: 0.50 to 0.97 on a processor that is free, 0.31 to 0.83 on a busy one; docs/multicast-deploying.md.
+Measured: 0.50 to 0.97 on a processor that is free, 0.18 to 0.83 on a busy one, and less where ten times as
+many want to run as there are processors; docs/multicast-deploying.md.
 """
 
-HELD_SECONDS = 1.0
-"""For how long the window goes on holding what an outage lost, while it is asked for and sent again."""
+HELD_SECONDS = 5.0
+"""For how long the window goes on holding what an outage lost, while it is asked for and sent again.
+
+Measured: up to 5 seconds, where two subscribers are cut off at once and one hears of repairs to the other.
+"""
 
 WINDOW_MARGIN = 1.5
 """How much longer the window is than what it must hold; at 1.15 repairs came too late (measured)."""
@@ -95,7 +99,7 @@ class MulticastPlan:
         packets: packets a second, at most, beside the heartbeats.
         wire_kbps: kilobits a second with heartbeats and all headers that RATE counts, at most.
         options: what to set, on both sides alike.
-        usable_kbps: what libpgm sends of that RATE, at least.
+        usable_kbps: what to count on of that RATE.
         window: packets that can be sent again.
         memory: bytes that the full window takes: in the publisher always, in a subscriber while it repairs.
         lost: packets that the outage loses, at most, with the heartbeats.
@@ -155,7 +159,7 @@ def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
 
 
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
-    """Return what libpgm sends of a RATE, at least.
+    """Return what to count on of a RATE.
 
     From one full packet a millisecond on it meters each millisecond by itself, and what one does not use is
     lost to the next.

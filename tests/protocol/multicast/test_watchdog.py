@@ -47,7 +47,7 @@ def test_while_packets_arrive_and_no_message_does_libpgm_is_given_its_time_befor
 
 def test_where_data_arrives_and_no_repair_libpgm_has_given_up():
     dog, one = Watchdog(25.0, 100), sender()
-    said = watch(dog, {A: one}, 8, arriving=DATA)
+    said = watch(dog, {A: one}, UNREPAIRED + 3, arriving=DATA)
     assert said == [(1.5, "silent", None), (1.5 + UNREPAIRED, "stuck", ONE)]
 
 

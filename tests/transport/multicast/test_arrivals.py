@@ -62,6 +62,14 @@ def test_repairs_are_told_from_other_packets(arrivals, send, kind):
     assert arrivals.look(FRESH + 1) == (1, True)
 
 
+def test_repairs_are_seen_however_many_other_packets_come_before_them(arrivals, send):
+    arrivals.look(0.0)
+    for _ in range(2000):
+        send(DATA, b"one...")
+    send(REPAIR, b"one...")
+    assert arrivals.look(FRESH) == (1, True)
+
+
 def test_it_says_nothing_before_it_has_looked_for_long_enough(arrivals, send):
     send(DATA, b"one...")
     assert arrivals.look(0.0) is None
