@@ -1,7 +1,7 @@
 """Runs of what a publisher says beside messages: answers, where streams stand, and goodbyes, to very many.
 
 The sink takes a moment for each record and has no room for some. What is held against it are the promises of
-docs/protocol.md: all are answered soon, all are told every second, and no subscriber is told too much.
+docs/wire.md: all are answered soon, all are told every second, and no subscriber is told too much.
 """
 
 from __future__ import annotations
