@@ -5,6 +5,7 @@ from __future__ import annotations
 import zmq
 
 import oz
+from oz.transport import backend
 from oz.transport.backend import PYZMQ
 from support.backends import call_instead
 from support.inside import engine_of
@@ -24,6 +25,8 @@ def recorded(name, calls):
 
 def test_a_publisher_reads_all_subscriptions_before_a_connection_can_end(monkeypatch):
     calls = []
+    # It asks libzmq itself, past pyzmq, where that can be found; the order is the same.
+    monkeypatch.setattr(backend, "GETSOCKOPT", None)
     call_instead(monkeypatch, get=recorded("get", calls), recv_named=recorded("recv_named", calls))
     with zmq.Context() as context, oz.Publisher("inproc://x", context=context) as pub:
         # Meanwhile its thread waits.
