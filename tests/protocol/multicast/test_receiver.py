@@ -87,7 +87,7 @@ def test_a_heartbeat_tells_of_a_lost_tail():
 
 def test_what_comes_again_or_too_late_is_passed_over():
     made = receiver()
-    assert take(made, message(0), message(2), message(1), message(2), batch(1, 3)) == [(0, 0), (2, 1), (3, 0)]
+    assert take(made, message(0), message(2), message(1), message(2), message(3)) == [(0, 0), (2, 1), (3, 0)]
     assert made.stats.lost == 1
 
 
