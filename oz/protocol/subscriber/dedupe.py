@@ -61,7 +61,7 @@ class Repeats:
 
 
 class GivenFrames:
-    """The newest frames whose messages were given, whoever sent them.
+    """The newest frames whose messages were given, of all publishers together.
 
     A frame that comes by a second way is the same to the last byte. Somebody else's with the same numbers is
     another one.
