@@ -137,9 +137,12 @@ def is_pending(number, running):
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="sees by Linux's /proc when it is stuck")
 def test_a_signal_ends_it_while_a_subscriber_holds_it_up(oz_start, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
-        writer.append([("a", bytes(300))] * 100_000)
+        # More than ZeroMQ holds, and TCP beside it.
+        writer.append([("a", bytes(300))] * 250_000)
     with zmq.Context() as context, context.socket(zmq.SUB) as sub:
         sub.set_hwm(1)
+        # Otherwise the system takes up to 32 MiB.
+        sub.setsockopt(zmq.RCVBUF, 65_536)
         sub.setsockopt(zmq.SUBSCRIBE, b"")
         sub.setsockopt(zmq.LINGER, 0)
         port = sub.bind_to_random_port("tcp://127.0.0.1")
