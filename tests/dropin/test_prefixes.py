@@ -21,6 +21,8 @@ def publishing(*messages):
     """Publish messages again and again, as programs in the wild do; give the port."""
     is_over = []
     with zmq.Context() as context, context.socket(zmq.PUB) as pub:
+        # What is left when the test is over is for nobody; ZeroMQ has waited for ever to send it.
+        pub.linger = 0
         port = pub.bind_to_random_port("tcp://127.0.0.1")
 
         def publish():
