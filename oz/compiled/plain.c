@@ -14,11 +14,11 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *held[MOST_HELD];
-    /* A reader's. */
+    /* A reader's, but for the option. */
     void *socket;
     Getsockopt getsockopt;
     int option;
-    /* Where slots of what is held lie. */
+    /* Where slots of what is held lie; the third of what hands over is a size, and its option the flag of more. */
     Py_ssize_t first, second, third;
 } Plain;
 

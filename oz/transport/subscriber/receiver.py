@@ -5,7 +5,8 @@ a slot of this object costs a tenth of that.
 
 `recv` gives a frame as bytes in 0.15 µs, but not whether more follow. pyzmq has two ways to know: asking
 for a `Frame` object (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
-function behind the second costs 0.2 µs through ctypes, so that is what is called, where it can be found.
+function behind the second costs 0.2 µs through ctypes, and less from the compiled part, so that is what is
+called, where it can be found.
 docs/decisions/010-asking-libzmq-for-rcvmore.md
 """
 
