@@ -85,6 +85,7 @@ class Hot(Protocol):
         *,
         twin: Callable[..., None],
         guard: Any,
+        postponed: Any,
         sink: Any,
         make_lossy: Callable[[], object],
         send: Callable[..., Any],
@@ -97,6 +98,7 @@ class Hot(Protocol):
         Args:
             twin: does all else, with the same arguments.
             guard: of the publisher.
+            postponed: the guard's.
             sink: of the publisher.
             make_lossy: called when that is lossless.
             send: sends one frame.

@@ -5,7 +5,8 @@
 #include "hot.h"
 #include <structmember.h>
 
-#define MOST_HELD 6
+#define MOST_HELD 7
+#define MOST_PLACES 4
 
 /* Source: zmq.h of libzmq. */
 typedef int (*Getsockopt)(void *socket, int option, void *value, size_t *size);
@@ -18,8 +19,8 @@ typedef struct {
     void *socket;
     Getsockopt getsockopt;
     int option;
-    /* Where slots of what is held lie; the third of what hands over is a size, and its option the flag of more. */
-    Py_ssize_t first, second, third;
+    /* Where slots of what is held lie; the last of what hands over is a size, and its option the flag of more. */
+    Py_ssize_t places[MOST_PLACES];
 } Plain;
 
 static int
@@ -151,6 +152,7 @@ typedef struct {
 /* Of which classes plain messages and their routes are, once that was said; they are never forgotten. */
 static Classes known;
 
+enum { ACCESS, RECEIVED, DELIVERED };
 enum { ACCEPT_TWIN, RECEIVER, ROUTES, STATS };
 
 PyDoc_STRVAR(know_plain_doc,
@@ -187,7 +189,7 @@ static PyObject *
 clear_route(Plain *self, PyObject *frames)
 {
     if (!PyList_CheckExact(frames) || PyList_GET_SIZE(frames) < 2 || !PyBytes_CheckExact(PyList_GET_ITEM(frames, 0)) ||
-        hot_get(self->held[RECEIVER], self->first) != Py_None) {
+        hot_get(self->held[RECEIVER], self->places[ACCESS]) != Py_None) {
         return NULL;
     }
     PyObject *route = PyDict_GetItemWithError(self->held[ROUTES], PyList_GET_ITEM(frames, 0));
@@ -228,7 +230,7 @@ accept_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
         if (route != NULL) {
             PyObject *made = make_plain(arguments[0], route, arguments[1]);
             Py_DECREF(route);
-            if (made == NULL || hot_count(self->held[STATS], self->second, self->third)) {
+            if (made == NULL || hot_count(self->held[STATS], self->places[RECEIVED], self->places[DELIVERED])) {
                 return made;
             }
             Py_DECREF(made);
@@ -254,9 +256,9 @@ accept_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_ssize_t delivered = received < 0 ? -1 : hot_offset(Py_TYPE(held[STATS]), "delivered");
     Plain *self = delivered < 0 ? NULL : plain_new(type, accept_call, held, 4);
     if (self != NULL) {
-        self->first = access;
-        self->second = received;
-        self->third = delivered;
+        self->places[ACCESS] = access;
+        self->places[RECEIVED] = received;
+        self->places[DELIVERED] = delivered;
     }
     return (PyObject *)self;
 }
@@ -266,7 +268,8 @@ PLAIN_SPEC(hot_accept_spec, accept_slots, "oz.compiled._hot.Accept", accept_new,
 
 /* Handing over --------------------------------------------------------------------------------------------------- */
 
-enum { HAND_TWIN, GUARD, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR };
+enum { IS_WANTED, IS_BUSY, IS_LOSSLESS, COUNTED_FROM };
+enum { HAND_TWIN, GUARD, POSTPONED, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR };
 
 /* A signal handler has raised in the middle: the frame behind the first one goes all the same, or the next message
    would join this one. What it raised stays raised. */
@@ -324,11 +327,20 @@ guard_call(Plain *self, const char *name)
     return result != NULL;
 }
 
+/* Set a slot of the guard to True or False. */
+static void
+guard_set(Plain *self, int place, PyObject *value)
+{
+    PyObject *before = hot_get(self->held[GUARD], self->places[place]);
+    hot_fill(self->held[GUARD], self->places[place], Py_NewRef(value));
+    Py_XDECREF(before);
+}
+
 /* Send a message with the guard held; false with an exception. */
 static int
 send_lossy(Plain *self, PyObject *const *arguments)
 {
-    if (hot_get(self->held[SINK], self->second) != Py_False) {
+    if (hot_get(self->held[SINK], self->places[IS_LOSSLESS]) != Py_False) {
         PyObject *made = PyObject_CallNoArgs(self->held[MAKE_LOSSY]);
         Py_XDECREF(made);
         if (made == NULL) {
@@ -338,55 +350,75 @@ send_lossy(Plain *self, PyObject *const *arguments)
     return send_both(self, arguments);
 }
 
+/* Do what signal handlers have put off, and give the guard back; false with an exception. */
+static int
+guard_end(Plain *self)
+{
+    Py_ssize_t count = PyObject_Size(self->held[POSTPONED]);
+    int is_done = count == 0 || (count > 0 && guard_call(self, "do_postponed"));
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int is_released = guard_call(self, "release");
+    if (!is_done) {
+        PyErr_Clear();
+        PyErr_Restore(type, value, traceback);
+    }
+    return is_done && is_released;
+}
+
 static PyObject *
 hand_over_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
 {
     Plain *self = (Plain *)callable;
-    /* `first` is the slot of the guard, `third` the size of what is counted. */
     if (PyVectorcall_NARGS(flags) != 4 || names != NULL || !PyBytes_CheckExact(arguments[1]) ||
-        !PyBytes_CheckExact(arguments[2]) || PyBytes_GET_SIZE(arguments[2]) >= self->third ||
+        !PyBytes_CheckExact(arguments[2]) || PyBytes_GET_SIZE(arguments[2]) >= self->places[COUNTED_FROM] ||
         !PyLong_Check(arguments[3])) {
         return PyObject_Vectorcall(self->held[HAND_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
     }
-    PyObject *before = hot_get(self->held[GUARD], self->first);
-    hot_fill(self->held[GUARD], self->first, Py_NewRef(Py_True));
-    Py_XDECREF(before);
+    guard_set(self, IS_WANTED, Py_True);
     if (!guard_call(self, "acquire")) {
         return NULL;
     }
+    if (hot_get(self->held[GUARD], self->places[IS_BUSY]) != Py_False) {
+        /* One that was postponed. */
+        int is_released = guard_call(self, "release");
+        return is_released ? PyObject_Vectorcall(self->held[HAND_TWIN], arguments, 4, NULL) : NULL;
+    }
+    guard_set(self, IS_BUSY, Py_True);
     int is_sent = send_lossy(self, arguments);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    int is_released = guard_call(self, "release");
-    if (!is_sent && !is_released) {
-        PyErr_Clear();
-    }
+    guard_set(self, IS_BUSY, Py_False);
+    int is_ended = guard_end(self);
     if (!is_sent) {
+        PyErr_Clear();
         PyErr_Restore(type, value, traceback);
     }
-    return is_sent && is_released ? Py_NewRef(Py_None) : NULL;
+    return is_sent && is_ended ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *
 hand_over_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *held[6];
+    PyObject *held[7];
     int more;
     Py_ssize_t counted_from;
-    static char *keywords[] = {"twin", "guard", "sink", "make_lossy", "send", "error", "more", "counted_from", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOin:HandOver", keywords, &held[HAND_TWIN], &held[GUARD],
-                                     &held[SINK], &held[MAKE_LOSSY], &held[SEND], &held[ZMQ_ERROR], &more,
-                                     &counted_from)) {
+    static char *keywords[] = {"twin", "guard", "postponed", "sink", "make_lossy", "send", "error", "more", "counted_from", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOin:HandOver", keywords, &held[HAND_TWIN], &held[GUARD],
+                                     &held[POSTPONED], &held[SINK], &held[MAKE_LOSSY], &held[SEND], &held[ZMQ_ERROR],
+                                     &more, &counted_from)) {
         return NULL;
     }
     Py_ssize_t is_wanted = hot_offset(Py_TYPE(held[GUARD]), "is_wanted");
-    Py_ssize_t is_lossless = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
-    Plain *self = is_lossless < 0 ? NULL : plain_new(type, hand_over_call, held, 6);
+    Py_ssize_t is_busy = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_busy");
+    Py_ssize_t is_lossless = is_busy < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
+    Plain *self = is_lossless < 0 ? NULL : plain_new(type, hand_over_call, held, 7);
     if (self != NULL) {
         self->option = more;
-        self->first = is_wanted;
-        self->second = is_lossless;
-        self->third = counted_from;
+        self->places[IS_WANTED] = is_wanted;
+        self->places[IS_BUSY] = is_busy;
+        self->places[IS_LOSSLESS] = is_lossless;
+        self->places[COUNTED_FROM] = counted_from;
     }
     return (PyObject *)self;
 }

@@ -234,7 +234,10 @@ class ThreadedPublisher(PublisherEngine):
         """
         if not self.guard.is_mine:
             return self.news.wait_for(is_so, timeout)
-        # A signal handler in the middle of a send: nobody else may get in between, nor take the sign.
+        if self.guard.is_busy:
+            # A signal handler in the middle of a message, or of an answer: nothing new is heard.
+            return is_so()
+        # A signal handler that interrupts oz: nobody else may get in between, nor take the sign.
         deadline = inf if timeout is None else time.monotonic() + timeout
         while not is_so():
             left = deadline - time.monotonic()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import _thread
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from oz.errors import OwnershipError
@@ -57,10 +59,13 @@ class Guard(_Lock):
 
     Attributes:
         is_wanted: somebody was about to take it for a message since the last time that room was made.
+        is_busy: who has it sends the frames of a message, or takes subscriptions in: what a signal handler
+            does with the socket in the middle of that would come between.
+        postponed: what signal handlers have put off for that reason; see `do_postponed`.
         when_disowned: called when this is disowned.
     """
 
-    __slots__ = ("is_wanted", "when_disowned")
+    __slots__ = ("is_busy", "is_wanted", "postponed", "when_disowned")
 
     is_foreign = False
     """Whether its socket was made before a fork, in the parent process."""
@@ -68,7 +73,8 @@ class Guard(_Lock):
     def __init__(self) -> None:
         """Start free."""
         super().__init__()
-        self.is_wanted = False
+        self.is_wanted = self.is_busy = False
+        self.postponed: deque[Callable[[], object]] = deque()
         self.when_disowned: Callable[[], None] | None = None
         _guards.add(self)
 
@@ -77,6 +83,33 @@ class Guard(_Lock):
         """Whether this thread has it: a signal handler may run in the middle of what it guards."""
         # What threading.Condition asks too.
         return self._is_owned()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal handler asks, in the middle of what must not be divided."""
+        return self.is_busy and self.is_mine
+
+    @contextmanager
+    def undivided(self) -> Iterator[None]:
+        """Let no signal handler of this thread, which has it, come between what is done meanwhile."""
+        before, self.is_busy = self.is_busy, True
+        try:
+            yield
+        finally:
+            self.is_busy = before
+            self.do_postponed()
+
+    def do_postponed(self) -> None:
+        """Do what signal handlers have put off, in their order; called by who was busy, and has it still."""
+        if not self.postponed or self.is_busy:
+            return
+        # What handlers do meanwhile comes behind it.
+        self.is_busy = True
+        try:
+            while self.postponed:
+                self.postponed.popleft()()
+        finally:
+            self.is_busy = False
 
     def check_owner(self) -> None:
         """Refuse the child of a fork.

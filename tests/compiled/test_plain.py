@@ -229,8 +229,8 @@ def test_what_is_not_plain_and_wrong_arguments_are_for_the_twin():
         assert ours.log == pure.log
     with pytest.raises(TypeError, match="is_wanted"):
         HOT.HandOver(
-            twin=print, guard=object(), sink=ours.sink, make_lossy=print, send=print, error=zmq.ZMQError,
-            more=2, counted_from=1,
+            twin=print, guard=object(), postponed=(), sink=ours.sink, make_lossy=print, send=print,
+            error=zmq.ZMQError, more=2, counted_from=1,
         )  # fmt: skip
 
 

@@ -104,6 +104,37 @@ def test_what_a_signal_handler_publishes_comes_once_in_order_with_one_position(k
             first.receive(timeout=0.05)
 
 
+@pytest.mark.parametrize("on_full", ["drop", "block"])
+@pytest.mark.parametrize("delimiter", [None, b" "])
+@pytest.mark.parametrize("kind", ["publish", "parts", "pyzmq"])
+def test_what_a_signal_handler_publishes_joins_no_plain_message(kind, delimiter, on_full):
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full=on_full, delimiter=delimiter) as publisher,
+        oz.Subscriber(publisher.endpoint, filtering="prefix", delimiter=delimiter) as plain,
+        oz.Subscriber(publisher.endpoint, filtering="publisher") as routed,
+    ):
+        plain.subscribe("a.>")
+        routed.subscribe("a.>")
+        publisher.wait_for_subscribers(2, subject="a.b", timeout=10)
+        routed.wait_ready(timeout=10)
+
+        def send(payload):
+            if kind == "publish":
+                publisher.publish("a.b", payload)
+            elif kind == "parts":
+                publisher.publish("a.b", (payload, b"more"))
+            elif delimiter is None:
+                publisher.send_multipart([b"a.b", payload])
+            else:
+                publisher.send(b"a.b " + payload)
+
+        published = publish_interrupted(publisher, send)
+        for subscriber in (plain, routed):
+            messages = [subscriber.receive(timeout=10) for _ in published]
+            assert {(one.subject, one.payload) for one in messages} == {("a.b", one) for one in published}
+        assert publisher.stats.dropped == 0
+
+
 def test_a_last_value_has_the_position_that_it_was_published_with_whatever_a_handler_publishes():
     with (
         oz.Publisher("tcp://127.0.0.1:*", last_value=True) as publisher,

@@ -48,7 +48,7 @@ class Accumulator:
         is_held: `with publisher.batch():`, so that nothing goes out before it is full, but for what an
             answer to a subscriber must not overtake.
         is_over: the publisher has closed, and nothing goes out any more.
-        is_sending: something is on its way out; who sees that with the guard held interrupts it.
+        is_sending: something with a number goes out; who sees that with the guard held interrupts it.
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class Accumulator:
         ):
             self._guard.is_wanted = True
             with self._guard:
-                if not (self.messages or self.is_sending):
+                if not (self.messages or self._guard.is_busy):
                     self._send_alone(socket, recipients, raw, item, now)
                     return
         self.messages += (recipients, raw, item)
@@ -153,7 +153,7 @@ class Accumulator:
         self._check_open()
         self._unwanted = self._stats.unwanted
         self._stats.sent += 1
-        self.is_sending = True
+        self.is_sending = self._guard.is_busy = True
         try:
             self._dispatch.send_alone(recipients, raw, item)
             # Not from its beginning: with many subscribers a send takes longer than what counts as quiet, and
@@ -168,7 +168,9 @@ class Accumulator:
             self._dispatch.lose_count()
             raise
         finally:
-            self.is_sending = False
+            self.is_sending = self._guard.is_busy = False
+            if self._guard.postponed:
+                self._guard.do_postponed()
         if self._in_turns:
             # Tasks of one turn publish further apart than what counts as quiet.
             self._is_turn_used = True
@@ -185,14 +187,14 @@ class Accumulator:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
         self._check_open()
         content = item[0] if type(item) is Rich else item
-        if type(content) is bytes and len(content) >= LARGE and not self.is_sending:
+        if type(content) is bytes and len(content) >= LARGE and not self._guard.is_busy:
             self._send(socket)
             self._stats.sent += 1
             with self._counting():
                 self._dispatch.send_large([recipients, raw, item])
             self._look(socket)
             return
-        is_quiet = not (self.messages or self.is_held or self._is_turn_used or self.is_sending)
+        is_quiet = not (self.messages or self.is_held or self._is_turn_used or self._guard.is_busy)
         if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
@@ -240,7 +242,7 @@ class Accumulator:
         """
         if self.is_sending:
             self._dispatch.lose_count()
-            self.is_sending = False
+        self.is_sending = self._guard.is_busy = False
 
     def end(self) -> None:
         """Send nothing more."""
@@ -265,7 +267,7 @@ class Accumulator:
         with self._guard:
             if self.messages:
                 self._check_open()
-            if self.is_sending:
+            if self._guard.is_busy:
                 self._expect_more()
                 return
             # As much as there is now: other threads may go on adding to it.
@@ -307,8 +309,11 @@ class Accumulator:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Show a send as a gap that a raising signal handler cuts short: nobody knows what has gone."""
-        self.is_sending = True
+        """Let nothing come between what is given numbers and sent meanwhile.
+
+        What a raising signal handler cuts short shows as a gap: nobody knows what has gone.
+        """
+        self.is_sending = self._guard.is_busy = True
         try:
             yield
         except zmq.ZMQError:
@@ -317,4 +322,5 @@ class Accumulator:
             self._dispatch.lose_count()
             raise
         finally:
-            self.is_sending = False
+            self.is_sending = self._guard.is_busy = False
+            self._guard.do_postponed()

@@ -191,10 +191,12 @@ class Attendant:
     def listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
         with self._guard:
-            if self._socket.closed:
+            if self._socket.closed or self._guard.is_busy:
                 return False
             router = self._router
-            if self._take_in():
+            with self._guard.undivided():
+                has_come = self._take_in()
+            if has_come:
                 self._heard()
             self._sender.is_behind = self._queue.waits or self._has_left_some
             if self._sender.is_behind:
@@ -210,7 +212,8 @@ class Attendant:
             if (router.to_answer or router.to_serve) and not self._closing.said_goodbye:
                 # What was published before goes out before.
                 self._sender.accumulator.flush(self._socket)
-                self._records.answer()
+                with self._guard.undivided():
+                    self._records.answer()
                 self._in_use()
             return has_changed
 
@@ -247,9 +250,10 @@ class Attendant:
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
         has_come = self._has_come()
-        self._has_left_some = has_come and not self._read()
         if not (has_come or self._queue.waits):
+            self._has_left_some = False
             return False
+        self._has_left_some = has_come and not self._read()
         self._queue.work(self._backend.monotonic)
         return True
 
@@ -329,7 +333,8 @@ class Attendant:
             if self._socket.closed or self._closing.said_goodbye:
                 return False
             if self._access is not None and self._access.has_changed():
-                self._queue.revoke(self._backend.monotonic())
+                with self._guard.undivided():
+                    self._queue.revoke(self._backend.monotonic())
                 self._end_revoked(self._queue.to_cut)
             if self._calls is not None:
                 self._calls.look(self._socket, self._backend.monotonic())
@@ -339,10 +344,11 @@ class Attendant:
             if not accumulator.is_held:
                 accumulator.flush(self._socket)
             self.listen()
-            if not self._sender.is_behind:
-                self._queue.sweep(self._backend.monotonic())
-            self._retry()
-            records.beat(self._backend.monotonic())
+            with self._guard.undivided():
+                if not self._sender.is_behind:
+                    self._queue.sweep(self._backend.monotonic())
+                self._retry()
+                records.beat(self._backend.monotonic())
             self._heard()
             return was_busy or records.is_halfway
 

@@ -102,7 +102,9 @@ class PublisherEngine:
             subject_check(options.dialect, delimiter or b"", self.attachments.endpoints),
             self.check_open,
         )
-        plain = PlainFrames(guard, self.dispatch, parts.sink, backend_of(socket))
+        plain = PlainFrames(
+            guard, self.dispatch, parts.sink, backend_of(socket), is_joined=delimiter is not None
+        )
         self.sender = Sender(
             guard,
             codec,
@@ -111,7 +113,7 @@ class PublisherEngine:
             parts.last_values,
             options.max_batch,
             routes=routes,
-            hand_over=plain.shortest() if delimiter is None else plain.hand_over_joined,
+            hand_over=plain.shortest(),
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -21,6 +22,7 @@ from oz.wire.keys import OWN as OWN_KEYS
 
 _send = zmq.backend.Socket.send
 _SNDMORE = int(zmq.SNDMORE)
+_NOBLOCK = int(zmq.NOBLOCK)
 
 _FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
 """Before it come frames that may not be sent: the empty one, a zero byte, and what begins as oz's keys do."""
@@ -145,6 +147,15 @@ class RawSends:
         self._guard.is_wanted = True
         with self._guard:
             self._check_first(frames[0])
+            if self._guard.is_busy:
+                # A signal handler, in the middle of another message.
+                self._guard.postponed.append(partial(self._send_later, frames, flags, tracker))
+                return self._as_result(tracker)
+            return self._send_now(frames, flags, tracker)
+
+    def _send_now(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        """Do as `send_message` does, with the guard held."""
+        with self._guard:
             self._sender.look(self._socket)
             if self._dispatch.is_blocked:
                 self._dispatch.retry()
@@ -158,11 +169,19 @@ class RawSends:
             else:
                 size = sum(map(_size, frames))
                 given = frames if size < WATCHED_FROM else self._sink.weigh(frames, size)
-                result = self._deliver(given, flags, tracker)
+                with self._guard.undivided():
+                    result = self._deliver(given, flags, tracker)
             self._route_too(frames)
             if not self._sender.is_unheard:
                 self._sender.listen()
             return result
+
+    def _send_later(self, frames: Sequence[Any], flags: int, tracker: Any) -> None:
+        try:
+            self._send_now(frames, flags | _NOBLOCK, tracker)
+        except zmq.ZMQError:
+            # Nobody is there any more to wait for room, or to be told.
+            self._router.stats.dropped += 1
 
     def _deliver_now(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
         """Return a whole message to ZeroMQ."""
@@ -254,6 +273,8 @@ class RawSends:
                 return slow_send(data, flags, copy, track, routing_id=routing_id, group=group)  # type: ignore[no-any-return]
             guard.is_wanted = True
             with guard:
+                if guard.is_busy:
+                    return slow_send(data)  # type: ignore[no-any-return]
                 if data < _FIRST_FREE:
                     check(data)
                 if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
@@ -277,12 +298,19 @@ class RawSends:
                     return slow_multipart(frames)  # type: ignore[no-any-return]
             guard.is_wanted = True
             with guard:
+                if guard.is_busy:
+                    return slow_multipart(frames)  # type: ignore[no-any-return]
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])
                 if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
                 make_lossy()
-                send_frames(_send, socket, frames, 0)
+                guard.is_busy = True
+                try:
+                    send_frames(_send, socket, frames, 0)
+                finally:
+                    guard.is_busy = False
+                    guard.do_postponed()
                 if streams:
                     route(frames)
                 if not sender.is_unheard:

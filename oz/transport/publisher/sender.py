@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -359,7 +359,9 @@ class Sender:
             raise
 
     def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
-        """Send a message that only plain subscribers want; tell whether there was room."""
+        """Send a message that only plain subscribers want; tell whether it could go at once."""
+        if self._guard.is_busy and self._guard.is_mine:
+            return False
         try:
             self.hand_over(socket, wire, payload, self.flags)
         except zmq.Again:
@@ -397,6 +399,12 @@ class Sender:
             payload: as plain subscribers get it.
             item: as the others do; None when it is the payload.
         """
+        if self._guard.is_interrupted:
+            self._guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
+            return None
+        return self._publish_now(socket, route, payload, item)
+
+    def _publish_now(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
         if route[0].kind != ROUTED and self.look(socket):
             route = self.routes.look_up(route[1], route[2])
         recipients, wire, raw = route
@@ -423,6 +431,15 @@ class Sender:
         else:
             self.accumulator.begin(socket, recipients, raw, item)
         return None
+
+    def _publish_later(self, socket: Any, route: Route, payload: Any, item: Any) -> None:
+        """Send what a signal handler published in the middle of something else."""
+        with suppress(zmq.ZMQError):
+            if self._publish_now(socket, self.routes.look_up(*route[1:]), payload, item) is None:
+                return
+        # Nobody is there any more to wait for room, or to be told.
+        self.stats.dropped += 1
+        self._dispatch.skip(1)
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""

@@ -218,24 +218,43 @@ class HandOver(Protocol):
 
 
 class PlainFrames:
-    """Sends the subject as a frame, and the payload behind it."""
+    """Sends the subject as a frame, and the payload behind it; or both in one."""
 
-    __slots__ = ("_dispatch", "_guard", "_send", "_sink")
+    __slots__ = ("_dispatch", "_guard", "_is_joined", "_send", "_send_message", "_sink")
 
-    def __init__(self, guard: Guard, dispatch: Dispatch, sink: XpubSink, backend: Backend) -> None:
-        """Put together what a publisher has."""
+    def __init__(
+        self,
+        guard: Guard,
+        dispatch: Dispatch,
+        sink: XpubSink,
+        backend: Backend,
+        *,
+        is_joined: bool = False,
+    ) -> None:
+        """Put together what a publisher has.
+
+        Args:
+            guard: of the publisher.
+            dispatch: sends batches.
+            sink: counts what waits.
+            backend: of its socket.
+            is_joined: whether the subject, its delimiter and the payload are one frame.
+        """
         self._guard = guard
         self._dispatch = dispatch
         self._sink = sink
         self._send = backend.send
+        self._is_joined = is_joined
+        self._send_message = self._send_joined if is_joined else self._send_apart
 
     def shortest(self) -> HandOver:
         """Return `hand_over`, compiled where that is there."""
-        if HOT is None:
+        if HOT is None or self._is_joined:
             return self.hand_over
         return HOT.HandOver(
             twin=self.hand_over,
             guard=self._guard,
+            postponed=self._guard.postponed,
             sink=self._sink,
             make_lossy=self._dispatch.make_lossy,
             send=self._send,
@@ -246,39 +265,52 @@ class PlainFrames:
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
-        self._guard.is_wanted = True
-        with self._guard:
-            self._dispatch.make_lossy()
-            if type(payload) is tuple or (
-                (size := len(payload)) >= WATCHED_FROM and not self._sink.try_add(size)
-            ):
-                frames = (wire, *payload) if type(payload) is tuple else (wire, payload)
-                self._send_all(socket, frames, flags)
+        guard = self._guard
+        guard.is_wanted = True
+        with guard:
+            if guard.is_busy:
+                # One that was postponed.
+                self._dispatch.make_lossy()
+                self._send_message(socket, wire, payload, flags)
                 return
-            is_open = True
+            guard.is_busy = True
             try:
-                self._send(socket, wire, flags | _SNDMORE)
-                is_open = False
-                self._send(socket, payload, flags)
-            except zmq.ZMQError:
-                raise
-            except BaseException:
-                # See `send_frames`, of which this is the short way.
-                if is_open:
-                    with suppress(zmq.ZMQError):
-                        self._send(socket, payload, flags)
-                raise
+                self._dispatch.make_lossy()
+                self._send_message(socket, wire, payload, flags)
+            finally:
+                guard.is_busy = False
+                if guard.postponed:
+                    guard.do_postponed()
 
-    def hand_over_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """The same with the subject, its delimiter and the payload in one frame; more may follow it."""
-        self._guard.is_wanted = True
-        with self._guard:
-            self._dispatch.make_lossy()
-            if type(payload) is bytes and ((size := len(payload)) < WATCHED_FROM or self._sink.try_add(size)):
-                self._send(socket, wire + payload, flags)
-            else:
-                first, *rest = payload if type(payload) is tuple else (payload,)
-                self._send_all(socket, (wire + bytes(first), *rest), flags)
+    def _send_apart(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
+        """Send the subject as a frame, and the payload behind it."""
+        if type(payload) is tuple or (
+            (size := len(payload)) >= WATCHED_FROM and not self._sink.try_add(size)
+        ):
+            frames = (wire, *payload) if type(payload) is tuple else (wire, payload)
+            self._send_all(socket, frames, flags)
+            return
+        is_open = True
+        try:
+            self._send(socket, wire, flags | _SNDMORE)
+            is_open = False
+            self._send(socket, payload, flags)
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            # See `send_frames`, of which this is the short way.
+            if is_open:
+                with suppress(zmq.ZMQError):
+                    self._send(socket, payload, flags)
+            raise
+
+    def _send_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
+        """Send the subject, its delimiter and the payload in one frame; more may follow it."""
+        if type(payload) is bytes and ((size := len(payload)) < WATCHED_FROM or self._sink.try_add(size)):
+            self._send(socket, wire + payload, flags)
+        else:
+            first, *rest = payload if type(payload) is tuple else (payload,)
+            self._send_all(socket, (wire + bytes(first), *rest), flags)
 
     def _send_all(self, socket: Any, frames: tuple[Any, ...], flags: int) -> None:
         size = sum(map(len, frames))
