@@ -24,7 +24,7 @@ Handler = Callable[[Message], None]
 class ThreadNews:
     """Wakes the threads that wait for something guarded to become different."""
 
-    __slots__ = ("__weakref__", "_changed", "_rings", "_waiters")
+    __slots__ = ("__weakref__", "_changed", "_guard", "_rings", "_waiters")
 
     def __init__(self, guard: Guard) -> None:
         """Start with nobody waiting.
@@ -32,6 +32,7 @@ class ThreadNews:
         Args:
             guard: is had for each look and for each change, and by whoever tells not at all.
         """
+        self._guard = guard
         self._changed = threading.Condition(guard)  # type: ignore[arg-type]
         self._waiters = 0
         self._rings: set[Callable[[], object]] = set()
@@ -73,6 +74,9 @@ class ThreadNews:
                 )
             finally:
                 self._waiters -= 1
+                if not self._guard.is_mine:
+                    # A signal handler raised while this took the guard back, which `with` is about to release.
+                    self._guard.acquire()
 
 
 class Bell:

@@ -307,6 +307,8 @@ class Batches:
     def retry(self) -> None:
         """Send what waits for room, as far as there is some."""
         if not self.full:
+            # It may still say so: a signal handler that raises cuts short what comes after the last.
+            self.is_blocked = False
             return
         self._sink.make_lossless()
         for stream in list(self.full):

@@ -269,7 +269,8 @@ class PublisherClosing:
             try:
                 had_all = self._take_more is None or self._take_more()
                 self._sender.accumulator.flush(self._socket)
-                self._dispatch.retry()
+                with self._guard.undivided():
+                    self._dispatch.retry()
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True

@@ -158,7 +158,8 @@ class RawSends:
         with self._guard:
             self._sender.look(self._socket)
             if self._dispatch.is_blocked:
-                self._dispatch.retry()
+                with self._guard.undivided():
+                    self._dispatch.retry()
                 if self._dispatch.is_blocked:
                     self._sender.look(self._socket)
                     raise zmq.Again

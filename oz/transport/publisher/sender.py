@@ -476,6 +476,7 @@ class Sender:
     def _make_room(self, socket: Any) -> bool:
         """Try to send what waits for room; tell whether the publisher can go on."""
         with self._guard:
-            self._dispatch.retry()
+            with self._guard.undivided():
+                self._dispatch.retry()
             self.look(socket)
         return not self._dispatch.is_blocked
