@@ -23,7 +23,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 os.fsync = os.fstat
 
 # Of each property. HYPOTHESIS_PROFILE chooses a profile by name: "thorough" is for a hunt on a quiet machine.
-EXAMPLES = size(20, 2_000)
+EXAMPLES = size(10, 2_000)
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
 settings.register_profile(
     "dev", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]

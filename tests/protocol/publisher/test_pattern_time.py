@@ -27,6 +27,7 @@ from oz.security.limits import Limits
 from oz.subjects.index import buckets
 from oz.subjects.pattern import Pattern
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
+from support.sizes import size
 
 MS = 0.001
 LIMITS = Limits()
@@ -265,12 +266,13 @@ def test_many_connections_share_the_time_of_all(world: World) -> None:
     assert 0 < world.stats.suspended <= 60
 
 
+@pytest.mark.sized
 def test_many_honest_connections_are_left_alone(world: World) -> None:
     for number in range(2_000):
         world.subscribe(b"h%d" % number, rf"md\.(a|b{number})")
     world.costs = {rf"md\.(a|b{number})": 1e-5 for number in range(2_000)}
 
-    for _ in range(20):
+    for _ in range(size(6, 20)):
         assert len(world.publish()) == 2_000
 
     assert world.stats.suspended == 0
