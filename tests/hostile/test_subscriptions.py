@@ -9,7 +9,7 @@ import pytest
 import oz
 from hostile.attacked import MOST_MEMORY
 from support.scripts import started
-from support.sizes import one_of_each, size
+from support.sizes import in_suite, one_of_each, size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
@@ -166,7 +166,13 @@ def publish_large(victim, subscribers, rounds):
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize(("attack", "twin"), one_of_each(["read_no_batches", "read_no_messages"], TWINS))
+@pytest.mark.parametrize(
+    ("attack", "twin"),
+    in_suite(
+        [("read_no_batches", "sync")],
+        [("read_no_batches", "asyncio"), ("read_no_messages", "sync"), ("read_no_messages", "asyncio")],
+    ),
+)
 def test_who_reads_nothing_fills_no_memory(victim, attack):
     with (
         oz.Subscriber(victim.endpoint, filtering="publisher") as sub,

@@ -480,7 +480,8 @@ def act(random, publisher, subscribers):
             one.come_back()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.sized
+@pytest.mark.parametrize("seed", range(size(3, 30)))
 @pytest.mark.parametrize("drops", [True, False])
 def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed, conflated):
     random, publisher = Random(seed), Publisher(drops=drops)

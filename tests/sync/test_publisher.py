@@ -12,6 +12,7 @@ import zmq
 import oz
 from oz.transport import socket as sockets
 from support import scripts
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, frames_of, until
 
 
@@ -42,8 +43,9 @@ EPGM = "epgm://127.0.0.1;239.192.1.1:5555"
 WITHOUT_PGM = pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")
 
 
+@pytest.mark.sized
 def test_what_was_published_after_waiting_for_a_fresh_subscriber_is_never_lost(context):
-    for number in range(200):
+    for number in range(size(50, 200)):
         with (
             oz.Publisher("tcp://127.0.0.1:*", context=context) as pub,
             oz.Subscriber(pub.endpoint, context=context) as sub,
@@ -441,9 +443,10 @@ def test_a_socket_of_another_type_is_refused(context):
 # threads and signals
 
 
+@pytest.mark.sized
 def test_many_threads_publish_on_one_publisher_and_nothing_is_lost(pair):
     two = pair("t.*")
-    count, threads = 3_000, 8
+    count, threads = size(1_000, 3_000), 8
 
     def publish(name):
         for number in range(count):
