@@ -134,10 +134,14 @@ def test_who_is_refused_a_key_and_leaves_takes_it_from_nobody(victim):
         wait_for_plain(victim, plain)
         with started(HERE / "subscribing.py", "be_refused_what_another_has", victim.endpoint) as attacker:
             assert attacker.stdout.readline() == "ready\n", attacker.stderr.read()
-            told = {"refused": 0}
-            while not told["refused"]:
+
+            def is_refused():
                 say(victim, "stats")
                 told = answer_of(victim)
+                assert attacker.poll() is None, (told, attacker.stderr.read())
+                return told["refused"]
+
+            until(is_refused)
         goes_on(victim, plain)
 
 
