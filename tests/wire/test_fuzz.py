@@ -43,7 +43,7 @@ from oz.wire.positions import parse_positions
 from support.sizes import SOAK, size
 from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
-ROUNDS = size(2_000, 1_000_000)
+ROUNDS = size(6_000, 1_000_000)
 CONNECTIONS = ROUNDS // 500 if SOAK else 10
 """Of 500 keys each: more of them say the same again."""
 pytestmark = [pytest.mark.sized, pytest.mark.timeout(3600 if SOAK else 600)]
