@@ -6,7 +6,7 @@ in two kinds, of threads and of asyncio; where both have a letter the first is o
 | attack | sockets | nodes | forwarder | gateway | recorder | where |
 | --- | --- | --- | --- | --- | --- | --- |
 | says goodbye for another | S, H | S, H | H | | | subscriptions, bus |
-| forged place of a publisher | S, S | H, S | H | | S | forged_origins, bus, services |
+| forged place of a publisher | H, S | H, S | H | | S | forged_origins, bus, services |
 | stays ahead of a publisher | S, H | | | | | forged_origins |
 | forged goodbyes of a publisher | S, H | H, H | H | | H | forged_origins, bus, services |
 | many names of publishers | S | H, H | H | | | forged_origins, bus |
