@@ -8,6 +8,7 @@ import pytest
 
 import oz
 from oz import logs
+from support.sizes import in_suite
 
 NAMES = sorted(
     {
@@ -18,7 +19,7 @@ NAMES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", in_suite(NAMES[:3], NAMES[3:]))
 def test_ten_thousand_refusals_in_a_second_are_few_lines(name, caplog):
     caplog.set_level(logging.DEBUG, name)
     logs.forget_rates()

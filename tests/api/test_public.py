@@ -41,6 +41,7 @@ def test_the_services_list_what_they_load_when_asked():
         services.Cheese  # noqa: B018
 
 
+@pytest.mark.documents
 def test_the_public_api_is_what_the_snapshot_says():
     command = [sys.executable, "tools/api_snapshot.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)

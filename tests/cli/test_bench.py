@@ -18,6 +18,7 @@ from oz.cli.measuring import running
 from oz.cli.measuring.plan import BenchFailed, BenchPlan, Latency, Result
 from oz.cli.measuring.running import Child
 from support.forking import ForkedProgram
+from support.sizes import in_suite
 from support.waiting import until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"]
@@ -58,7 +59,7 @@ def test_alone_it_measures_both_filterings_and_every_message_is_counted(oz_run):
         check(result, 2, 0.1)
 
 
-@pytest.mark.parametrize("size", ["0", "100000"])
+@pytest.mark.parametrize("size", in_suite(["100000"], ["0"]))
 def test_small_and_large_messages(oz_run, size):
     ended = oz_run("bench", "--size", size, "--json", *QUICK)
     assert ended.code == 0, ended.stderr
@@ -81,7 +82,9 @@ def test_the_table_has_a_column_for_each_filtering_and_is_plain_when_piped(oz, m
     assert [row[0] for row in rows[-2:]] == ["loaded, one way, p99.9, µs", "loaded, one way, max, µs"]
 
 
-@pytest.mark.parametrize(("kind", "filterings"), [("tcp", ["both", "publisher"]), ("ipc", ["publisher"])])
+@pytest.mark.parametrize(
+    ("kind", "filterings"), in_suite([("ipc", ["publisher"])], [("tcp", ["both", "publisher"])])
+)
 def test_between_two_machines_latency_is_that_of_round_trips(oz_start, oz_run, tmp_path, kind, filterings):
     given = "tcp://127.0.0.1:*" if kind == "tcp" else f"ipc://{tmp_path}/bench"
     listener = oz_start("bench", "--listen", given)
@@ -166,10 +169,7 @@ def on_screen():
 
 @pytest.mark.parametrize(
     ("moment", "expected"),
-    [
-        ("publisher, loaded", r"lost +0 "),
-        ("publisher, lone", r"delivered +- "),
-    ],
+    in_suite([("publisher, loaded", r"lost +0 ")], [("publisher, lone", r"delivered +- ")]),
 )
 def test_ctrl_c_ends_with_what_was_measured_so_far(on_screen, moment, expected):
     # Half of it is the time that there is for Ctrl-C, but also for all before it.

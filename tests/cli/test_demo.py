@@ -18,6 +18,7 @@ from rich.console import Console
 
 from oz.demo import run as demo
 from oz.demo.run import DemoFailed
+from support.sizes import in_suite
 
 WANTED = {
     "flight.*.LAX.>": lambda origin, dest, carrier: dest == "LAX",
@@ -131,7 +132,7 @@ HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeo
 )
 
 
-@pytest.mark.parametrize("before", ["", ANNOUNCE, ANNOUNCE + HALF])
+@pytest.mark.parametrize("before", in_suite([ANNOUNCE + HALF], ["", ANNOUNCE]))
 def test_a_publisher_that_dies_is_noticed(before):
     with pytest.raises(DemoFailed, match="ended with status 1: out of fuel"):
         demo.run(command=program(before + "sys.exit('out of fuel')"))
@@ -142,7 +143,7 @@ def test_a_publisher_that_is_killed_is_noticed():
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
 
 
-@pytest.mark.parametrize("end", ["import time; time.sleep(60)", "sys.exit(0)"])
+@pytest.mark.parametrize("end", in_suite(["import time; time.sleep(60)"], ["sys.exit(0)"]))
 def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
     monkeypatch.setattr(demo, "SILENCE", 0.5)
     with pytest.raises(DemoFailed, match=re.escape("nothing came from the publisher for 0.5 s")):

@@ -179,6 +179,7 @@ def test_a_reader_of_stdout_that_goes_away_ends_it_quietly(oz_start, directory):
     assert running.process.wait(60) == 0
 
 
+@pytest.mark.heavy
 def test_without_pyarrow_the_line_to_install_is_said(directory):
     script = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'oz'; from oz.cli import main; main()"
     ran = subprocess.run(

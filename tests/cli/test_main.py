@@ -9,6 +9,7 @@ import pytest
 from oz.cli import main
 from support.cases import each
 from support.forking import command_of
+from support.sizes import in_suite
 
 COMMANDS = (
     "demo",
@@ -112,26 +113,30 @@ def in_forking_shell(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "code", "said"),
-    [
-        ("oz match a <&-", 1, "oz match: there is no standard input to read from\n"),
-        ("oz explain a --against - <&-", 1, "oz explain: there is no standard input to read from\n"),
-        ("oz pub - --bind 'tcp://127.0.0.1:*' <&- 2>&1 | tail -1 >&2", 1, "there is no standard input"),
-        ("oz match a b <&-", 1, ""),
-        ("oz --help >&-", 1, "oz: there is no standard output to write to\n"),
-        ("oz --help >/dev/full", 1, "No space left on device\n"),
-        ("oz --version >/dev/full", 1, "No space left on device\n"),
-        ("oz pub --help >/dev/full", 1, "No space left on device\n"),
-        ("oz explain a >/dev/full", 1, "No space left on device\n"),
-        ("oz --help | true", 0, ""),
-        ("oz pub --help | true", 0, ""),
-        ("oz explain a | true", 0, ""),
-        ("oz nothing 2>/dev/full", 2, ""),
-        ("oz explain a..b 2>/dev/full", 2, ""),
-        ("oz explain a..b 2>&-", 2, ""),
-        ("oz nothing <&- >&- 2>&-", 2, ""),
-        ("oz --help >&- 2>&-", 1, ""),
-        ("oz match a a 2>&- >/dev/null", 0, ""),
-    ],
+    in_suite(
+        [
+            ("oz match a <&-", 1, "oz match: there is no standard input to read from\n"),
+            ("oz --help >&-", 1, "oz: there is no standard output to write to\n"),
+            ("oz --version >/dev/full", 1, "No space left on device\n"),
+            ("oz explain a >/dev/full", 1, "No space left on device\n"),
+            ("oz explain a | true", 0, ""),
+            ("oz explain a..b 2>/dev/full", 2, ""),
+            ("oz nothing <&- >&- 2>&-", 2, ""),
+        ],
+        [
+            ("oz explain a --against - <&-", 1, "oz explain: there is no standard input to read from\n"),
+            ("oz pub - --bind 'tcp://127.0.0.1:*' <&- 2>&1 | tail -1 >&2", 1, "there is no standard input"),
+            ("oz match a b <&-", 1, ""),
+            ("oz --help >/dev/full", 1, "No space left on device\n"),
+            ("oz pub --help >/dev/full", 1, "No space left on device\n"),
+            ("oz --help | true", 0, ""),
+            ("oz pub --help | true", 0, ""),
+            ("oz nothing 2>/dev/full", 2, ""),
+            ("oz explain a..b 2>&-", 2, ""),
+            ("oz --help >&- 2>&-", 1, ""),
+            ("oz match a a 2>&- >/dev/null", 0, ""),
+        ],
+    ),
 )
 def test_a_stream_that_is_closed_or_full_is_said_in_one_line(in_forking_shell, line, code, said):
     if "&-" in line:  # an interpreter has no stream then, from its start on

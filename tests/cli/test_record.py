@@ -186,6 +186,7 @@ def test_on_a_terminal_it_shows_how_it_goes(publisher, tmp_path):
     os.close(controller)
 
 
+@pytest.mark.heavy
 def test_without_pyarrow_the_line_to_install_is_said(tmp_path):
     script = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'oz'; from oz.cli import main; main()"
     for command in (("record", "a", "--journal", "x"), ("replay", "x")):

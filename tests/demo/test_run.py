@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import scripts, waiting
+from support.sizes import in_suite
 
 
 def children(pid):
@@ -19,7 +20,7 @@ def children(pid):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", in_suite([signal.SIGKILL], [signal.SIGTERM]))
 def test_the_publisher_ends_with_the_demo_however_that_ends(number):
     with subprocess.Popen(
         [sys.executable, "-m", "oz", "demo"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

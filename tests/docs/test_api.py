@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.documents
 def test_the_pages_of_the_api_have_every_public_member_as_the_code_has_it():
     command = [sys.executable, "tools/api_reference.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)

@@ -4,6 +4,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 from support import scripts
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,7 @@ def test_the_files_that_the_page_names_are_there():
     assert not [name for name in sorted(named) if not (ROOT / name).exists()]
 
 
+@pytest.mark.documents
 def test_the_diagrams_are_those_of_the_code():
     spec = importlib.util.spec_from_file_location("state_machines", ROOT / "tools" / "state_machines.py")
     tool = importlib.util.module_from_spec(spec)
@@ -61,6 +64,7 @@ def test_the_diagrams_are_those_of_the_code():
     assert all(len(tool.arrows(drawn)) >= 6 for drawn in tool.ALL)
 
 
+@pytest.mark.documents
 def test_a_message_passes_the_files_that_the_page_names():
     passed = set(scripts.run("-c", WALK, fresh=True).split())
     assert "oz/protocol/subscriber/decoder.py" in passed

@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import zmq
 
 ROOT = Path(__file__).parents[2]
@@ -98,11 +99,13 @@ def stale(text: str) -> list[str]:
     return [cited[0] for cited in CITED.finditer(text) if not names().has(cited[1], cited[2])]
 
 
+@pytest.mark.documents
 def test_a_name_that_does_not_exist_is_found():
     text = "`batching.STEP`, `packing.STEP`, `Batches.send`, `Batches.post`, `oz.wire.gone`, `oz.wire.batch`"
     assert stale(text) == ["`packing.STEP`", "`Batches.post`", "`oz.wire.gone`"]
 
 
+@pytest.mark.documents
 def test_all_names_that_are_cited_exist():
     found = {
         f"{path.relative_to(ROOT)}:{number}": cited

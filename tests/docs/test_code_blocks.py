@@ -83,7 +83,19 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
     return process.returncode, log.read_text("utf-8", "replace")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if has_python_that_runs(page)], ids=by_page)
+def marked(page: Path) -> tuple[pytest.MarkDecorator, ...]:
+    """Leave all pages but the README to `tox -e docs`."""
+    return () if page.name == "README.md" and page.parent == ROOT else (pytest.mark.documents,)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=by_page(page), marks=marked(page))
+        for page in PAGES
+        if has_python_that_runs(page)
+    ],
+)
 def test_python_blocks_run(page, tmp_path):
     status, output = run([sys.executable, str(HERE / "run_python_blocks.py"), str(page)], tmp_path)
     assert status == 0, f"{page.relative_to(ROOT)}\n{output}"
@@ -109,7 +121,14 @@ def test_oz_commands_exist(block):
         assert unknown is None, f"{block}: `oz {' '.join(words)}`: there is no {unknown}"
 
 
-@pytest.mark.parametrize("block", [block for block in SHELL_BLOCKS if block.directive == "run"], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=str(block), marks=marked(block.path))
+        for block in SHELL_BLOCKS
+        if block.directive == "run"
+    ],
+)
 def test_shell_blocks_run(block, tmp_path):
     check_shell_block(block, tmp_path)
 

@@ -44,6 +44,7 @@ def test_a_word_is_found_within_a_name(name):
     assert words_of(name) & FORMS
 
 
+@pytest.mark.documents
 def test_no_name_has_a_word_that_was_given_up():
     found = []
     for path in MODULES:

@@ -152,6 +152,7 @@ def test_the_drop_in_differs_in_the_import_and_the_line_that_makes_the_socket():
     ]
 
 
+@pytest.mark.documents
 def test_the_market_data_bus_runs_from_one_script(tmp_path):
     lines = run(EXAMPLES / "bus" / "run.py", tmp_path)
     assert {"prices is up", "pricing is up"} <= set(lines), lines
@@ -160,6 +161,7 @@ def test_the_market_data_bus_runs_from_one_script(tmp_path):
     assert lines[-1] == "lost 0"
 
 
+@pytest.mark.documents
 @pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 def test_on_the_secure_bus_everybody_has_what_is_allowed_and_no_more(tmp_path):
     # What is denied is logged: by default on stderr.

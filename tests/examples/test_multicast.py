@@ -46,6 +46,7 @@ def gets_all(done):
 
 
 @pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")
+@pytest.mark.documents
 def test_without_pgm_it_names_the_line_that_adds_it(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 1

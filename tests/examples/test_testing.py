@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # Seconds; it takes one or two on a quiet machine.
 DEADLINE = 110
 
 DIRECTORY = Path(__file__).parents[2] / "examples" / "testing"
 
 
+@pytest.mark.documents
 def test_examples_of_tests_pass():
     command = [
         sys.executable,

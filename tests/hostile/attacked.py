@@ -6,14 +6,14 @@ in two kinds, of threads and of asyncio; where both have a letter the first is o
 | attack | sockets | nodes | forwarder | gateway | recorder | where |
 | --- | --- | --- | --- | --- | --- | --- |
 | says goodbye for another | S, H | S, H | H | | | subscriptions, bus |
-| forged place of a publisher | S, S | H, S | S | | S | forged_origins, bus, services |
+| forged place of a publisher | H, S | H, S | H | | S | forged_origins, bus, services |
 | stays ahead of a publisher | S, H | | | | | forged_origins |
-| forged goodbyes of a publisher | S, H | S, H | H | | H | forged_origins, bus, services |
+| forged goodbyes of a publisher | S, H | H, H | H | | H | forged_origins, bus, services |
 | many names of publishers | S | H, H | H | | | forged_origins, bus |
 | control records without end | S, S | | | | | control_floods |
 | introductions | | S | | | | introductions |
 | answers that nobody asked for | | S and H, H | H | | | replies, bus |
-| dear regexes | S, H | H, S | H | H | | pattern_cost, bus, services |
+| dear regexes | S, H | H, H | H | H | | pattern_cost, bus, services |
 | heavy regexes | S | H, H | H | H | | pattern_cost, bus, services |
 | declarations without end | S, H | H, H | S | H | | subscriptions, bus, services |
 | more streams than one may have | H, S | H, H | H | H | | the same |

@@ -12,6 +12,7 @@ import oz.asyncio
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array
 from oz.wire.keys import STREAM
 from support.scripts import started
+from support.sizes import in_suite
 from support.waiting import DEADLINE, until
 
 FLOODING = Path(__file__).with_name("flooding_with_control.py")
@@ -35,7 +36,7 @@ def flood(what):
         yield endpoint, begun
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", in_suite(KINDS[:2], KINDS[2:]))
 def test_honest_messages_come_in_order_and_waits_end_beside_a_flood_of_control_records(what):
     with (
         flood(what) as (hostile, begun),
@@ -58,7 +59,7 @@ def test_honest_messages_come_in_order_and_waits_end_beside_a_flood_of_control_r
                 sub.receive(timeout=0.02)
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", in_suite(KINDS[2:], KINDS[:2]))
 def test_other_tasks_go_on_beside_a_flood_of_control_records(what):
     async def ticks(counted):
         while True:

@@ -9,7 +9,7 @@ import oz
 from hostile.attacked import attacker, victim
 from oz.journal import Journal
 from support.scripts import started
-from support.sizes import size
+from support.sizes import in_suite, size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
@@ -82,7 +82,7 @@ def recording_both(directory, what):
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize("what", ["cannot be", "can be", pytest.param("goodbyes", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("what", in_suite(["can be"], ["cannot be", "goodbyes"]))
 def test_a_recorder_records_whoever_else_uses_the_name_of_its_publisher(tmp_path, what):
     with recording_both(tmp_path / "journal", what) as both:
         until(both.is_noticed)

@@ -25,7 +25,14 @@ def name_of(one):
     return getattr(one, "name", one)
 
 
-in_each_case = pytest.mark.parametrize("case", CASES, ids=name_of)
+def in_cases(first):
+    """Try a law on each second case in the suite, so that half of them have each; the heavy run on all."""
+    params = [
+        pytest.param(case, id=case.name, marks=() if at % 2 == first else pytest.mark.heavy)
+        for at, case in enumerate(CASES)
+    ]
+    return pytest.mark.parametrize("case", params)
+
 
 NEW = [payload for _, payload in group(0, 5, "second")]
 
@@ -47,7 +54,7 @@ def check_all(directory, case, new=()):
     assert Journal(directory).verify().ok
 
 
-@in_each_case
+@in_cases(0)
 def test_a_writer_goes_on_behind_what_was_acknowledged(made, case):
     case.befalls(made)
     with Writer(made.directory, **OPTIONS) as writer:
@@ -65,7 +72,7 @@ def test_a_writer_goes_on_behind_what_was_acknowledged(made, case):
     check_all(made.directory, case, NEW)
 
 
-@in_each_case
+@in_cases(1)
 def test_verify_says_what_is_lost_and_repair_mends_it(made, case):
     case.befalls(made)
     report = Journal(made.directory).verify()
@@ -119,7 +126,7 @@ class Published:
         pass
 
 
-@in_each_case
+@in_cases(0)
 def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
     """It has read everything when it happens, and then another writer appends."""
     followed = Journal(made.directory).read(follow=True, end=END + 5, gaps=True)
@@ -143,7 +150,7 @@ def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
     assert rest == (expected if case.end == END else [(at, b"") for at in range(END, END + 5)])
 
 
-@in_each_case
+@in_cases(1)
 def test_a_follower_that_waits_says_when_nothing_can_come(made, case):
     followed = Journal(made.directory).read(follow=True, end=END + 1)
     for _ in range(END):

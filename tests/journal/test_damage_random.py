@@ -14,7 +14,7 @@ from oz.journal import Journal, Kind, Writer
 from oz.journal.epochs import history_of
 from support.sizes import size
 
-SEEDS = size(8, 2_000)
+SEEDS = size(3, 2_000)
 ROUNDS = 6
 
 

@@ -39,6 +39,7 @@ def recorded(tmp_path_factory):
     return directory, run("record_flights", directory)
 
 
+@pytest.mark.documents
 def test_the_flights_of_a_day_are_recorded(recorded):
     assert recorded[1] == [
         "published 842, recorded 842, lost 0",
@@ -46,6 +47,7 @@ def test_the_flights_of_a_day_are_recorded(recorded):
     ]
 
 
+@pytest.mark.documents
 def test_the_flights_are_replayed_ten_times_as_fast_into_a_dashboard(recorded):
     *lines, last = run("dashboard", recorded[0])
     assert len(lines) == 4

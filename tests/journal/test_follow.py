@@ -12,6 +12,7 @@ from oz.journal.mark import read_mark
 from oz.journal.retention import Retention
 from oz.journal.selection import Selection
 from support import scripts, waiting
+from support.sizes import size
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -260,6 +261,7 @@ def test_a_segment_that_is_removed_as_it_is_opened_is_not_there(tmp_path, monkey
     assert oz.journal.files.open_held(path) is None
 
 
+@pytest.mark.sized
 def test_a_journal_that_is_being_written_is_verified_and_nothing_is_found(tmp_path):
     with Writer(tmp_path, segment_bytes=3000, retain_bytes=20_000, sync="never") as writer:
         writer.append([("a", b"")])
@@ -272,7 +274,7 @@ def test_a_journal_that_is_being_written_is_verified_and_nothing_is_found(tmp_pa
             return found
 
         verifying = waiting.Thread(verify)
-        for _ in range(300):
+        for _ in range(size(100, 300)):
             writer.append([("a", b"")] * 3)
         stop.set()
         assert verifying.outcome() == []

@@ -11,7 +11,7 @@ import pytest
 import oz
 from oz.journal import COLUMNS, Journal, Writer, manifest, messages
 from oz.journal.stamp import MARK
-from support.sizes import size
+from support.sizes import in_suite, size
 
 FIRST = f"{0:020d}"
 
@@ -84,7 +84,7 @@ def test_the_manifest_says_what_each_sealed_segment_holds(many):
     )
 
 
-@pytest.mark.parametrize("harm", ["missing", "empty", "flipped", "not json", "stale"])
+@pytest.mark.parametrize("harm", in_suite(["missing", "flipped", "stale"], ["empty", "not json"]))
 def test_a_manifest_that_is_lost_or_damaged_is_made_again(many, harm):
     path = many.directory / "manifest.json"
     whole = path.read_bytes()
@@ -171,7 +171,7 @@ def test_other_files_in_the_directory_are_left_alone(many):
     assert (many.directory / "1.arrow").read_text() == "mine"
 
 
-@pytest.mark.parametrize("bit", range(8))
+@pytest.mark.parametrize("bit", in_suite([1, 6], [0, 2, 3, 4, 5, 7]))
 def test_a_flipped_bit_is_no_newer_version(many, bit):
     sealed, _ = sealed_and_stream(many)
     for path, before in ((many.directory / "manifest.json", b'"version": '), (sealed[1], b"oz.journal/")):
@@ -189,7 +189,7 @@ def test_verify_finds_each_flip_in_what_other_programs_need(many):
     path = sealed_and_stream(many)[0][1]
     whole = path.read_bytes()
     footer = len(whole) - int.from_bytes(whole[-10:-6], "little") - 10
-    for at in range(footer, len(whole), size(31, 1)):
+    for at in range(footer, len(whole), size(67, 1)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         assert [one.file for one in many.verify().findings] == [path.name], at - footer
     many.repair()

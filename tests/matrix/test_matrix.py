@@ -4,6 +4,8 @@ The ways of one kind, filtering and scene are at work side by side, so that a si
 once for all of them. What a combination cannot do says so, with the error that stands in the tables.
 """
 
+from itertools import count
+
 import pytest
 import zmq
 
@@ -21,16 +23,26 @@ SILENCE = size(1.2, 3.0)
 pytestmark = pytest.mark.timeout(180)
 
 
-def places():
-    """Every shell with every filtering that it has: a node has its own."""
-    for shell in SHELLS:
-        for filtering in ("own",) if shell in NODES else OPTIONS:
-            needs_pgm = filtering == "multicast" and not zmq.has("pgm")
-            marks = [pytest.mark.skip(reason="this libzmq has no PGM")] if needs_pgm else []
+def places(scene):
+    """Every shell with every filtering that it has: a node has its own.
+
+    The suite has each scene with each shell and with each filtering, the heavy run with all pairs of those.
+    """
+    for at, shell in enumerate(SHELLS):
+        for number, filtering in enumerate(("own",) if shell in NODES else OPTIONS):
+            marks = []
+            if filtering == "multicast" and not zmq.has("pgm"):
+                marks.append(pytest.mark.skip(reason="this libzmq has no PGM"))
+            if shell not in NODES and (scene + at + number) % 2:
+                marks.append(pytest.mark.heavy)
             yield pytest.param(shell, filtering, id=f"{shell}-{filtering}", marks=marks)
 
 
-in_every_place = pytest.mark.parametrize(("shell", "filtering"), list(places()))
+_scenes = count()
+
+
+def in_every_place(test):
+    return pytest.mark.parametrize(("shell", "filtering"), list(places(next(_scenes))))(test)
 
 
 def ways_of(shell, *, patient=False):

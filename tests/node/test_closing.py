@@ -13,6 +13,7 @@ import oz
 from oz.protocol.publisher.batches import Batches
 from support.inside import engine_of, shell_of
 from support.scripts import finished, started
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 SLACK = 15.0
@@ -267,6 +268,7 @@ def test_an_error_at_the_start_leaves_nothing(place):
     assert not os.path.exists(place) or os.listdir(place) == []
 
 
+@pytest.mark.sized
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 def test_nothing_is_left_after_many_rounds(place, nameserver):
     def round_trip(number):
@@ -284,7 +286,7 @@ def test_nothing_is_left_after_many_rounds(place, nameserver):
     for number in range(3):
         round_trip(number)
     before = left()
-    for number in range(12):
+    for number in range(size(6, 12)):
         round_trip(number)
     until(lambda: left()[0] <= before[0] and left()[1] <= before[1])
     assert os.listdir(place) == []

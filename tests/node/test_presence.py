@@ -119,7 +119,7 @@ def test_closing_ends_the_waiting_of_others(make):
 @pytest.mark.parametrize("order", ["publisher first", "subscriber first"])
 def test_what_is_published_once_ready_is_never_lost(make, met, collected, order):
     """Whatever comes first, and however much is subscribed to."""
-    for number in size((0, 5, 8, 9), range(10)):
+    for number in size((5, 8), range(10)):
         got = collected()
         if order == "publisher first":
             pub, sub = make("pub"), make("sub")
@@ -146,7 +146,7 @@ def test_what_is_published_once_ready_is_never_lost(make, met, collected, order)
 def test_a_subscriber_that_comes_with_much_gets_all_once_the_publisher_is_ready(make, collected, free_port):
     """Only the publisher waits: what a peer had subscribed to before it came is there when it is up."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    for _ in range(size(2, 5)):
+    for _ in range(size(1, 5)):
         got = collected()
         sub = make("sub", peers=endpoint)
         for other in range(300):

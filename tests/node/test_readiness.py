@@ -9,9 +9,10 @@ import oz
 import oz.asyncio
 from oz.transport.node import node as engine
 from support.inside import engine_of, shell_of
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
-MANY = 200
+MANY = size(60, 200)
 
 
 class Held:

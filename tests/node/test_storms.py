@@ -15,7 +15,7 @@ from support.scripts import started
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
-PROCESSES, EACH = size((2, 8), (3, 10))
+PROCESSES, EACH = size((1, 5), (3, 10))
 ATTEMPTS = 6
 """Of libzmq to connect, each after twice the time: three seconds, or what a busy machine makes of them."""
 

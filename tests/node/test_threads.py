@@ -8,6 +8,7 @@ import pytest
 
 import oz
 from support.inside import engine_of, shell_of
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -18,6 +19,7 @@ def pair(make, met):
     return one, two
 
 
+@pytest.mark.sized
 def test_every_public_method_is_safe_from_eight_threads(pair):
     one, two = pair
     two.subscribe("svc.*", handler=lambda message: message.reply(message.payload), concurrency=2)
@@ -27,7 +29,7 @@ def test_every_public_method_is_safe_from_eight_threads(pair):
 
     def work(number):
         own = f"own.{number}"
-        for turn in range(25):
+        for turn in range(size(8, 25)):
             got = one.subscribe(own, handler=lambda message: counts.__setitem__(number, counts[number] + 1))
             mailbox = one.subscribe([f"{own}.x", "all"], group=f"g{number}" if turn % 2 else None)
             one.wait_ready(DEADLINE)
@@ -51,7 +53,7 @@ def test_every_public_method_is_safe_from_eight_threads(pair):
     threads = [Thread(lambda number=number: work(number)) for number in range(8)]
     for thread in threads:
         thread.outcome(DEADLINE * 2)
-    assert counts == [25] * 8
+    assert counts == [size(8, 25)] * 8
     assert one.stats.lost == two.stats.lost == 0
     assert not engine_of(one).subscriptions.standing
 

@@ -17,6 +17,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import DeliveryOptions
+from support.sizes import size
 
 ROOM = 4
 """Frames that a connection holds."""
@@ -479,7 +480,8 @@ def act(random, publisher, subscribers):
             one.come_back()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.sized
+@pytest.mark.parametrize("seed", range(size(3, 30)))
 @pytest.mark.parametrize("drops", [True, False])
 def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed, conflated):
     random, publisher = Random(seed), Publisher(drops=drops)
@@ -535,7 +537,8 @@ def act_in_group(random, publisher, members, join):
     return None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.sized
+@pytest.mark.parametrize("seed", range(size(2, 30)))
 @pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
 @pytest.mark.parametrize("drops", [True, False])
 def test_one_member_of_a_queue_group_gets_each_message_while_others_leave_and_join(drops, policy, seed):

@@ -32,6 +32,7 @@ from protocol.test_joined import (
     joined,
     settle,
 )
+from support.sizes import size
 
 ORIGIN = b"p" * 16
 
@@ -86,7 +87,7 @@ def rises(one):
 
 
 @given(st.integers(0, 2**32), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=size(10, 300), deadline=None)
 def test_slow_subscribers_that_come_and_go_have_the_same_rising_positions(seed, drops):
     random, publisher = Random(seed), Publisher(drops=drops)
     rising = [
@@ -116,7 +117,7 @@ def test_slow_subscribers_that_come_and_go_have_the_same_rising_positions(seed, 
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["round_robin", "sticky", "failover"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=size(10, 300), deadline=None)
 def test_members_of_a_group_have_the_positions_of_those_who_get_all(seed, policy):
     random, publisher = Random(seed), Publisher(drops=False)
 
@@ -135,7 +136,7 @@ def test_members_of_a_group_have_the_positions_of_those_who_get_all(seed, policy
 
 
 @given(st.lists(st.lists(st.sampled_from([*SUBJECTS, b"b.x"]), min_size=1, max_size=5), max_size=12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=size(15, 500), deadline=None)
 def test_last_values_have_the_positions_that_they_were_published_with(rounds):
     publisher = Keeping()
     one = Subscriber(publisher, "*.x")

@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from support.fault_proxy import FaultProxy
+from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
 FAULTS = 5
@@ -64,9 +65,16 @@ class Account:
         assert sum(gap.count for gap in self.gaps) == self.sub.stats.lost
 
 
-@pytest.mark.parametrize("high_water_mark", [1, 10, None])
-@pytest.mark.parametrize("shared", [False, True], ids=["plain", "shared"])
-@pytest.mark.parametrize(("patterns", "seed"), [(1, 4), (15, 2)])
+@pytest.mark.parametrize(
+    ("high_water_mark", "shared", "patterns", "seed"),
+    in_suite(
+        [(1, True, 15, 2), (1, False, 1, 4), (10, True, 1, 4), (10, False, 15, 2), (None, True, 15, 2)],
+        [
+            (1, True, 1, 4), (1, False, 15, 2), (10, True, 15, 2), (10, False, 1, 4),
+            (None, True, 1, 4), (None, False, 1, 4), (None, False, 15, 2),
+        ],
+    ),
+)  # fmt: skip
 def test_all_is_delivered_or_reported_whatever_the_network_does(patterns, seed, shared, high_water_mark):
     with (
         oz.Publisher("tcp://127.0.0.1:*", high_water_mark=high_water_mark) as pub,
@@ -84,7 +92,7 @@ def test_all_is_delivered_or_reported_whatever_the_network_does(patterns, seed, 
         proxy.release()
 
 
-@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
+@pytest.mark.parametrize("overflow", in_suite(["drop_oldest"], ["drop_newest"]))
 def test_what_a_keep_drops_is_counted_whatever_the_network_does(overflow):
     with (
         oz.Publisher("tcp://127.0.0.1:*", high_water_mark=10) as pub,

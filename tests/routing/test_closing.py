@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from oz.protocol.publisher.batches import Batches
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 STREAMS = 15
@@ -78,7 +79,8 @@ def test_closing_has_an_end_though_a_subscriber_takes_nothing():
         assert time.monotonic() - started < DEADLINE
 
 
-@pytest.mark.parametrize("attempt", range(10))
+@pytest.mark.sized
+@pytest.mark.parametrize("attempt", range(size(3, 10)))
 def test_what_was_published_while_another_thread_closes_is_delivered(attempt):
     pub = oz.Publisher("tcp://127.0.0.1:*")
     gaps = []

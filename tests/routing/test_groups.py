@@ -14,6 +14,7 @@ import oz.asyncio
 from support.inside import engine_of
 from support.routed import END, Stage, finish, here, mark, payloads
 from support.scripts import started
+from support.sizes import in_suite
 from support.virtual import VirtualStage
 from support.waiting import DEADLINE, Thread, until
 
@@ -236,7 +237,7 @@ def test_a_member_that_closes_under_traffic_is_not_picked_any_more(stage):
     assert numbers(stays[1]) == list(range(100))
 
 
-@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
+@pytest.mark.parametrize("policy", in_suite(["sticky"], ["round_robin", "failover"]))
 def test_what_a_killed_member_would_get_goes_to_the_others_at_once(sockets, policy):
     pub = sockets.pub()
     with started(MEMBER, pub.endpoint, policy) as victim:

@@ -12,6 +12,7 @@ import zmq
 
 import oz.asyncio
 from support.routed import Stage, finish
+from support.sizes import size
 from support.virtual import VirtualStage
 from support.waiting import DEADLINE, until
 
@@ -191,6 +192,7 @@ def mixed(count):
     return [dice.choice(makers)() for _ in range(count)]
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("shared", [False, True])
 def test_payloads_of_all_forms_keep_their_order_for_everybody(stage, shared):
     pub = stage.pub()
@@ -202,7 +204,7 @@ def test_payloads_of_all_forms_keep_their_order_for_everybody(stage, shared):
         sub.subscribe("a.>", group="g", policy="sticky")
     for sub in alone + members:
         sub.wait_ready(timeout=DEADLINE)
-    sent = [(f"a.{number % 3}", payload, number % 5) for number, payload in enumerate(mixed(300))]
+    sent = [(f"a.{number % 3}", payload, number % 5) for number, payload in enumerate(mixed(size(90, 300)))]
     for number, (subject, payload, has_headers) in enumerate(sent):
         pub.publish(subject, payload, headers={"n": number} if has_headers else None)
     pub.flush()

@@ -26,7 +26,7 @@ def check_at_once(pub, sub, number):
 @pytest.mark.sized
 def test_nothing_is_lost_over_fresh_connections():
     with zmq.Context() as context, oz.Publisher("tcp://127.0.0.1:*", context=context) as pub:
-        for number in range(size(250, 1_000)):
+        for number in range(size(60, 1_000)):
             with oz.Subscriber(pub.endpoint, context=context, filtering="publisher") as sub:
                 sub.subscribe("*.*")
                 check_at_once(pub, sub, number)
@@ -72,7 +72,7 @@ def test_nothing_is_lost_over_new_subscriptions_under_traffic():
                 pub.publish("other", b"")
 
         work = Thread(traffic)
-        for number in range(size(100, 300)):
+        for number in range(size(30, 300)):
             subscription = sub.subscribe(f"n.{number}")
             sub.wait_ready(timeout=DEADLINE)
             # Published before, perhaps, when nobody wanted it.
@@ -105,7 +105,7 @@ def test_a_thread_that_publishes_all_the_time_misses_nobody_who_is_ready(hasty_t
                 pub.publish(f"n.{begun % 40}", b"%d" % begun)
 
         work = Thread(traffic)
-        for _ in range(size(40, 100)):
+        for _ in range(size(12, 100)):
             with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
                 sub.subscribe("n.*")
                 sub.wait_ready(timeout=DEADLINE)
@@ -246,7 +246,7 @@ def test_unsubscribing_leaves_nothing_to_wait_for():
 def test_nothing_is_lost_between_asyncio_sockets():
     async def main():
         async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub:
-            for number in range(200):
+            for number in range(size(60, 200)):
                 async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
                     sub.subscribe("*.*")
                     await sub.wait_ready(timeout=DEADLINE)

@@ -8,7 +8,10 @@ import zmq
 import oz.asyncio
 from support.inside import engine_of, receive_path_of
 from support.routed import Stage, here, taken_until
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
+
+COUNT = size(6_000, 20_000)
 
 SUBJECTS = 10
 SENT = 2_000
@@ -146,20 +149,21 @@ def test_drop_oldest_keeps_order_and_count_whatever_the_size(tight):
     assert sub.stats.lost == pub.stats.missed
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
 def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, overflow):
     pub, sub = tight(overflow=overflow, max_pending=20)
-    publishing = Thread(lambda: publish(pub, 20_000))
+    publishing = Thread(lambda: publish(pub, COUNT))
     got = []
     while publishing.is_alive():
         got += here(sub, 0.01)
     publishing.outcome()
-    newest = {f"a.{at}": 20_000 - SUBJECTS + at for at in range(SUBJECTS)}
+    newest = {f"a.{at}": COUNT - SUBJECTS + at for at in range(SUBJECTS)}
 
     def is_all(rest):
         if overflow == "conflate":
             return newest_of(got + rest) == newest
-        return len(got + rest) + sub.stats.dropped + sub.stats.lost >= 20_000
+        return len(got + rest) + sub.stats.dropped + sub.stats.lost >= COUNT
 
     got += taken_until(is_all, sub, pub)
     assert sub.stats.lost == pub.stats.missed
@@ -167,9 +171,9 @@ def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, overflow)
         one = numbers(message for message in got if message.subject == f"a.{at}")
         assert one == sorted(set(one))
         if overflow == "conflate":
-            assert one[-1] == 20_000 - SUBJECTS + at
+            assert one[-1] == COUNT - SUBJECTS + at
     if overflow != "conflate":
-        assert len(got) + sub.stats.dropped + sub.stats.lost == 20_000
+        assert len(got) + sub.stats.dropped + sub.stats.lost == COUNT
 
 
 def test_others_of_the_same_subscriber_get_everything(stage):

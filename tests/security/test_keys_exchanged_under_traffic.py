@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from support.meeting import advisories, meet
+from support.sizes import in_suite
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -54,7 +55,7 @@ def grown(values, by=300):
     until(lambda: len(values) > there + by)
 
 
-@pytest.mark.parametrize("who", ["desk", "feed"])
+@pytest.mark.parametrize("who", in_suite(["feed"], ["desk"]))
 def test_what_was_sent_while_a_certificate_was_away_was_delivered_or_is_reported(node_ring, feed, desk, who):
     told = advisories(desk, "gap")
     got, gaps = collect(desk)

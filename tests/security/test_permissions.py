@@ -154,7 +154,7 @@ def subjects(seed, count):
 
 
 @pytest.mark.sized
-@settings(max_examples=size(200, 10_000), deadline=None)
+@settings(max_examples=size(60, 10_000), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["allow", "deny"]), PATTERN), min_size=1, max_size=4),
     PATTERN,

@@ -5,6 +5,7 @@ import zmq
 
 from support.keyring import Keyring
 from support.scripts import run
+from support.sizes import one_of_each
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -38,8 +39,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
-@pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "asyncio"])
+@pytest.mark.parametrize(("program", "filtering"), one_of_each([SYNC, ASYNC], ["publisher", "prefix"]))
 def test_a_program_that_closes_nothing_ends_without_a_word(tmp_path, program, filtering):
     Keyring(tmp_path, "feed", "desk")
     assert run("-c", program, tmp_path, filtering, fresh=True) == ""

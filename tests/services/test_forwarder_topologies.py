@@ -11,6 +11,7 @@ import pytest
 from oz.protocol.bridge import spanning_tree
 from support.inside import takes_nobody_for_late
 from support.joined import Buses, payloads, up_to, wait_for_interest, wants
+from support.sizes import in_suite
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -86,7 +87,7 @@ def test_one_forwarder_for_three_buses(buses):
     assert until(lambda: forwarder.stats.passed == 2 * MANY)
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", in_suite([3], [2]))
 def test_forwarders_in_parallel_deliver_once(buses, count):
     near, far = buses.node("lan"), buses.node("wan")
     forwarders = [buses.forwarder("lan", "wan", settled=False) for _ in range(count)]
@@ -245,7 +246,7 @@ def until_told(gaps):
     return told.about
 
 
-@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("hops", in_suite([2], [1]))
 def test_a_forwarder_that_is_killed_and_restarted_goes_on_and_the_loss_is_told(buses, hops):
     """Whoever is behind another forwarder knows nothing of the one that is killed."""
     near, far = buses.node("lan"), buses.node("wan" if hops == 1 else "far")

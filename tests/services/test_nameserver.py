@@ -28,7 +28,10 @@ from support.announcing import PRICING, Dealer, all_registered, announcement, tu
 from support.inside import registry_of
 from support.ports import lasting_endpoint
 from support.scripts import started
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
+
+MANY = size(60, 200)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -152,11 +155,12 @@ def test_a_node_that_connects_again_is_told_what_comes_over_its_new_connection(s
     assert not any(isinstance(event, Lost) for event in other.events)
 
 
-def test_two_hundred_nodes_hear_of_each_other(server, make):
-    nodes = make(server, 200)
+@pytest.mark.sized
+def test_many_nodes_hear_of_each_other(server, make):
+    nodes = make(server, MANY)
     all_registered(nodes, 3 * DEADLINE)
     all_heard(nodes)
-    assert len(server.nodes) == 200
+    assert len(server.nodes) == MANY
     assert server.stats.lost == server.stats.malformed == server.stats.refused == 0
 
 

@@ -16,6 +16,7 @@ from oz.services.columns import Loss, place_of, spanning
 from support import scripts, waiting
 from support.inside import backlog_of
 from support.ports import lasting_endpoint
+from support.sizes import in_suite
 
 HERE = Path(__file__).parent
 FLOOD = HERE / "flooding.py"
@@ -137,7 +138,7 @@ def test_a_disk_without_room_in_earnest(tmp_path):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("filtering", in_suite(["publisher"], ["prefix"]))
 def test_a_recorder_that_is_killed_under_traffic_keeps_what_was_durable(tmp_path, filtering):
     """Three times; the journal goes on each time, with a gap in between."""
     directory = tmp_path / "recorded"

@@ -11,7 +11,7 @@ from simulation.minimising import minimise
 from simulation.world import World
 from support.sizes import size
 
-SEEDS, PART = size(100, 300), 10
+SEEDS, PART = size(12, 300), 4
 """`tox -e pure` goes on where these end, and runs the rest of 300."""
 
 

@@ -198,6 +198,7 @@ def test_compaction_merges_files_and_keeps_every_record(spark, odd, tmp_path):
     assert (again.merged, archive_lakes.files(root / "lake")) == (0, after)
 
 
+@pytest.mark.heavy
 def test_what_is_large_is_compacted_into_several_files(spark, journal, lake):
     archive_lakes.write_journal(journal, [[("a.b", os.urandom(100)) for _ in range(3000)]])
     archive(spark, journal, lake, layout=LakeLayout(step_rows=500), unsealed=True)

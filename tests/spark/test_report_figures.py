@@ -218,6 +218,7 @@ def test_a_journal_without_a_message(spark, tmp_path, records):
     json.loads(made.json())
 
 
+@pytest.mark.heavy
 def test_a_lake_to_which_nothing_was_archived_yet(spark, tmp_path):
     Writer(tmp_path / "recorded").close()
     oz.spark.archive(spark, tmp_path / "recorded", tmp_path / "lake")
@@ -225,6 +226,7 @@ def test_a_lake_to_which_nothing_was_archived_yet(spark, tmp_path):
     assert oz.spark.replay(spark, tmp_path / "lake", endpoint="tcp://127.0.0.1:1").published == 0
 
 
+@pytest.mark.heavy
 def test_one_message(spark, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([Record("a", b"", START)])

@@ -74,6 +74,7 @@ def test_a_batch_that_nobody_took_is_published_when_the_query_starts_again(files
     assert len(sub.messages) == 3000
 
 
+@pytest.mark.heavy
 def test_a_batch_that_runs_again_has_the_same_rows_though_spark_makes_others(files, tmp_path):
     """The payload is another in each run: some of a batch is published, and then all of it once more."""
     made = files.selectExpr("subject", "concat(uuid(), repeat('x', 60000)) payload").repartition(1)

@@ -48,6 +48,7 @@ def test_query_takes_batches_of_a_size_and_goes_on_where_it_was(spark, tmp_path)
     assert sorted(row.offset for row in rows_of(spark, tmp_path, "offset")) == list(range(900))
 
 
+@pytest.mark.heavy
 def test_two_queries_follow_a_journal_while_it_is_written(spark, tmp_path):
     with Writer(tmp_path / "journal", segment_bytes=5000, retain_bytes=1 << 30) as writer:
         queries = []

@@ -163,7 +163,7 @@ def encoded(text):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_subject_made_of_a_pattern_matches_and_begins_with_a_prefix(dialect):
-    @settings(max_examples=size(40, 4000))
+    @settings(max_examples=size(15, 4000))
     @given(pattern_and_subject(dialect))
     def law(pair):
         text, subject = pair
@@ -176,7 +176,7 @@ def test_a_subject_made_of_a_pattern_matches_and_begins_with_a_prefix(dialect):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_whatever_matches_begins_with_a_prefix(dialect):
-    @settings(max_examples=size(60, 6000))
+    @settings(max_examples=size(25, 6000))
     @given(few_patterns(dialect), few_subjects(dialect))
     def law(text, subject):
         pattern = oz.compile(text, dialect)
@@ -229,7 +229,7 @@ def is_valid(pattern, *, partial):
 
 @pytest.mark.parametrize("dialect", TOKEN_DIALECTS)
 def test_tokens_match_by_the_rules(dialect):
-    @settings(max_examples=size(100, 10000))
+    @settings(max_examples=size(40, 10000))
     @given(few_texts, st.text("ab.*", max_size=6))
     def law(text, subject):
         if not is_valid(text, partial=dialect != "rv"):
@@ -244,7 +244,7 @@ def test_tokens_match_by_the_rules(dialect):
 
 @pytest.mark.parametrize("dialect", TOKEN_DIALECTS)
 def test_a_pattern_takes_the_subjects_of_another_by_the_rules(dialect):
-    @settings(max_examples=size(40, 4000))
+    @settings(max_examples=size(15, 4000))
     @given(tokens_and_subject(dialect), tokens_and_subject(dialect))
     def law(first, second):
         for text in (first[0], second[0]):
@@ -290,7 +290,7 @@ WORD_MATCHERS = {"mqtt": mqtt_matches, "amqp": amqp_matches}
 
 @pytest.mark.parametrize("dialect", WORD_MATCHERS)
 def test_words_match_by_the_rules(dialect):
-    @settings(max_examples=size(30, 3000))
+    @settings(max_examples=size(12, 3000))
     @given(few_patterns(dialect), few_subjects(dialect), words_and_subject(dialect))
     def law(text, subject, other):
         for pattern, tried in ((text, subject), (text, other[1]), (other[0], subject), other):
@@ -365,7 +365,7 @@ def class_takes(pattern, byte):
 
 @pytest.mark.parametrize("dialect", GLOBS)
 def test_globs_match_by_the_rules(dialect):
-    @settings(max_examples=size(140, 14000))
+    @settings(max_examples=size(50, 14000))
     @given(glob_texts, glob_and_subject(dialect), any_bytes | few_bytes)
     def law(text, other, subject):
         for pattern, tried in ((text, subject), (other[0], subject), (text, other[1]), (other[0], other[1])):
@@ -503,7 +503,7 @@ def test_text_and_its_utf8_bytes_are_the_same(dialect):
     law()
 
 
-@settings(max_examples=size(40, 4000))
+@settings(max_examples=size(15, 4000))
 @given(specs, st.lists(subjects, max_size=5))
 def test_a_literal_matches_itself_and_nothing_else(spec, tried):
     pattern = made(spec)
@@ -530,7 +530,7 @@ def regex_matches(pattern, subject):
     return pattern.regex.fullmatch(own) is not None
 
 
-@settings(max_examples=size(40, 4000))
+@settings(max_examples=size(15, 4000))
 @given(specs, subjects)
 def test_the_public_regex_decides_as_matches_does(spec, subject):
     pattern = made(spec)
@@ -702,12 +702,12 @@ MAX_SHAPES = shapes.MAX_SHAPES
 
 TestTheIndexAgreesWithALoopWhenItIsCrowded = CrowdedIndexMachine.TestCase
 TestTheIndexAgreesWithALoopWhenItIsCrowded.settings = settings(
-    max_examples=size(8, 500), stateful_step_count=30, deadline=None
+    max_examples=size(3, 500), stateful_step_count=30, deadline=None
 )
 
 TestTheIndexAgreesWithALoop = IndexMachine.TestCase
 TestTheIndexAgreesWithALoop.settings = settings(
-    max_examples=size(20, 2000), stateful_step_count=30, deadline=None
+    max_examples=size(8, 2000), stateful_step_count=30, deadline=None
 )
 
 

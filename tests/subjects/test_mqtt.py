@@ -4,6 +4,7 @@ import pytest
 
 import oz
 from support.cases import each
+from support.sizes import size
 
 
 @pytest.mark.parametrize(
@@ -114,9 +115,12 @@ def test_dots_and_newlines_are_ordinary():
     assert not oz.compile("a/#", "mqtt").matches("a\n")
 
 
+@pytest.mark.sized
 def test_ten_thousand_levels_match_in_linear_time():
     subject = "/".join(["a"] * 10_000)
-    for text in ("/".join(["+"] * 10_000), "a/" * 9_999 + "+", "a/+/" * 4_999 + "#"):
+    for text in size(
+        ("a/+/" * 4_999 + "#",), ("/".join(["+"] * 10_000), "a/" * 9_999 + "+", "a/+/" * 4_999 + "#")
+    ):
         pattern = oz.compile(text, "mqtt")
         assert pattern.regex.fullmatch(subject, timeout=10)
         assert not pattern.regex.fullmatch("$" + subject, timeout=10)

@@ -35,4 +35,5 @@ def one_of_each(longest, *others):
 
 def in_suite(values, others):
     """Give values that the suite has, and others that the heavy run has as well."""
-    return [*values, *(pytest.param(one, marks=pytest.mark.heavy) for one in others)]
+    others = (one if isinstance(one, tuple) else (one,) for one in others)
+    return [*values, *(pytest.param(*one, marks=pytest.mark.heavy) for one in others)]

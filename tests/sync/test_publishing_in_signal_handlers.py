@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import oz
+from support.sizes import one_of_each
 
 OF_OZ = str(Path(oz.__file__).parent)
 MOST_LINES = 400
@@ -62,9 +63,10 @@ def publish_interrupted(publisher, send):
     raise AssertionError(f"publish runs more than {MOST_LINES} lines")
 
 
-@pytest.mark.parametrize("last_value", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("kind", ["alone", "batch", "large", "headers"])
+@pytest.mark.parametrize(
+    ("kind", "shared", "last_value"),
+    one_of_each(["alone", "batch", "large", "headers"], [False, True], [False, True]),
+)
 def test_what_a_signal_handler_publishes_comes_once_in_order_with_one_position(kind, shared, last_value):
     gaps = []
     options = {"filtering": "publisher", "shared": shared, "on_gap": gaps.append}

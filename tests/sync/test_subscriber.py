@@ -14,6 +14,7 @@ import zmq
 
 import oz
 from support.ports import lasting_endpoint
+from support.sizes import size
 from support.waiting import DEADLINE, Thread, frames_of, until
 
 
@@ -551,6 +552,7 @@ class Interrupted(Exception):
 
 
 # Python swallows what a signal handler raises within a destructor or a weak reference's callback, and warns.
+@pytest.mark.sized
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_in_the_middle_of_a_message_does_not_split_the_stream(pair):
     two = pair("")
@@ -571,7 +573,7 @@ def test_a_signal_in_the_middle_of_a_message_does_not_split_the_stream(pair):
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for _ in range(150):
+        for _ in range(size(40, 150)):
             for _ in range(200):
                 two.pub.publish("a", [b"one", b"two"])
             with pytest.raises(Interrupted):

@@ -10,6 +10,7 @@ from oz.wire import batch
 from oz.wire.bounds import FREE, _count
 from oz.wire.keys import stream_key
 from support import scripts
+from support.sizes import in_suite
 
 KEY = stream_key(b"i" * 16)
 HEAD = batch.head_start(KEY, batch.MESSAGES, b"o" * 16, 1)
@@ -46,7 +47,7 @@ except oz.ProtocolError:
 """
 
 
-@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("kind", in_suite(list(LARGE)[:2], list(LARGE)[2:]))
 def test_twenty_megabytes_become_no_gigabyte(kind):
     path = str(__file__.rpartition("/")[0])
     grew = int(scripts.run("-c", PROGRAM.format(path=path, kind=kind)))

@@ -465,7 +465,7 @@ class Connections:
             self.read()
 
 
-@settings(max_examples=size(200, 2_000), deadline=None)
+@settings(max_examples=size(60, 2_000), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -487,7 +487,7 @@ def test_nobody_loses_what_it_holds_however_late_it_is_read(steps):
         assert them.pub.wants(prefix) >= any(prefix in held for held in them.held.values())
 
 
-@settings(max_examples=size(200, 2_000), deadline=None)
+@settings(max_examples=size(60, 2_000), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
@@ -503,7 +503,7 @@ def test_nobody_loses_what_it_holds_whatever_others_take_back(steps):
         assert them.pub.wants(prefix) >= any(prefix in held for held in them.held.values())
 
 
-@settings(max_examples=size(200, 2_000), deadline=None)
+@settings(max_examples=size(60, 2_000), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
@@ -606,7 +606,7 @@ def test_who_is_there_keeps_what_it_asked_for_twice():
     assert pub.queue.has_doubts
 
 
-@settings(max_examples=size(200, 2_000), deadline=None)
+@settings(max_examples=size(60, 2_000), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -11,6 +11,7 @@ import pytest
 import oz
 from oz.errors import PatternTimeout
 from oz.protocol.declared import declare
+from oz.protocol.publisher import pattern_time
 from oz.protocol.publisher.pattern_time import (
     ALL_BURST,
     BURST,
@@ -27,6 +28,7 @@ from oz.security.limits import Limits
 from oz.subjects.index import buckets
 from oz.subjects.pattern import Pattern
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
+from support.sizes import size
 
 MS = 0.001
 LIMITS = Limits()
@@ -265,19 +267,27 @@ def test_many_connections_share_the_time_of_all(world: World) -> None:
     assert 0 < world.stats.suspended <= 60
 
 
+@pytest.mark.sized
 def test_many_honest_connections_are_left_alone(world: World) -> None:
-    for number in range(2_000):
+    count = size(700, 2_000)
+    for number in range(count):
         world.subscribe(b"h%d" % number, rf"md\.(a|b{number})")
-    world.costs = {rf"md\.(a|b{number})": 1e-5 for number in range(2_000)}
+    world.costs = {rf"md\.(a|b{number})": 1e-5 for number in range(count)}
 
-    for _ in range(20):
-        assert len(world.publish()) == 2_000
+    # Together they cost more than the time of all, by more than the credit that it begins with.
+    for _ in range(40):
+        assert len(world.publish()) == count
 
     assert world.stats.suspended == 0
 
 
-def test_so_many_patterns_that_no_time_would_do_are_suspended(world: World) -> None:
-    count = 3 * MOST_PASSED_OVER
+@pytest.mark.sized
+def test_so_many_patterns_that_no_time_would_do_are_suspended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = size(200, MOST_PASSED_OVER)
+    monkeypatch.setattr(pattern_time, "MOST_PASSED_OVER", most)
+    count = most + size(1_000, 2_000)
     texts = [rf"md\..*{number}" for number in range(count)]
     for chunk in range(0, count, 100):
         world.subscribe(b"many", *texts[chunk : chunk + 100], chunk=chunk + 1)
@@ -287,7 +297,7 @@ def test_so_many_patterns_that_no_time_would_do_are_suspended(world: World) -> N
     for _ in range(10):
         assert world.publish() == {b"honest"}
 
-    assert count - MOST_PASSED_OVER - BURST * 10 <= world.stats.suspended <= count
+    assert count - most - BURST * 10 <= world.stats.suspended <= count
 
 
 def test_what_was_passed_over_is_not_remembered(world: World) -> None:

@@ -443,7 +443,7 @@ events = st.lists(
 DELIVERIES = ({}, {"group": "g"}, {"is_shared": True})
 
 
-@settings(max_examples=size(60, 6_000))
+@settings(max_examples=size(25, 6_000))
 @given(events)
 def test_once_everybody_is_gone_nothing_is_left(history):
     """Whatever was declared, over however many connections, and whatever a proxy dropped of it."""

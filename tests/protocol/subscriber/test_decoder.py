@@ -24,13 +24,14 @@ from oz.wire.batch import (
 from oz.wire.codec import find_codec
 from oz.wire.keys import DeliveryOptions
 from support.calls import count_calls
+from support.sizes import size
 
 OWNER = "_INBOX." + "ab" * 16
 
 
 @pytest.fixture
 def decoder():
-    streams = Streams(lambda size: bytes(range(size)))
+    streams = Streams(lambda count: bytes(range(count)))
     subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     return BatchDecoder(streams, find_codec("json"))
@@ -75,7 +76,7 @@ def test_a_lone_payload_that_does_not_decode_is_counted_once_and_makes_no_gap(de
 
 def test_first_message_of_one_in_place_of_another_is_told_to_follow_a_loss_also_when_it_comes_alone():
     gaps = []
-    streams = Streams(lambda size: bytes(range(size)))
+    streams = Streams(lambda count: bytes(range(count)))
     subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     decoder = BatchDecoder(streams, find_codec("json"), on_gap=gaps.append)
@@ -175,9 +176,10 @@ def test_heartbeat_that_says_nothing_new_is_known_by_its_bytes(decoder):
     assert stream.sources[b"o" * 16].heard_at == 6
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sized
+@pytest.mark.parametrize("seed", range(size(5, 200)))
 def test_heartbeats_known_by_their_bytes_leave_behind_what_the_others_do(decoder, seed):
-    streams = Streams(lambda size: bytes(range(size)))
+    streams = Streams(lambda count: bytes(range(count)))
     subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     other = BatchDecoder(streams, find_codec("json"))

@@ -131,7 +131,7 @@ def test_a_contradiction_names_its_publisher(heard, caplog):
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize("seed", range(size(20, 300)))
+@pytest.mark.parametrize("seed", range(size(5, 300)))
 def test_two_ways_that_lose_and_are_late_contradict_nothing(seed):
     """Batches of any size, by two ways of which one is slower: what both lose is told, nothing is twice."""
     heard, drawn = Heard(), random.Random(seed)
