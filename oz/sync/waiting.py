@@ -75,7 +75,7 @@ class ThreadNews:
             finally:
                 self._waiters -= 1
                 if not self._guard.is_mine:
-                    # A signal handler raised while this took the guard back, which `with` is about to release.
+                    # A signal handler raised while this took it back, which `with` is about to release.
                     self._guard.acquire()
 
 
