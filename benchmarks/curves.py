@@ -12,7 +12,7 @@ import sides
 from running import flow
 from sides import ALL, Work
 
-ROUNDS = 3
+MOST_ROUNDS = 3
 
 SUBSCRIBERS = (1, 2, 4, 8, 16)
 PAYLOADS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -63,10 +63,10 @@ def by_payload(scale: float) -> dict[str, dict[int, Run]]:
     }
 
 
-def in_turn(curves: dict[str, dict[int, Run]]) -> dict[str, Points]:
+def in_turn(curves: dict[str, dict[int, Run]], rounds: int) -> dict[str, Points]:
     """Run all points of all sides in each round; give the medians."""
     found: dict[str, dict[int, list[float]]] = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for place in next(iter(curves.values())):
             for name, points in curves.items():
                 found.setdefault(name, {}).setdefault(place, []).append(points[place]())
@@ -88,11 +88,12 @@ def by_patterns(scale: float) -> dict[str, Points]:
     return found
 
 
-def measure(scale: float) -> dict[str, dict[str, Points]]:
-    """Measure all curves."""
+def measure(scale: float, rounds: int) -> dict[str, dict[str, Points]]:
+    """Measure all curves, in so many rounds, or `MOST_ROUNDS`."""
     print("curves", file=sys.stderr, flush=True)
+    rounds = min(rounds, MOST_ROUNDS)
     return {
-        "subscribers": in_turn(by_subscribers(scale)),
-        "payload": in_turn(by_payload(scale)),
+        "subscribers": in_turn(by_subscribers(scale), rounds),
+        "payload": in_turn(by_payload(scale), rounds),
         "patterns": by_patterns(scale),
     }

@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "compiled": oz.__compiled__,
         "rounds": options.rounds,
         "sides": measured,
-        "curves": curves.measure(options.scale) if options.page else {},
+        "curves": curves.measure(options.scale, options.rounds) if options.page else {},
         "load": [before, os.getloadavg()[0]],
     }
     print(rows.as_text(result))

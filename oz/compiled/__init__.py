@@ -43,6 +43,20 @@ class Hot(Protocol):
     def pack(self, items: list[Any]) -> bytes:
         """Pack a list as a MessagePack array."""
 
+    def know_recipients(self, recipients_class: type) -> None:
+        """Say of which class the recipients of messages are."""
+
+    def split(
+        self, recipients: list[Any], items: list[Any], first: int
+    ) -> dict[Any, tuple[list[bytes], list[int]]] | None:
+        """Give each stream its messages, packed, and their positions; None where some are not plain.
+
+        Args:
+            recipients: of each message.
+            items: subjects and payloads in turn.
+            first: the position of the first message.
+        """
+
     def Publish(
         self,
         *,

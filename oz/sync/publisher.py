@@ -105,8 +105,9 @@ class Publisher(PublisherSocket):
         # An attribute of a socket costs about as much as a message that joins others.
         publish = self.publish
         with self.batch():
-            for count, (subject, payload) in enumerate(pairs, 1):
+            for subject, payload in pairs:
                 publish(subject, payload)
+                count += 1
         return count
 
     def flush(self) -> None:
