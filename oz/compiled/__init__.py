@@ -68,6 +68,7 @@ class Hot(Protocol):
         accumulator: Any,
         stats: Any,
         sender: Any,
+        guard: Any,
         monotonic: Callable[[], float],
         socket: Any,
         error: type[Exception],
@@ -88,6 +89,7 @@ class Hot(Protocol):
             accumulator: the publisher's.
             stats: where to count.
             sender: the publisher's.
+            guard: the publisher's.
             monotonic: its clock.
             socket: the publisher's.
             error: what handing over a plain message raises where nothing was sent.

@@ -8,8 +8,8 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *monotonic, *socket, *error;
-    Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen;
+    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *guard, *monotonic, *socket, *error;
+    Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen, is_busy;
     Py_ssize_t large, look_every;
     double listen_every;
 } Publish;
@@ -116,7 +116,9 @@ static PyObject *
 send_plain(Publish *self, PyObject *way, PyObject *payload)
 {
     PyObject *hand_over = hot_get(self->sender, self->hand_over), *flags = hot_get(self->sender, self->flags);
-    if (hand_over == NULL || flags == NULL || PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0) {
+    /* Whoever has the guard may be what a signal handler has interrupted here: the twin finds out. */
+    if (hand_over == NULL || flags == NULL || PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0 ||
+        hot_get(self->guard, self->is_busy) != Py_False) {
         return NULL;
     }
     PyObject *const given[] = {self->socket, way, payload, flags};
@@ -179,6 +181,7 @@ publish_traverse(Publish *self, visitproc visit, void *arg)
     Py_VISIT(self->accumulator);
     Py_VISIT(self->stats);
     Py_VISIT(self->sender);
+    Py_VISIT(self->guard);
     Py_VISIT(self->monotonic);
     Py_VISIT(self->socket);
     Py_VISIT(self->error);
@@ -198,6 +201,7 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->accumulator);
     Py_XDECREF(self->stats);
     Py_XDECREF(self->sender);
+    Py_XDECREF(self->guard);
     Py_XDECREF(self->monotonic);
     Py_XDECREF(self->socket);
     Py_XDECREF(self->error);
@@ -210,11 +214,11 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Publish said = {0};
     static char *keywords[] = {"twin",   "flush",     "quick",  "waiting", "dispatch", "accumulator", "stats",
-                               "sender", "monotonic", "socket", "error",   "large",    "look_every",  "listen_every",
-                               NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOOnnd:Publish", keywords, &said.twin, &said.flush,
+                               "sender", "guard",     "monotonic", "socket", "error",  "large",       "look_every",
+                               "listen_every", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOOOnnd:Publish", keywords, &said.twin, &said.flush,
                                      &PyDict_Type, &said.quick, &PyList_Type, &said.waiting, &said.dispatch,
-                                     &said.accumulator, &said.stats, &said.sender, &said.monotonic, &said.socket,
+                                     &said.accumulator, &said.stats, &said.sender, &said.guard, &said.monotonic, &said.socket,
                                      &said.error, &said.large, &said.look_every, &said.listen_every) ||
         (said.is_blocked = hot_offset(Py_TYPE(said.dispatch), "is_blocked")) < 0 ||
         (said.limit = hot_offset(Py_TYPE(said.accumulator), "limit")) < 0 ||
@@ -225,7 +229,8 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
         (said.listened_at = hot_offset(Py_TYPE(said.sender), "listened_at")) < 0 ||
         (said.hand_over = hot_offset(Py_TYPE(said.sender), "hand_over")) < 0 ||
         (said.flags = hot_offset(Py_TYPE(said.sender), "flags")) < 0 ||
-        (said.listen = hot_offset(Py_TYPE(said.sender), "listen")) < 0) {
+        (said.listen = hot_offset(Py_TYPE(said.sender), "listen")) < 0 ||
+        (said.is_busy = hot_offset(Py_TYPE(said.guard), "is_busy")) < 0) {
         return NULL;
     }
     Publish *self = (Publish *)type->tp_alloc(type, 0);
@@ -243,6 +248,7 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_INCREF(self->accumulator);
     Py_INCREF(self->stats);
     Py_INCREF(self->sender);
+    Py_INCREF(self->guard);
     Py_INCREF(self->monotonic);
     Py_INCREF(self->socket);
     Py_INCREF(self->error);

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oz.compiled import HOT
 from oz.protocol.stats import PublisherStats
+from oz.transport.guard import Guard
 from oz.transport.publisher import sender
 from oz.transport.publisher.sender import LOOK_EVERY, Sender
 from oz.wire.batch import LARGE
@@ -50,7 +51,7 @@ class Parts:
     """What of a sender its short way uses; the clock says what it is told."""
 
     __slots__ = (
-        "_check_open", "_dispatch", "_encode", "_last_values", "_monotonic", "accumulator", "flags",
+        "_check_open", "_dispatch", "_encode", "_guard", "_last_values", "_monotonic", "accumulator", "flags",
         "hand_over", "in_use", "is_behind", "is_unheard", "listen", "listened_at", "log", "notices", "now",
         "routes", "stats", "tries",
     )  # fmt: skip
@@ -69,6 +70,7 @@ class Parts:
             True,
         )
         self.flags, self.hand_over, self.notices = 1, self._hand_over, False
+        self._guard = Guard()
         self._monotonic = lambda: self.now
         self.in_use = lambda: log.append("in use")
         self.listen = lambda: log.append("listen")
@@ -144,6 +146,7 @@ steps = st.lists(
     | st.sampled_from(
         [("now", 10.0), ("now", 10.0005), ("now", 10.002), ("is_behind", True), ("is_behind", False)]
     )
+    | st.sampled_from([("is_busy", True), ("is_busy", False), ("held",)])
     | st.sampled_from([("tries", True), ("notices", True), ("notices", False)])
     | st.sampled_from([("tries", zmq.Again()), ("tries", zmq.ZMQError(zmq.ENOTSOCK)), ("tries", KeyError())])
     | st.sampled_from([("error", zmq.ZMQError(zmq.ENOTSOCK)), ("error", KeyError("x")), ("error", None)]),
@@ -163,6 +166,10 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
                 one.dispatch.is_blocked = step[1]
             elif step[0] in ("now", "is_behind", "tries", "notices"):
                 setattr(one.parts, step[0], step[1])
+            elif step[0] == "is_busy":
+                one.parts._guard.is_busy = step[1]
+            elif step[0] == "held":
+                (one.parts._guard.release if one.parts._guard.is_mine else one.parts._guard.acquire)()
             elif step[0] == "error":
                 one.accumulator.error = step[1]
             else:
@@ -183,6 +190,17 @@ def test_a_plain_message_goes_without_the_twin_when_no_look_is_due():
         one.publish("plain", b"3")
     sent = [("socket", b"plain", payload, 1) for payload in (b"1", b"2", b"3")]
     assert ours.log == pure.log == ["listen", sent[0], "listen", "in use", *sent[1:]]
+
+
+def test_a_message_of_a_signal_handler_in_the_middle_of_another_takes_the_long_way():
+    ours, pure = both()
+    for one in (ours, pure):
+        one.publish("plain", b"1")
+        one.publish("plain", b"2")
+        with one.parts._guard:
+            one.parts._guard.is_busy = True
+            assert one.publish("plain", b"3") == "long"
+    assert ours.log == pure.log
 
 
 def test_a_send_during_which_somebody_looked_is_followed_by_a_look():
@@ -235,6 +253,7 @@ def test_parts_without_the_slots_are_refused_when_it_is_made():
             accumulator=Accumulator([]),
             stats=PublisherStats(),
             sender=None,
+            guard=Guard(),
             monotonic=print,
             socket="socket",
             error=zmq.ZMQError,

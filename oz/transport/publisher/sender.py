@@ -343,6 +343,7 @@ class Sender:
             accumulator=accumulator,
             stats=stats,
             sender=self,
+            guard=self._guard,
             monotonic=self._monotonic,
             socket=socket,
             error=zmq.ZMQError,
