@@ -98,6 +98,7 @@ def draw(measured: rows.Measured) -> None:
 
     matplotlib.use("svg")
     from matplotlib import pyplot
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     grey = dict.fromkeys(
         ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "text.color", "grid.color"), GREY
@@ -108,6 +109,8 @@ def draw(measured: rows.Measured) -> None:
         for name in (*AXES, "latency"):
             figure, axes = pyplot.subplots(figsize=(5.2, 3.1), layout="constrained")
             draw_latency(axes, measured) if name == "latency" else draw_rates(axes, name, measured)
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
             axes.minorticks_off()
             axes.grid(alpha=0.3, linewidth=0.5)
             axes.spines[["top", "right"]].set_visible(False)

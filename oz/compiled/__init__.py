@@ -49,7 +49,7 @@ class Hot(Protocol):
     def split(
         self, recipients: list[Any], items: list[Any], first: int
     ) -> dict[Any, tuple[list[bytes], list[int]]] | None:
-        """Give each stream its messages, packed, and their positions; None where some are not plain.
+        """Return for each stream its messages, packed, and their positions; None where some are not plain.
 
         Args:
             recipients: of each message.

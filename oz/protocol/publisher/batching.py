@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return len(self.positions)
 
     @property
