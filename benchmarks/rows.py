@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 Measured = dict[str, Any]
 """What `table` writes as JSON."""
 
+BUSY = 2.0
+"""The load from which on others are in the way."""
+
 MEDIAN = 5
 """The place of the 50th percentile among `running.SHOWN`."""
 
@@ -162,6 +165,8 @@ def explanations(measured: Measured) -> list[str]:
         f"oz {part} its compiled part.",
         f"{versions}.",
     ]
+    if before >= BUSY:
+        lines.append("**Other programs had the machine meanwhile: these figures mean little.**")
     return lines + [f"{name}: {reason}." for name, reason in measured["missing"].items()]
 
 
