@@ -1,4 +1,4 @@
-"""Requests of oz beside REQ and REP, nats-py through its server, and zenoh's queryables: for nodes.py.
+"""Requests of oz beside REQ and REP, nats-py through its server, and zenoh's queryables: for table.py.
 
 Who asks, who answers and a server are processes of their own. Each is measured in turn, one request after the
 other and several in flight, and its processor time counts in all of them.
@@ -7,12 +7,10 @@ other and several in flight, and its processor time counts in all of them.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import multiprocessing
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,16 +38,6 @@ class Asked(NamedTuple):
 
     times: list[float]
     seconds: float
-
-
-class Row(NamedTuple):
-    """One measurement, in µs: of a request alone at its median and 99th percentile, and of the processor."""
-
-    p50: float
-    p99: float
-    rate: float
-    processor: float
-    processor_many: float
 
 
 # asking in threads, and in tasks ---------------------------------------------------------------------------
@@ -364,39 +352,3 @@ def measure(side: Side, count: int, in_flight: int) -> tuple[Asked, float]:
         used += answers.recv() - before
         process.join()
     return asked, used
-
-
-def measure_row(side: Side, count: int, in_flight: int) -> Row:
-    """Measure one after the other, and several in flight."""
-    alone, used = measure(side, count, 1)
-    many, used_many = measure(side, count * 4, in_flight)
-    cuts = statistics.quantiles(alone.times, n=100)
-    number = len(many.times)
-    return Row(
-        1e6 * cuts[49], 1e6 * cuts[98], number / many.seconds, 1e6 * used / count, 1e6 * used_many / number
-    )
-
-
-def compare(count: int, rounds: int, in_flight: int = 32) -> None:
-    """Measure all sides in turn, and print the medians of the rounds."""
-    sides = {
-        name: side
-        for name, side in SIDES.items()
-        if not side.needs or importlib.util.find_spec(side.needs) is not None
-    }
-    rows: dict[str, list[Row]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            rows[name].append(measure_row(side, count, in_flight))
-    print(
-        f"medians of {rounds} rounds: µs of one request alone, and of the processor in all processes; "
-        f"a second with {in_flight} in flight"
-    )
-    print(f"{'':20} {'p50':>7} {'p99':>7} {'processor':>10} {'a second':>9} {'processor':>10}")
-    for name, found in rows.items():
-        row = Row(*(statistics.median(values) for values in zip(*found, strict=True)))
-        print(
-            f"{name:20} {row.p50:7.0f} {row.p99:7.0f} {row.processor:10.0f} {row.rate:9.0f} "
-            f"{row.processor_many:10.0f}",
-            flush=True,
-        )

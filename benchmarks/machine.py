@@ -11,14 +11,25 @@ import regex
 import zmq
 
 
+def name() -> str:
+    """Name the machine."""
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def versions() -> dict[str, str]:
+    """Name the versions of what oz stands on."""
+    return {
+        "Python": platform.python_version(),
+        "pyzmq": zmq.__version__,
+        "libzmq": zmq.zmq_version(),
+        "regex": regex.__version__,
+    }
+
+
 def describe() -> str:
     """Name the machine and the versions, and its load at this moment."""
-    load = os.getloadavg()[0]
-    return (
-        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {load:.1f}; "
-        f"Python {platform.python_version()}, pyzmq {zmq.__version__}, libzmq {zmq.zmq_version()}, "
-        f"regex {regex.__version__}"
-    )
+    told = ", ".join(f"{library} {version}" for library, version in versions().items())
+    return f"{name()}, load {os.getloadavg()[0]:.1f}; {told}"
 
 
 def spread(values: Sequence[float]) -> str:

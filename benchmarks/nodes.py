@@ -1,10 +1,10 @@
-"""How quickly a mesh of nodes is ready, what it costs while nothing happens, and how long a request takes.
+"""How quickly a mesh of nodes is ready, and what it costs while nothing happens.
 
-    python benchmarks/nodes.py [--nodes 5 20] [--seconds 10] [--requests 2000] [--rounds 3]
+    python benchmarks/nodes.py [--nodes 5 20] [--seconds 10]
 
 Each node is a process of its own, and so is the name server. Ready is when every node can speak with
 every other both ways, counted from the moment at which all processes have imported oz and are told to
-join. Idle is the processor time of a node, a second. Requests go from one process to another: asking.py.
+join. Idle is the processor time of a node, a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 
-import asking
 import machine
 
 import oz
@@ -85,14 +84,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--nodes", type=int, nargs="*", default=[5, 20])
     options.add_argument("--seconds", type=float, default=10.0, help="of idleness")
-    options.add_argument("--requests", type=int, default=2_000, help="one after the other; 0 for none")
-    options.add_argument("--rounds", type=int, default=3, help="of requests")
     chosen = options.parse_args(arguments)
     print(machine.describe(), flush=True)
     for count in chosen.nodes:
         mesh(count, chosen.seconds)
-    if chosen.requests:
-        asking.compare(chosen.requests, chosen.rounds)
     print(machine.describe())
 
 

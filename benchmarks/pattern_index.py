@@ -48,7 +48,7 @@ def main(full: bool = False) -> None:
     print(machine.describe())
 
 
-def _apart(function: Callable[..., str], *arguments: object) -> str:
+def _apart(function: Callable[..., Any], *arguments: object) -> Any:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 
@@ -90,6 +90,24 @@ def measure_dialect(dialect: str, count: int) -> str:
     subjects = [subject.replace(".", separator) for subject in _subjects(words)]
     uncached = min(_uncached(index, subjects) for _ in range(3))
     return f"{dialect:>23} | {uncached:11.2f} | {time_cached(index, subjects[:1_000]):9.3f}"
+
+
+def rates(count: int) -> dict[str, float]:
+    """Return the subjects a second that are matched by so many patterns, by index and by trie."""
+    return _apart(measure_rates, count)
+
+
+def measure_rates(count: int) -> dict[str, float]:
+    """Measure them in this process."""
+    words = _words(count)
+    index, trie = oz.PatternIndex(), Trie()
+    for text in _texts("nats", count, words):
+        pattern = oz.compile(text, "nats")
+        index.add(pattern)
+        add_to_trie(trie, text, pattern)
+    uncached, walked = race(index, trie, _subjects(words))
+    cached = time_cached(index, _subjects(words)[:1_000])
+    return {"seen before": 1e6 / cached, "new": 1e6 / uncached, "new, a plain trie": 1e6 / walked}
 
 
 def race(index: oz.PatternIndex, trie: Trie, subjects: list[str]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Other libraries as programs that `routing` measures, called as `routed_sides` says: nats-py, zenoh, and C.
+"""Other libraries as programs that `table` measures, called as `sides` says: nats-py, zenoh, and C.
 
 None of them may lose anything:
 
@@ -30,8 +30,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import sides
-from routed_sides import TIMEOUT, Span, Tally, Work
+from sides import TIMEOUT, Span, Tally, Work
 
 READY = "ready"
 
@@ -44,6 +43,8 @@ def missing() -> dict[str, str]:
             found[name] = f"{package} is not installed"
     if not _nats_executable():
         found.setdefault("nats", "there is no nats-server")
+    if _version("psutil") is None:
+        found.setdefault("nats", "psutil is not installed, which tells the processor time of its server")
     if shutil.which("cc") is None:
         found["C"] = "there is no C compiler"
     elif not _libzmq():
@@ -51,17 +52,16 @@ def missing() -> dict[str, str]:
     return found
 
 
-def describe() -> str:
-    """Name the versions of those that are there, and what is left out."""
-    left_out = missing()
-    told = []
-    if "nats" not in left_out:
+def versions() -> dict[str, str]:
+    """Name the versions of those that are there."""
+    found = {name: _version(name) for name in ("nats-py", "eclipse-zenoh")}
+    if "nats" not in missing():
         server = subprocess.run([_nats_executable(), "--version"], capture_output=True, text=True, check=True)
-        told += [f"nats-py {_version('nats-py')}", server.stdout.strip().replace(": v", " ")]
-    if "zenoh" not in left_out:
-        told.append(f"eclipse-zenoh {_version('eclipse-zenoh')}")
-    told += [f"{name} left out: {reason}" for name, reason in left_out.items()]
-    return ", ".join(told)
+        found["nats-server"] = server.stdout.strip().rpartition(": v")[2]
+    if "C" not in missing():
+        compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
+        found["C compiler"] = compiler.stdout.splitlines()[0]
+    return {name: version for name, version in found.items() if version}
 
 
 def _version(package: str) -> str | None:
@@ -80,8 +80,10 @@ def _nats_executable() -> str:
 
 
 @contextlib.contextmanager
-def nats_server() -> Iterator[str]:
-    """Run a server; give its address."""
+def nats_server() -> Iterator[tuple[str, Callable[[], float]]]:
+    """Run a server; give its address, and what tells the processor seconds that it has used."""
+    import psutil
+
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory, "server.conf")
         config.write_text(
@@ -91,7 +93,8 @@ def nats_server() -> Iterator[str]:
         command = [_nats_executable(), "-c", str(config), "-l", str(Path(directory, "log"))]
         with subprocess.Popen(command) as server:
             try:
-                yield _nats_address(Path(directory))
+                process = psutil.Process(server.pid)
+                yield _nats_address(Path(directory)), lambda: sum(process.cpu_times()[:2])
             finally:
                 server.terminate()
 
@@ -120,7 +123,7 @@ def nats_publisher(pipe: Connection, count: int, work: Work, address: str) -> No
         pipe.send(address)
         pipe.recv()
         for number in range(count):
-            await client.publish(subjects[number % turn], sides.PAYLOAD)
+            await client.publish(subjects[number % turn], work.payload)
         await client.publish(work.end)
         await client.flush(60)
         await client.close()
@@ -154,57 +157,6 @@ def nats_subscriber(
         return result
 
     return asyncio.run(receive())
-
-
-def nats_echo(pipe: Connection, count: int, address: str) -> None:
-    """Send every message back, with nats-py."""
-    import nats
-
-    async def run() -> None:
-        ended = asyncio.Event()
-
-        async def take(message: Any) -> None:
-            if message.data == b"end":
-                ended.set()
-            await client.publish("pong." + message.subject[5:], message.data)
-
-        client = await nats.connect(address)
-        await _nats_subscribe(client, "ping.*", take)
-        await client.flush()
-        pipe.send(address)
-        await ended.wait()
-        await client.close()
-
-    asyncio.run(run())
-
-
-def nats_ping(endpoint: str, begin: Callable[[], object], count: int) -> list[float]:
-    """Time round trips with nats-py; seconds."""
-    import nats
-
-    async def run() -> list[float]:
-        waiting: asyncio.Future[None]
-
-        async def take(message: Any) -> None:
-            waiting.set_result(None)
-
-        client, loop, times = await nats.connect(endpoint), asyncio.get_running_loop(), []
-        await _nats_subscribe(client, "pong.*", take)
-        await client.flush()
-        begin()
-        for _ in range(count):
-            waiting = loop.create_future()
-            started = time.perf_counter()
-            await client.publish("ping.a", sides.PAYLOAD)
-            await waiting
-            times.append(time.perf_counter() - started)
-        waiting = loop.create_future()
-        await client.publish("ping.a", b"end")
-        await waiting
-        await client.close()
-        return times
-
-    return asyncio.run(run())
 
 
 # zenoh ---------------------------------------------------------------------------------------------------
@@ -264,7 +216,7 @@ def zenoh_publisher(pipe: Connection, count: int, work: Work, subscribers: int =
         end, turn = _zenoh_when_wanted(session, _key(work.end)), len(publishers)
         pipe.recv()
         for number in range(count):
-            publishers[number % turn].put(sides.PAYLOAD)
+            publishers[number % turn].put(work.payload)
         end.put(b"")
         pipe.recv()
 
@@ -285,35 +237,6 @@ def zenoh_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> 
         return span.stop(count)
 
 
-def zenoh_echo(pipe: Connection, count: int) -> None:
-    """Send every message back, with zenoh."""
-    endpoint = _free_endpoint()
-    with _zenoh_session(listen=endpoint) as session:
-        subscriber = session.declare_subscriber("ping/*")
-        pipe.send(endpoint)
-        pong = _zenoh_when_wanted(session, "pong/a")
-        for sample in subscriber:
-            if (payload := sample.payload.to_bytes()) == b"end":
-                return
-            pong.put(payload)
-
-
-def zenoh_ping(endpoint: str, begin: Callable[[], object], count: int) -> list[float]:
-    """Time round trips with zenoh; seconds."""
-    with _zenoh_session(connect=endpoint) as session:
-        subscriber = session.declare_subscriber("pong/*")
-        out = _zenoh_when_wanted(session, "ping/a")
-        begin()
-        times = []
-        for _ in range(count):
-            started = time.perf_counter()
-            out.put(sides.PAYLOAD)
-            subscriber.recv()
-            times.append(time.perf_counter() - started)
-        out.put(b"end")
-        return times
-
-
 # C -------------------------------------------------------------------------------------------------------
 
 _PROGRAM = Path(__file__).with_name("rival.c")
@@ -330,7 +253,7 @@ def _libzmq() -> str:
 
 @contextlib.contextmanager
 def c_program() -> Iterator[str]:
-    """Compile the program of `W1` in C; give its path."""
+    """Compile the program in C; give its path."""
     library = _libzmq()
     with tempfile.TemporaryDirectory() as directory:
         program = str(Path(directory, "rival"))
@@ -339,9 +262,9 @@ def c_program() -> Iterator[str]:
         yield program
 
 
-def c_publisher(pipe: Connection, count: int, program: str) -> None:
+def c_publisher(pipe: Connection, count: int, program: str, subscribers: int = 1) -> None:
     """Publish in C."""
-    command = [program, "publish", str(count)]
+    command = [program, "publish", str(count), str(subscribers)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         pipe.send(process.stdout.readline().strip())
 
@@ -353,3 +276,17 @@ def c_subscriber(endpoint: str, begin: Callable[[], object], program: str) -> tu
         begin()
         count, seconds = process.stdout.readline().split()
         return int(count), float(seconds)
+
+
+def c_echo(pipe: Connection, count: int, program: str) -> None:
+    """Send every message back, in C."""
+    with subprocess.Popen([program, "echo"], stdout=subprocess.PIPE, text=True) as process:
+        pipe.send([process.stdout.readline().strip() for _ in range(2)])
+
+
+def c_ping(endpoints: list[str], begin: Callable[[], object], count: int, program: str) -> list[float]:
+    """Time round trips in C; seconds."""
+    begin()
+    command = [program, "ping", str(count), *endpoints]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return list(map(float, done.stdout.split()))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import beside_pyzmq
 import nodes
 import pattern_index
 import recording
-
-import compiled
-import routing
+import table
 
 if __name__ == "__main__":
-    beside_pyzmq.main()
-    routing.main([])
-    compiled.main([])
+    table.main([])
     pattern_index.main()
     recording.main([])
     nodes.main([])

@@ -1,16 +1,20 @@
-"""The programs that are measured, each in a process of its own.
+"""The programs that are measured, each in a process of its own: oz, and pyzmq alone.
 
-A publisher is called with a pipe: it tells its endpoint through it, and at the end that all is sent. A
-subscriber is called with that endpoint and with what to call before it begins to read; it gives the number
-of messages it got and the seconds from the first to the last of them.
+A publisher is called with a pipe and the number of messages. It tells its endpoint through the pipe; it is
+told there when all subscribers are ready, and again when they have everything, so that nothing is closed
+before. A subscriber is called with that endpoint and with what to call when it is ready. It gives the
+number of messages it got, the seconds from the first to the last of them, and the processor seconds of its
+process meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import zmq
 import zmq.asyncio
@@ -22,31 +26,242 @@ PAYLOAD = b"x" * 100
 END = "md.end.end"
 LOOPBACK = "tcp://127.0.0.1:*"
 
+TIMEOUT = 30
+"""Seconds to become ready in."""
 
-def plain_publisher(pipe: Connection, count: int) -> None:
-    """Publish with pyzmq alone: XPUB, so that it can wait for the subscriber and drop nothing."""
-    subjects = [subject.encode() for subject in SUBJECTS]
+
+class Work(NamedTuple):
+    """What is published, and who wants it."""
+
+    subjects: list[str]
+    """They are sent in turn."""
+    patterns: list[str]
+    """One for each subscriber, or all for one."""
+    end: str
+    """Is sent last, and matches too."""
+    payload: bytes = PAYLOAD
+
+
+ALL = Work(SUBJECTS, ["md.*.*"], END)
+"""Everything matches."""
+
+ONE_IN_100 = Work(
+    [f"md.{market}.s{symbol}" for market in range(10) for symbol in range(100)], ["*.*.s7"], "md.end.s7"
+)
+"""The wildcard leads, so the only prefix is the empty one."""
+
+
+_CONSTANT = ["md", "a", "b", "c", "d", "e"]
+
+OVERLAPPING = Work(
+    [subject.replace("md", ".".join(_CONSTANT)) for subject in SUBJECTS],
+    [".".join(tokens) for tokens in itertools.product(*((token, "*") for token in _CONSTANT), ("*.*", ">"))][
+        :100
+    ],
+    END.replace("md", ".".join(_CONSTANT)),
+)
+"""A hundred different patterns, each of which matches everything."""
+
+
+def _ten_thousand() -> tuple[Work, int]:
+    numbers = range(5_000)
+    patterns = [f"md.k{number}.*" for number in numbers]
+    patterns += [f"*.k{number}.>" for number in numbers if number % 2 == 0]
+    patterns += [f"md.*.v{number}" for number in numbers if number % 4 < 2]
+    sent = numbers[::5]
+    matches = sum(1 + (number % 2 == 0) + (number % 4 < 2) for number in sent)
+    return Work([f"md.k{number}.v{number}" for number in sent], patterns, "end.end"), matches
+
+
+MANY, MANY_MATCHES = _ten_thousand()
+"""10,000 patterns with a wildcard each, 1 to 3 of which match a message; and how many do in one turn."""
+
+
+class Span:
+    """Measures from the first message on."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._cpu = time.process_time()
+
+    def stop(self, count: int) -> tuple[int, float, float]:
+        """Give what a subscriber gives."""
+        return count, time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
+class Tally:
+    """Counts what handlers are called with; is the same for everybody."""
+
+    def __init__(self) -> None:
+        self.got = 0
+        self.span: Span | None = None
+
+    def count(self, message: object) -> None:
+        """Handle a message."""
+        if self.span is None:
+            self.span = Span()
+        self.got += 1
+
+    def stop(self) -> tuple[int, float, float]:
+        """Give what a subscriber gives."""
+        return (self.span or Span()).stop(self.got)
+
+
+# oz ------------------------------------------------------------------------------------------------------
+
+
+def publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
+    """Publish with `oz.Publisher`, to whoever subscribes in whichever way."""
+    subjects, turn = work.subjects, len(work.subjects)
+    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0) as pub:
+        pipe.send(pub.endpoint)
+        pub.wait_for_subscribers(subscribers)
+        pipe.recv()
+        for number in range(count):
+            pub.publish(subjects[number % turn], work.payload)
+        pub.publish(work.end)
+        pipe.recv()
+
+
+def subscriber(
+    endpoint: str, begin: Callable[[], object], patterns: list[str], end: str, filtering: str = "publisher"
+) -> tuple[int, float, float]:
+    """Receive with `oz.Subscriber`."""
+    with oz.Subscriber(endpoint, filtering=filtering, high_water_mark=0) as sub:
+        for pattern in patterns:
+            sub.subscribe(pattern)
+        if filtering == "publisher":
+            sub.wait_ready(timeout=TIMEOUT)
+        begin()
+        sub.receive()
+        span, count = Span(), 1
+        for message in sub:
+            if message.subject == end:
+                break
+            count += 1
+        return span.stop(count)
+
+
+def batches(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
+    """Receive with `oz.Subscriber`, as columns."""
+    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+        for pattern in work.patterns:
+            sub.subscribe(pattern)
+        sub.wait_ready(timeout=TIMEOUT)
+        begin()
+        count, end, span = 0, work.end.encode(), None
+        while True:
+            for one in sub.receive_batches():
+                span = span or Span()
+                is_message = isinstance(one, oz.Message)
+                count += 1 if is_message else len(one)
+                if (one.subject_bytes if is_message else one.subjects[-1]) == end:
+                    return span.stop(count - 1)
+
+
+def handlers(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
+    """Receive with `oz.Subscriber`, by a handler for each pattern."""
+    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+        tally = Tally()
+        for pattern in work.patterns:
+            sub.subscribe(pattern, handler=tally.count)
+        sub.subscribe(work.end)
+        sub.wait_ready(timeout=TIMEOUT)
+        begin()
+        sub.receive()  # the handlers run until the end is there
+        return tally.stop()
+
+
+def async_publisher(pipe: Connection, count: int, work: Work) -> None:
+    """Publish with `oz.asyncio.Publisher`."""
+
+    async def publish() -> None:
+        subjects, turn = work.subjects, len(work.subjects)
+        async with oz.asyncio.Publisher(LOOPBACK, on_full="block", high_water_mark=0) as pub:
+            pipe.send(pub.endpoint)
+            await pub.wait_for_subscribers(1)
+            await asyncio.to_thread(pipe.recv)
+            for number in range(count):
+                await pub.publish(subjects[number % turn], work.payload)
+            await pub.publish(work.end)
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(publish())
+
+
+def async_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
+    """Receive with `oz.asyncio.Subscriber`."""
+
+    async def receive() -> tuple[int, float, float]:
+        async with oz.asyncio.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+            for pattern in work.patterns:
+                sub.subscribe(pattern)
+            await sub.wait_ready(timeout=TIMEOUT)
+            begin()
+            await sub.receive()
+            span, count = Span(), 1
+            async for message in sub:
+                if message.subject == work.end:
+                    break
+                count += 1
+            return span.stop(count)
+
+    return asyncio.run(receive())
+
+
+def echo(pipe: Connection, count: int) -> None:
+    """Send every message back, with oz. Both sockets share a context, as those of plain pyzmq do."""
+    with (
+        zmq.Context() as context,
+        oz.Publisher(LOOPBACK, context=context) as out,
+        oz.Subscriber(bind=LOOPBACK, filtering="publisher", context=context) as back,
+    ):
+        back.subscribe("ping.*")
+        pipe.send((out.endpoint, back.endpoint))
+        for message in back:
+            if message.payload == b"end":
+                return
+            out.publish("pong." + message.subject[5:], message.payload)
+
+
+def ping(endpoints: tuple[str, str], begin: Callable[[], object], count: int) -> list[float]:
+    """Time round trips with oz; seconds."""
+    with (
+        zmq.Context() as context,
+        oz.Publisher(connect=endpoints[1], context=context) as out,
+        oz.Subscriber(endpoints[0], filtering="publisher", context=context) as back,
+    ):
+        back.subscribe("pong.*")
+        back.wait_ready(timeout=TIMEOUT)
+        out.wait_for_subscribers(timeout=TIMEOUT)
+        begin()
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            out.publish("ping.a", PAYLOAD)
+            back.receive()
+            times.append(time.perf_counter() - started)
+        out.publish("ping.a", b"end")
+        return times
+
+
+# pyzmq ---------------------------------------------------------------------------------------------------
+
+
+def plain_publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
+    """Publish with pyzmq alone to one subscriber or several."""
+    subjects, turn = [subject.encode() for subject in work.subjects], len(work.subjects)
     with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
         socket.set_hwm(0)
         socket.setsockopt(zmq.XPUB_NODROP, 1)
+        socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         socket.bind(LOOPBACK)
         pipe.send(socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        socket.recv()
+        for _ in range(subscribers):
+            socket.recv()
         for number in range(count):
-            socket.send_multipart([subjects[number % 1000], PAYLOAD])
-        socket.send_multipart([END.encode(), b""])
-    pipe.send("sent")
-
-
-def oz_publisher(pipe: Connection, count: int, delimiter: bytes | None = None) -> None:
-    """Publish with `oz.Publisher`."""
-    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0, delimiter=delimiter) as pub:
-        pipe.send(pub.endpoint)
-        pub.wait_for_subscribers()
-        for number in range(count):
-            pub.publish(SUBJECTS[number % 1000], PAYLOAD)
-        pub.publish(END)
-    pipe.send("sent")
+            socket.send_multipart([subjects[number % turn], work.payload])
+        socket.send_multipart([work.end.encode(), b""])
 
 
 def plain_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
@@ -64,30 +279,40 @@ def plain_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, f
         return count, time.perf_counter() - started
 
 
-def oz_one_frame_publisher(pipe: Connection, count: int) -> None:
-    """Publish with `oz.Publisher`, subject and payload in one frame."""
-    oz_publisher(pipe, count, b" ")
-
-
-def oz_one_frame_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
-    """Receive what `oz_one_frame_publisher` sends."""
-    return oz_subscriber(endpoint, begin, b" ")
-
-
-def oz_subscriber(
-    endpoint: str, begin: Callable[[], object], delimiter: bytes | None = None
-) -> tuple[int, float]:
-    """Receive with `oz.Subscriber`."""
-    with oz.Subscriber(endpoint, high_water_mark=0, delimiter=delimiter) as sub:
-        sub.subscribe("md.*.*")
+def plain_filter(
+    endpoint: str, begin: Callable[[], object], suffix: bytes, end: str
+) -> tuple[int, float, float]:
+    """Receive all there is with pyzmq alone, and keep what ends with a suffix: the cheapest test there is."""
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.set_hwm(0)
+        socket.setsockopt(zmq.SUBSCRIBE, b"md.")
+        socket.connect(endpoint)
+        last, count = end.encode(), 0
         begin()
-        sub.receive()
-        started, count = time.perf_counter(), 1
-        for message in sub:
-            if message.subject == END:
-                break
-            count += 1
-        return count, time.perf_counter() - started
+        socket.recv_multipart()
+        span = Span()
+        while (subject := socket.recv_multipart()[0]) != last:
+            if subject.endswith(suffix):
+                count += 1
+        return span.stop(count)
+
+
+def plain_async_publisher(pipe: Connection, count: int, work: Work) -> None:
+    """Publish with `zmq.asyncio` alone."""
+
+    async def publish() -> None:
+        subjects, turn = [subject.encode() for subject in work.subjects], len(work.subjects)
+        with zmq.asyncio.Context() as context, context.socket(zmq.XPUB) as socket:
+            socket.set_hwm(0)
+            socket.setsockopt(zmq.XPUB_NODROP, 1)
+            socket.bind(LOOPBACK)
+            pipe.send(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            await socket.recv()
+            for number in range(count):
+                await socket.send_multipart([subjects[number % turn], work.payload])
+            await socket.send_multipart([work.end.encode(), b""])
+
+    asyncio.run(publish())
 
 
 def plain_async_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
@@ -109,24 +334,6 @@ def plain_async_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[
     return asyncio.run(receive())
 
 
-def oz_async_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
-    """Receive with `oz.asyncio.Subscriber`."""
-
-    async def receive() -> tuple[int, float]:
-        async with oz.asyncio.Subscriber(endpoint, high_water_mark=0) as sub:
-            sub.subscribe("md.*.*")
-            begin()
-            await sub.receive()
-            started, count = time.perf_counter(), 1
-            async for message in sub:
-                if message.subject == END:
-                    break
-                count += 1
-            return count, time.perf_counter() - started
-
-    return asyncio.run(receive())
-
-
 def plain_echo(pipe: Connection, count: int) -> None:
     """Send every message back, with pyzmq alone."""
     with zmq.Context() as context, context.socket(zmq.PUB) as out, context.socket(zmq.SUB) as back:
@@ -141,19 +348,9 @@ def plain_echo(pipe: Connection, count: int) -> None:
             out.send_multipart([b"pong." + subject[5:], payload])
 
 
-def oz_echo(pipe: Connection, count: int) -> None:
-    """Send every message back, with oz."""
-    with oz.Publisher(LOOPBACK) as out, oz.Subscriber(bind=LOOPBACK) as back:
-        back.subscribe("ping.*")
-        pipe.send((out.endpoint, back.endpoint))
-        for message in back:
-            if message.payload == b"end":
-                return
-            out.publish("pong." + message.subject[5:], message.payload)
-
-
-def plain_ping(endpoints: tuple[str, str], count: int) -> list[float]:
+def plain_ping(endpoints: tuple[str, str], begin: Callable[[], object], count: int) -> list[float]:
     """Time round trips with pyzmq alone; seconds."""
+    begin()
     with zmq.Context() as context, context.socket(zmq.XPUB) as out, context.socket(zmq.SUB) as back:
         back.setsockopt(zmq.SUBSCRIBE, b"pong.")
         back.connect(endpoints[0])
@@ -162,19 +359,6 @@ def plain_ping(endpoints: tuple[str, str], count: int) -> list[float]:
         return _round_trips(
             lambda payload: out.send_multipart([b"ping.a", payload]),
             lambda: back.recv_multipart()[1],
-            lambda: back.poll(100),
-            count,
-        )
-
-
-def oz_ping(endpoints: tuple[str, str], count: int) -> list[float]:
-    """Time round trips with oz; seconds."""
-    with oz.Publisher(connect=endpoints[1]) as out, oz.Subscriber(endpoints[0]) as back:
-        back.subscribe("pong.*")
-        out.wait_for_subscribers()
-        return _round_trips(
-            lambda payload: out.publish("ping.a", payload),
-            lambda: back.receive().payload,
             lambda: back.poll(100),
             count,
         )

@@ -63,7 +63,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
         deadline = None
         while not self._ready:
             try:
-                message = self._receive_path.take(self, _NOBLOCK, turn.ends)
+                message = self._engine.take(self, _NOBLOCK, turn.ends)
             except zmq.Again:
                 if self._engine.must_check:
                     self._engine.check()
@@ -104,7 +104,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
         """
         check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout)]
-        ready, take = self._ready, self._receive_path.take
+        ready, take = self._ready, self._engine.take
         ends = self._engine.monotonic() + TURN_SECONDS
         try:
             while len(messages) < limit:
@@ -170,7 +170,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Receive for ever, until the subscriber is closed."""
-        ready, take, turn = self._ready, self._receive_path.take, self._waiter.turn
+        ready, take, turn = self._ready, self._engine.take, self._waiter.turn
         others = self._recv_futures
         waiting = self._waiting
         while True:

@@ -43,6 +43,20 @@ class Hot(Protocol):
     def pack(self, items: list[Any]) -> bytes:
         """Pack a list as a MessagePack array."""
 
+    def know_recipients(self, recipients_class: type) -> None:
+        """Say of which class the recipients of messages are."""
+
+    def split(
+        self, recipients: list[Any], items: list[Any], first: int
+    ) -> dict[Any, tuple[list[bytes], list[int]]] | None:
+        """Return for each stream its messages, packed, and their positions; None where some are not plain.
+
+        Args:
+            recipients: of each message.
+            items: subjects and payloads in turn.
+            first: the position of the first message.
+        """
+
     def Publish(
         self,
         *,
@@ -54,8 +68,10 @@ class Hot(Protocol):
         accumulator: Any,
         stats: Any,
         sender: Any,
+        guard: Any,
         monotonic: Callable[[], float],
-        try_plain: Callable[[bytes, bytes], bool],
+        socket: Any,
+        error: type[Exception],
         large: int,
         look_every: int,
         listen_every: float,
@@ -73,11 +89,36 @@ class Hot(Protocol):
             accumulator: the publisher's.
             stats: where to count.
             sender: the publisher's.
+            guard: the publisher's.
             monotonic: its clock.
-            try_plain: hands a plain message to ZeroMQ, and tells whether there was room.
+            socket: the publisher's.
+            error: what handing over a plain message raises where nothing was sent.
             large: bytes of a payload from which on the twin takes it.
             look_every: of so many that nobody wants the twin takes one; 0 for none.
             listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
+        """
+
+    def Take(
+        self,
+        *,
+        twin: Callable[..., Any],
+        guard: Any,
+        read: Callable[[Any, int], list[bytes]],
+        clock: Callable[[], int],
+        accept: Callable[[list[bytes], int], Any],
+        skip: Callable[[Any], object],
+        error: type[Exception],
+    ) -> Callable[..., Any]:
+        """Make what takes a plain message that somebody wants; see `ReceivePath.take`.
+
+        Args:
+            twin: does all else, with the same arguments.
+            guard: of the subscriber.
+            read: reads all frames of a message.
+            clock: tells the time of a message.
+            accept: takes in the frames of a message.
+            skip: takes the rest of a message that something was raised in the middle of.
+            error: what `read` raises where there is no message.
         """
 
     def HandOver(

@@ -36,6 +36,7 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
 int hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second);
 
 extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_plain_methods[];
-extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_hand_over_spec;
+extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_take_spec,
+    hot_hand_over_spec;
 
 #endif

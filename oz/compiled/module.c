@@ -80,7 +80,8 @@ PyInit__hot(void)
         (PyModule_AddFunctions(module, hot_batch_methods) < 0 || PyModule_AddFunctions(module, hot_dispatch_methods) < 0 ||
          PyModule_AddFunctions(module, hot_plain_methods) < 0 || add_type(module, &hot_publish_spec) < 0 ||
          add_type(module, &hot_iteration_spec) < 0 || add_type(module, &hot_reader_spec) < 0 ||
-         add_type(module, &hot_accept_spec) < 0 || add_type(module, &hot_hand_over_spec) < 0)) {
+         add_type(module, &hot_accept_spec) < 0 || add_type(module, &hot_take_spec) < 0 ||
+         add_type(module, &hot_hand_over_spec) < 0)) {
         Py_CLEAR(module);
     }
     return module;

@@ -1,6 +1,7 @@
 /* Plain messages, one by one: the frames of one read, made into a message, and handed to ZeroMQ.
 
-   Twins: `_asking_reader` of oz.transport.subscriber.receiver, `PrefixReceiver.accept`, `PlainFrames.hand_over`. */
+   Twins: `_asking_reader` and `ReceivePath.take` of oz.transport.subscriber.receiver, `PrefixReceiver.accept`,
+   `PlainFrames.hand_over`. */
 
 #include "hot.h"
 #include <structmember.h>
@@ -80,6 +81,39 @@ static PyMemberDef members[] = {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,      \
         .slots = its_slots,                                                                                            \
     }
+
+/* Guards --------------------------------------------------------------------------------------------------------- */
+
+/* The names of a guard's methods: to make them anew for each message costs as much as the calls. */
+static PyObject *acquire, *release, *do_postponed;
+
+/* Make the names, once; false with an exception. */
+static int
+know_guards(void)
+{
+    acquire = acquire == NULL ? PyUnicode_InternFromString("acquire") : acquire;
+    release = release == NULL ? PyUnicode_InternFromString("release") : release;
+    do_postponed = do_postponed == NULL ? PyUnicode_InternFromString("do_postponed") : do_postponed;
+    return acquire != NULL && release != NULL && do_postponed != NULL;
+}
+
+/* Release a guard, and keep the exception that there is, if any; false with one. */
+static int
+release_guard(PyObject *guard)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *released = PyObject_CallMethodNoArgs(guard, release);
+    Py_XDECREF(released);
+    if (type == NULL) {
+        return released != NULL;
+    }
+    if (released == NULL) {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+    return 0;
+}
 
 /* Reading -------------------------------------------------------------------------------------------------------- */
 
@@ -266,6 +300,93 @@ accept_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 PLAIN_SPEC(hot_accept_spec, accept_slots, "oz.compiled._hot.Accept", accept_new,
            "Take in the frames of one message: see oz.compiled.Hot.");
 
+/* Taking --------------------------------------------------------------------------------------------------------- */
+
+enum { TAKE_TWIN, TAKE_GUARD, READ, CLOCK, ACCEPT, SKIP, READ_ERROR };
+
+/* What Python raised in the middle of a message goes on when the rest of that is taken. */
+static void
+skip_frames(Plain *self, PyObject *socket)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *skipped = PyObject_CallOneArg(self->held[SKIP], socket);
+    if (skipped == NULL) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return;
+    }
+    Py_DECREF(skipped);
+    PyErr_Restore(type, value, traceback);
+}
+
+/* Read the frames of a message with the guard held, and release that; NULL with an exception. */
+static PyObject *
+read_guarded(Plain *self, PyObject *const *arguments)
+{
+    PyObject *frames = PyObject_Vectorcall(self->held[READ], arguments, 2, NULL);
+    if (frames == NULL && !PyErr_ExceptionMatches(self->held[READ_ERROR])) {
+        skip_frames(self, arguments[0]);
+    }
+    if (!release_guard(self->held[TAKE_GUARD])) {
+        Py_CLEAR(frames);
+    }
+    return frames;
+}
+
+/* Take one message; None where nobody wants it, NULL with an exception. */
+static PyObject *
+take_one(Plain *self, PyObject *const *arguments)
+{
+    PyObject *frames = read_guarded(self, arguments);
+    PyObject *now = frames == NULL ? NULL : PyObject_CallNoArgs(self->held[CLOCK]);
+    PyObject *message = NULL;
+    if (now != NULL) {
+        PyObject *const taken[] = {frames, now};
+        message = PyObject_Vectorcall(self->held[ACCEPT], taken, 2, NULL);
+        Py_DECREF(now);
+    }
+    Py_XDECREF(frames);
+    return message;
+}
+
+static PyObject *
+take_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Plain *self = (Plain *)callable;
+    Py_ssize_t given = PyVectorcall_NARGS(flags);
+    if ((given == 2 || (given == 3 && arguments[2] == Py_None)) && names == NULL) {
+        PyObject *is_held = PyObject_CallMethodOneArg(self->held[TAKE_GUARD], acquire, Py_False);
+        if (is_held == NULL) {
+            return NULL;
+        }
+        Py_DECREF(is_held);
+        PyObject *message = is_held == Py_True ? take_one(self, arguments) : Py_NewRef(Py_None);
+        if (message != Py_None) {
+            return message;
+        }
+        /* Another thread has the guard, or nobody wants this message and the next one may be. */
+        Py_DECREF(message);
+    }
+    return PyObject_Vectorcall(self->held[TAKE_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+}
+
+static PyObject *
+take_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *held[7];
+    static char *keywords[] = {"twin", "guard", "read", "clock", "accept", "skip", "error", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOO:Take", keywords, &held[TAKE_TWIN], &held[TAKE_GUARD],
+                                     &held[READ], &held[CLOCK], &held[ACCEPT], &held[SKIP], &held[READ_ERROR])) {
+        return NULL;
+    }
+    return know_guards() ? (PyObject *)plain_new(type, take_call, held, 7) : NULL;
+}
+
+PLAIN_SPEC(hot_take_spec, take_slots, "oz.compiled._hot.Take", take_new,
+           "Take one message from a socket: see oz.compiled.Hot.");
+
 /* Handing over --------------------------------------------------------------------------------------------------- */
 
 enum { IS_WANTED, IS_BUSY, IS_LOSSLESS, COUNTED_FROM };
@@ -318,11 +439,9 @@ send_both(Plain *self, PyObject *const *arguments)
 
 /* Call a method of the guard without arguments; false with an exception. */
 static int
-guard_call(Plain *self, const char *name)
+guard_call(Plain *self, PyObject *name)
 {
-    PyObject *interned = PyUnicode_InternFromString(name);
-    PyObject *result = interned == NULL ? NULL : PyObject_CallMethodNoArgs(self->held[GUARD], interned);
-    Py_XDECREF(interned);
+    PyObject *result = PyObject_CallMethodNoArgs(self->held[GUARD], name);
     Py_XDECREF(result);
     return result != NULL;
 }
@@ -355,10 +474,10 @@ static int
 guard_end(Plain *self)
 {
     Py_ssize_t count = PyObject_Size(self->held[POSTPONED]);
-    int is_done = count == 0 || (count > 0 && guard_call(self, "do_postponed"));
+    int is_done = count == 0 || (count > 0 && guard_call(self, do_postponed));
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    int is_released = guard_call(self, "release");
+    int is_released = guard_call(self, release);
     if (!is_done) {
         PyErr_Clear();
         PyErr_Restore(type, value, traceback);
@@ -376,12 +495,12 @@ hand_over_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
         return PyObject_Vectorcall(self->held[HAND_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
     }
     guard_set(self, IS_WANTED, Py_True);
-    if (!guard_call(self, "acquire")) {
+    if (!guard_call(self, acquire)) {
         return NULL;
     }
     if (hot_get(self->held[GUARD], self->places[IS_BUSY]) != Py_False) {
         /* One that was postponed. */
-        int is_released = guard_call(self, "release");
+        int is_released = guard_call(self, release);
         return is_released ? PyObject_Vectorcall(self->held[HAND_TWIN], arguments, 4, NULL) : NULL;
     }
     guard_set(self, IS_BUSY, Py_True);
@@ -412,7 +531,7 @@ hand_over_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_ssize_t is_wanted = hot_offset(Py_TYPE(held[GUARD]), "is_wanted");
     Py_ssize_t is_busy = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_busy");
     Py_ssize_t is_lossless = is_busy < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
-    Plain *self = is_lossless < 0 ? NULL : plain_new(type, hand_over_call, held, 7);
+    Plain *self = is_lossless < 0 || !know_guards() ? NULL : plain_new(type, hand_over_call, held, 7);
     if (self != NULL) {
         self->option = more;
         self->places[IS_WANTED] = is_wanted;

@@ -8,8 +8,8 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *monotonic, *try_plain;
-    Py_ssize_t is_blocked, limit, unwanted, is_unheard, is_behind, listened_at;
+    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *guard, *monotonic, *socket, *error;
+    Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen, is_busy;
     Py_ssize_t large, look_every;
     double listen_every;
 } Publish;
@@ -79,21 +79,63 @@ needs_no_look(Publish *self)
     return PyErr_Occurred() ? -1 : seconds < self->listen_every;
 }
 
+/* Count a message that was sent; false with an exception. */
+static int
+count_sent(Publish *self)
+{
+    if (hot_count(self->stats, self->sent, -1)) {
+        return 1;
+    }
+    /* More than C counts. */
+    PyObject *one = PyLong_FromLong(1), *before = PyObject_GetAttrString(self->stats, "sent");
+    PyObject *after = one == NULL || before == NULL ? NULL : PyNumber_Add(before, one);
+    int failed = after == NULL ? -1 : PyObject_SetAttrString(self->stats, "sent", after);
+    Py_XDECREF(one);
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+    return failed == 0;
+}
+
+/* Look for subscriptions where nobody else was told to; false with an exception. */
+static int
+listen_behind(Publish *self)
+{
+    PyObject *listen = hot_get(self->sender, self->listen);
+    if (listen == NULL || hot_get(self->sender, self->is_unheard) == Py_True) {
+        return 1;
+    }
+    Py_INCREF(listen);
+    PyObject *heard = PyObject_CallNoArgs(listen);
+    Py_DECREF(listen);
+    Py_XDECREF(heard);
+    return heard != NULL;
+}
+
 /* Hand a message to ZeroMQ; None, or NULL with an exception, or where the twin is to do it without one. */
 static PyObject *
 send_plain(Publish *self, PyObject *way, PyObject *payload)
 {
-    if (PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0) {
+    PyObject *hand_over = hot_get(self->sender, self->hand_over), *flags = hot_get(self->sender, self->flags);
+    /* Whoever has the guard may be what a signal handler has interrupted here: the twin finds out. */
+    if (hand_over == NULL || flags == NULL || PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0 ||
+        hot_get(self->guard, self->is_busy) != Py_False) {
         return NULL;
     }
-    PyObject *is_sent = PyObject_CallFunctionObjArgs(self->try_plain, way, payload, NULL);
-    if (is_sent == Py_False) {
-        Py_CLEAR(is_sent);
+    PyObject *const given[] = {self->socket, way, payload, flags};
+    Py_INCREF(hand_over);
+    Py_INCREF(flags);
+    PyObject *sent = PyObject_Vectorcall(hand_over, given, 4, NULL);
+    Py_DECREF(hand_over);
+    Py_DECREF(flags);
+    if (sent == NULL) {
+        /* Nothing has gone: the twin tries again, and does what is to be done then. */
+        if (PyErr_ExceptionMatches(self->error)) {
+            PyErr_Clear();
+        }
+        return NULL;
     }
-    else if (is_sent != NULL) {
-        Py_SETREF(is_sent, Py_NewRef(Py_None));
-    }
-    return is_sent;
+    Py_DECREF(sent);
+    return listen_behind(self) && count_sent(self) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *
@@ -139,8 +181,10 @@ publish_traverse(Publish *self, visitproc visit, void *arg)
     Py_VISIT(self->accumulator);
     Py_VISIT(self->stats);
     Py_VISIT(self->sender);
+    Py_VISIT(self->guard);
     Py_VISIT(self->monotonic);
-    Py_VISIT(self->try_plain);
+    Py_VISIT(self->socket);
+    Py_VISIT(self->error);
     return 0;
 }
 
@@ -157,8 +201,10 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->accumulator);
     Py_XDECREF(self->stats);
     Py_XDECREF(self->sender);
+    Py_XDECREF(self->guard);
     Py_XDECREF(self->monotonic);
-    Py_XDECREF(self->try_plain);
+    Py_XDECREF(self->socket);
+    Py_XDECREF(self->error);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -166,46 +212,46 @@ publish_dealloc(Publish *self)
 static PyObject *
 publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *monotonic, *try_plain;
-    Py_ssize_t large, look_every;
-    double listen_every;
-    static char *keywords[] = {"twin",      "flush",     "quick", "waiting",    "dispatch",     "accumulator", "stats", "sender",
-                               "monotonic", "try_plain", "large", "look_every", "listen_every", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOnnd:Publish", keywords, &twin, &flush, &PyDict_Type,
-                                     &quick, &PyList_Type, &waiting, &dispatch, &accumulator, &stats, &sender,
-                                     &monotonic, &try_plain, &large, &look_every, &listen_every)) {
+    Publish said = {0};
+    static char *keywords[] = {"twin",   "flush",     "quick",  "waiting", "dispatch", "accumulator", "stats",
+                               "sender", "guard",     "monotonic", "socket", "error",  "large",       "look_every",
+                               "listen_every", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOOOnnd:Publish", keywords, &said.twin, &said.flush,
+                                     &PyDict_Type, &said.quick, &PyList_Type, &said.waiting, &said.dispatch,
+                                     &said.accumulator, &said.stats, &said.sender, &said.guard, &said.monotonic, &said.socket,
+                                     &said.error, &said.large, &said.look_every, &said.listen_every) ||
+        (said.is_blocked = hot_offset(Py_TYPE(said.dispatch), "is_blocked")) < 0 ||
+        (said.limit = hot_offset(Py_TYPE(said.accumulator), "limit")) < 0 ||
+        (said.unwanted = hot_offset(Py_TYPE(said.stats), "unwanted")) < 0 ||
+        (said.sent = hot_offset(Py_TYPE(said.stats), "sent")) < 0 ||
+        (said.is_unheard = hot_offset(Py_TYPE(said.sender), "is_unheard")) < 0 ||
+        (said.is_behind = hot_offset(Py_TYPE(said.sender), "is_behind")) < 0 ||
+        (said.listened_at = hot_offset(Py_TYPE(said.sender), "listened_at")) < 0 ||
+        (said.hand_over = hot_offset(Py_TYPE(said.sender), "hand_over")) < 0 ||
+        (said.flags = hot_offset(Py_TYPE(said.sender), "flags")) < 0 ||
+        (said.listen = hot_offset(Py_TYPE(said.sender), "listen")) < 0 ||
+        (said.is_busy = hot_offset(Py_TYPE(said.guard), "is_busy")) < 0) {
         return NULL;
     }
-    Py_ssize_t is_blocked = hot_offset(Py_TYPE(dispatch), "is_blocked");
-    Py_ssize_t limit = is_blocked < 0 ? -1 : hot_offset(Py_TYPE(accumulator), "limit");
-    Py_ssize_t unwanted = limit < 0 ? -1 : hot_offset(Py_TYPE(stats), "unwanted");
-    Py_ssize_t is_unheard = unwanted < 0 ? -1 : hot_offset(Py_TYPE(sender), "is_unheard");
-    Py_ssize_t is_behind = is_unheard < 0 ? -1 : hot_offset(Py_TYPE(sender), "is_behind");
-    Py_ssize_t listened_at = is_behind < 0 ? -1 : hot_offset(Py_TYPE(sender), "listened_at");
-    Publish *self = listened_at < 0 ? NULL : (Publish *)type->tp_alloc(type, 0);
+    Publish *self = (Publish *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
-    self->vectorcall = publish_call;
-    self->twin = Py_NewRef(twin);
-    self->flush = Py_NewRef(flush);
-    self->quick = Py_NewRef(quick);
-    self->waiting = Py_NewRef(waiting);
-    self->dispatch = Py_NewRef(dispatch);
-    self->accumulator = Py_NewRef(accumulator);
-    self->stats = Py_NewRef(stats);
-    self->sender = Py_NewRef(sender);
-    self->monotonic = Py_NewRef(monotonic);
-    self->try_plain = Py_NewRef(try_plain);
-    self->is_blocked = is_blocked;
-    self->limit = limit;
-    self->unwanted = unwanted;
-    self->large = large;
-    self->look_every = look_every;
-    self->is_unheard = is_unheard;
-    self->is_behind = is_behind;
-    self->listened_at = listened_at;
-    self->listen_every = listen_every;
+    said.ob_base = self->ob_base;
+    said.vectorcall = publish_call;
+    *self = said;
+    Py_INCREF(self->twin);
+    Py_INCREF(self->flush);
+    Py_INCREF(self->quick);
+    Py_INCREF(self->waiting);
+    Py_INCREF(self->dispatch);
+    Py_INCREF(self->accumulator);
+    Py_INCREF(self->stats);
+    Py_INCREF(self->sender);
+    Py_INCREF(self->guard);
+    Py_INCREF(self->monotonic);
+    Py_INCREF(self->socket);
+    Py_INCREF(self->error);
     return (PyObject *)self;
 }
 

@@ -102,9 +102,11 @@ class Publisher(PublisherSocket):
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `publish`.
         """
         count = 0
+        # An attribute of a socket costs about as much as a message that joins others.
+        publish = self.publish
         with self.batch():
             for subject, payload in pairs:
-                self.publish(subject, payload)
+                publish(subject, payload)
                 count += 1
         return count
 

@@ -59,7 +59,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             self._engine.check()
         if timeout is None:
             try:
-                message = self._receive_path.take(self, 0)
+                message = self._engine.take(self, 0)
             except zmq.Again:
                 return self._next_forever()
             except zmq.ZMQError:
@@ -87,7 +87,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout)]
-        ready, take, waiting = self._ready, self._receive_path.take, self._waiting
+        ready, take, waiting = self._ready, self._engine.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
         until = time.monotonic() + PATIENCE
         with suppress(zmq.ZMQError):
@@ -145,7 +145,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
 
     def _iterate(self) -> Iterator[Message]:
-        ready, take = self._ready, self._receive_path.take
+        ready, take = self._ready, self._engine.take
         waiting = self._waiting
         while True:
             if ready:
@@ -260,7 +260,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         waiting = self._waiting
         try:
-            message = waiting.popleft() if waiting else self._receive_path.take(self, flags, until)
+            message = waiting.popleft() if waiting else self._engine.take(self, flags, until)
             if message is not None and message.route.is_only_listed:
                 return message
             if until == -inf:

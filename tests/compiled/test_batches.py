@@ -9,6 +9,7 @@ import random
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import msgpack
 import pytest
@@ -18,12 +19,15 @@ from hypothesis import strategies as st
 import oz
 from oz.compiled import HOT
 from oz.message import Arrival, RoutedMessage
+from oz.protocol.publisher import batching
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.subscriber import columns
 from oz.protocol.subscriber.columns import BatchColumns, MessageBatch, read_columns
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from oz.wire.batch import MESSAGES, WITH_POSITIONS, head_end_2, head_start
+from oz.wire.keys import DeliveryOptions
 from support.sizes import SOAK, size
 from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batches, spoil
 
@@ -287,6 +291,103 @@ def test_what_msgpack_refuses_is_refused_with_its_error():
     with pytest.raises(TypeError) as pure:
         msgpack.packb([object])
     assert str(ours.value) == str(pure.value)
+
+
+# splitting -------------------------------------------------------------------------------------------
+
+
+class Picking:
+    """A queue group of one."""
+
+    def now(self, subject):
+        return self
+
+    def pick(self, key):
+        return STREAMS[0]
+
+
+class Hashed(SimpleNamespace):
+    """A stream that can be a key."""
+
+    __hash__ = object.__hash__
+
+
+STREAMS = [Hashed(delivery=DeliveryOptions()) for _ in range(3)]
+HELD_BACK = Hashed(delivery=DeliveryOptions(overflow="drop_oldest"))
+
+
+def _recipients(*streams, choices=()):
+    return Recipients(is_plain=False, streams=streams, choices=choices)
+
+
+SIMPLE = [_recipients(*STREAMS[:count]) for count in range(4)] + [_recipients(STREAMS[2], STREAMS[0])]
+OTHERS = [_recipients(HELD_BACK, STREAMS[1]), _recipients(choices=(Picking(),))]
+items = st.binary(max_size=3) | st.binary(min_size=254, max_size=257) | st.just(b"x" * 65_536)
+firsts = st.sampled_from([0, 1_000, 2**63, 2**64 - 100])
+
+
+def split(messages, first):
+    """Split as the publisher does, and show what comes of it."""
+    made = batching.split([part for one in messages for part in one], first)
+    return [(one.stream, one.count, list(one.positions), one.body, one.items) for one in made]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SIMPLE), items, items), min_size=1, max_size=20)
+    | st.lists(st.tuples(st.sampled_from(SIMPLE + OTHERS), items, items | st.none()), min_size=1, max_size=8),
+    firsts,
+)
+def test_messages_are_split_among_streams_as_by_the_twin(messages, first):
+    ours = split(messages, first)
+    batching.HOT = None
+    try:
+        assert ours == split(messages, first)
+    finally:
+        batching.HOT = HOT
+
+
+def test_messages_of_simple_recipients_are_split_without_the_twin():
+    assert HOT.split([SIMPLE[2], SIMPLE[1]], [b"a", b"1", b"b", b"2"], 5) == {
+        STREAMS[0]: ([b"\xc4\x01a\xc4\x011", b"\xc4\x01b\xc4\x012"], [5, 6]),
+        STREAMS[1]: ([b"\xc4\x01a\xc4\x011"], [5]),
+    }
+    assert HOT.split([SIMPLE[2], OTHERS[0]], [b"a", b"1", b"b", b"2"], 5) is None
+    assert HOT.split([SIMPLE[2]], [b"a", "text"], 5) is None
+    assert HOT.split([SIMPLE[2]], [b"a", bytearray(b"x")], 5) is None
+    assert HOT.split([object()], [b"a", b"x"], 5) is None
+
+
+def test_splitting_leaves_no_reference_behind():
+    sets, pairs = [SIMPLE[2], SIMPLE[1], SIMPLE[0]], [b"subject", b"payload"] * 3
+    plain_not = [*pairs[:5], None]
+
+    def work():
+        HOT.split(sets, pairs, 1 << 40)
+        HOT.split(sets, plain_not, 1 << 40)
+
+    def count():
+        return [sys.getrefcount(one) for one in (*pairs[:2], *SIMPLE[:3], *STREAMS, SIMPLE[2].streams)]
+
+    work()
+    gc.collect()
+    before, objects = count(), len(gc.get_objects())
+    for _ in range(size(1_000, 100_000)):
+        work()
+    gc.collect()
+    assert count() == before
+    assert abs(len(gc.get_objects()) - objects) < 50
+
+
+def test_what_is_not_to_be_split_is_an_error():
+    for wrong in [(), ([], []), ([SIMPLE[0]], [b"a"], 0), ((), [], 0), ([SIMPLE[0]], [b"a", b"x"], "first")]:
+        with pytest.raises(TypeError):
+            HOT.split(*wrong)
+    with pytest.raises(OverflowError):
+        HOT.split([SIMPLE[0]], [b"a", b"x"], -1)
+    with pytest.raises(TypeError, match="class"):
+        HOT.know_recipients(1)
+    with pytest.raises(TypeError, match="streams"):
+        HOT.know_recipients(object)
 
 
 def test_arguments_of_other_types_are_a_type_error_and_nothing_worse():

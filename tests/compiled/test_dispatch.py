@@ -35,7 +35,7 @@ class World:
         self.engine = engine = SubscriberEngine.__new__(SubscriberEngine)
         engine.waiting, engine.ready, engine.rest = deque(), deque(), deque()
         engine.receiver = SimpleNamespace(stats=SubscriberStats())
-        engine.receive_path = SimpleNamespace(take=self._nothing)
+        engine.take = self._nothing
         engine.declarer = SimpleNamespace(socket="socket")
         engine.monotonic = lambda: 0.0
         engine.must_check = engine.is_drained = False

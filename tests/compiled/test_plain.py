@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zmq
@@ -14,10 +15,11 @@ from oz.message import Message
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
-from oz.transport.guard import Guard
+from oz.transport.guard import Guard, StrictGuard
 from oz.transport.publisher import sink as sinks
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.subscriber import receiver as receivers
+from oz.transport.subscriber.receiver import ReceivePath
 from support.sizes import size
 from support.waiting import DEADLINE
 
@@ -147,6 +149,87 @@ def test_a_count_beyond_what_c_counts_goes_on():
     assert (one.stats.received, one.stats.delivered) == (8, 2**63 + 1)
 
 
+class Subscriber:
+    """What takes messages, and what it needs; `read` gives in turn what stands in `line`."""
+
+    def __init__(self, *, compiled):
+        self.log, self.line, self.guard = [], [], StrictGuard()
+        self.path = ReceivePath(self.guard, self, self._read, receiver())
+        receivers.HOT = HOT if compiled else None
+        try:
+            self.take = self.path.shortest()
+        finally:
+            receivers.HOT = HOT
+        assert (type(self.take) is HOT.Take) is compiled
+
+    closed = False
+
+    def get(self, socket, option):
+        return False
+
+    def recv(self, socket, flags):
+        raise AssertionError("nothing is to be skipped")
+
+    def time_ns(self):
+        return len(self.log)
+
+    def monotonic(self):
+        return float(len(self.log))
+
+    def _read(self, socket, flags):
+        self.log.append((flags, self.guard.is_mine))
+        found = self.line.pop(0) if self.line else zmq.Again()
+        if isinstance(found, BaseException):
+            raise found
+        return list(found)
+
+    def call(self, *given):
+        try:
+            return self.take(self, *given)
+        except BaseException as error:
+            return repr(error)
+
+
+raised = st.sampled_from([zmq.Again(), zmq.ZMQError(zmq.ETERM), KeyboardInterrupt(), ValueError("x")])
+
+
+@given(
+    st.lists(frames | raised, max_size=8), st.sampled_from([(0,), (1,), (1, None), (1, 2.0), (), ("x", 0, 0)])
+)
+def test_messages_are_taken_as_by_the_twin(line, given_too):
+    ours, pure = Subscriber(compiled=True), Subscriber(compiled=False)
+    for one in (ours, pure):
+        one.line = list(line)
+    for _ in range(len(line) + 1):
+        got, expected = ours.call(*given_too), pure.call(*given_too)
+        assert type(got) is type(expected)
+        assert got == expected if isinstance(got, str) else shown(got) == shown(expected)
+        assert ours.log == pure.log
+        assert not ours.guard.is_mine
+        assert not pure.guard.is_mine
+
+
+def test_what_is_left_of_a_message_is_taken_before_an_exception_goes_on():
+    for compiled in (True, False):
+        one = Subscriber(compiled=compiled)
+        one.line, left = [KeyboardInterrupt()], [b"rest", b"of it"]
+        one.get = lambda socket, option, left=left: bool(left)
+        one.recv = lambda socket, flags, left=left: left.pop()
+        assert one.call(0) == "KeyboardInterrupt()"
+        assert left == []
+        assert not one.guard.is_mine
+
+
+def test_another_thread_and_the_child_of_a_fork_are_refused():
+    for compiled in (True, False):
+        one = Subscriber(compiled=compiled)
+        with one.guard, ThreadPoolExecutor(1) as other:
+            assert "another thread" in other.submit(one.call, 0).result()
+        one.guard.disown()
+        assert "before a fork" in one.call(0)
+        assert one.log == []
+
+
 class Sink:
     """Is lossless, or not; has room, or not."""
 
@@ -237,6 +320,7 @@ def test_what_is_not_plain_and_wrong_arguments_are_for_the_twin():
 def test_messages_leave_no_reference_behind(pair):
     push, pull = pair
     ours, accept, (read, _) = Publisher(compiled=True), shortest(receiver()), readers(pull)
+    taking = Subscriber(compiled=True)
     payload, subject = b"payload", b"a"
 
     def work():
@@ -247,6 +331,10 @@ def test_messages_leave_no_reference_behind(pair):
         accept([subject, payload], 0)
         push.send_multipart([subject, payload])
         read(pull, 0)
+        taking.line += [[subject, payload], [b"unwanted", payload], zmq.Again(), KeyError("x")]
+        for _ in range(3):
+            taking.call(0)
+        taking.log.clear()
 
     work()
     # What earlier tests have left in circles refers to None too.

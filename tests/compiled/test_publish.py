@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oz.compiled import HOT
 from oz.protocol.stats import PublisherStats
+from oz.transport.guard import Guard
 from oz.transport.publisher import sender
 from oz.transport.publisher.sender import LOOK_EVERY, Sender
 from oz.wire.batch import LARGE
@@ -50,11 +51,12 @@ class Parts:
     """What of a sender its short way uses; the clock says what it is told."""
 
     __slots__ = (
-        "_check_open", "_dispatch", "_encode", "_last_values", "_monotonic", "accumulator", "in_use",
-        "is_behind", "is_unheard", "listen", "listened_at", "log", "now", "routes", "stats", "tries",
+        "_check_open", "_dispatch", "_encode", "_guard", "_last_values", "_monotonic", "accumulator", "flags",
+        "hand_over", "in_use", "is_behind", "is_unheard", "listen", "listened_at", "log", "notices", "now",
+        "routes", "stats", "tries",
     )  # fmt: skip
 
-    _flush_full, look = Sender._flush_full, Sender.look
+    _flush_full, look, _try_plain = Sender._flush_full, Sender.look, Sender._try_plain
 
     def __init__(self, log, quick, accumulator, dispatch, stats):
         self._encode = self._last_values = None
@@ -67,16 +69,21 @@ class Parts:
             False,
             True,
         )
+        self.flags, self.hand_over, self.notices = 1, self._hand_over, False
+        self._guard = Guard()
         self._monotonic = lambda: self.now
         self.in_use = lambda: log.append("in use")
         self.listen = lambda: log.append("listen")
         self._check_open = lambda: log.append("check")
 
-    def _try_plain(self, *given):
-        self.log.append(given)
-        if isinstance(self.tries, Exception):
+    def _hand_over(self, *given):
+        if self.notices:
+            # Another thread has looked meanwhile.
+            self.is_unheard = False
+        if self.tries is not True:
+            # It is not noted: where there is no room the compiled one tries it once more.
             raise self.tries
-        return self.tries
+        self.log.append(given)
 
 
 class Publisher:
@@ -139,7 +146,9 @@ steps = st.lists(
     | st.sampled_from(
         [("now", 10.0), ("now", 10.0005), ("now", 10.002), ("is_behind", True), ("is_behind", False)]
     )
-    | st.sampled_from([("tries", True), ("tries", False), ("tries", zmq.ZMQError(zmq.ENOTSOCK))])
+    | st.sampled_from([("is_busy", True), ("is_busy", False), ("held",)])
+    | st.sampled_from([("tries", True), ("notices", True), ("notices", False)])
+    | st.sampled_from([("tries", zmq.Again()), ("tries", zmq.ZMQError(zmq.ENOTSOCK)), ("tries", KeyError())])
     | st.sampled_from([("error", zmq.ZMQError(zmq.ENOTSOCK)), ("error", KeyError("x")), ("error", None)]),
     max_size=30,
 )
@@ -155,8 +164,12 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
                 one.accumulator.limit = step[1]
             elif step[0] == "blocked":
                 one.dispatch.is_blocked = step[1]
-            elif step[0] in ("now", "is_behind", "tries"):
+            elif step[0] in ("now", "is_behind", "tries", "notices"):
                 setattr(one.parts, step[0], step[1])
+            elif step[0] == "is_busy":
+                one.parts._guard.is_busy = step[1]
+            elif step[0] == "held":
+                (one.parts._guard.release if one.parts._guard.is_mine else one.parts._guard.acquire)()
             elif step[0] == "error":
                 one.accumulator.error = step[1]
             else:
@@ -175,8 +188,30 @@ def test_a_plain_message_goes_without_the_twin_when_no_look_is_due():
         one.publish("plain", b"1")
         one.publish("plain", b"2")
         one.publish("plain", b"3")
-    sent = [("socket", b"plain", payload) for payload in (b"1", b"2", b"3")]
-    assert ours.log == pure.log == ["listen", sent[0], "in use", *sent[1:]]
+    sent = [("socket", b"plain", payload, 1) for payload in (b"1", b"2", b"3")]
+    assert ours.log == pure.log == ["listen", sent[0], "listen", "in use", *sent[1:]]
+
+
+def test_a_message_of_a_signal_handler_in_the_middle_of_another_takes_the_long_way():
+    ours, pure = both()
+    for one in (ours, pure):
+        one.publish("plain", b"1")
+        one.publish("plain", b"2")
+        with one.parts._guard:
+            one.parts._guard.is_busy = True
+            assert one.publish("plain", b"3") == "long"
+    assert ours.log == pure.log
+
+
+def test_a_send_during_which_somebody_looked_is_followed_by_a_look():
+    ours, pure = both()
+    for one in (ours, pure):
+        one.publish("plain", b"1")
+        one.publish("plain", b"2")
+        one.parts.notices = True
+        one.publish("plain", b"3")
+    assert ours.log == pure.log
+    assert ours.log[-2:] == [("socket", b"plain", b"3", 1), "listen"]
 
 
 @pytest.mark.parametrize("given", [(), ("wanted", b"x", None, 1)])
@@ -200,7 +235,11 @@ def test_a_count_beyond_what_c_counts_goes_on():
         one.stats.unwanted = 2**63 - 2
         for _ in range(3):
             one.publish("unwanted", b"")
+        one.stats.sent = 2**63 - 2
+        for _ in range(4):
+            one.publish("plain", b"")
     assert ours.stats.unwanted == pure.stats.unwanted == 2**63 + 1
+    assert ours.stats.sent == pure.stats.sent == 2**63 + 2
 
 
 def test_parts_without_the_slots_are_refused_when_it_is_made():
@@ -214,8 +253,10 @@ def test_parts_without_the_slots_are_refused_when_it_is_made():
             accumulator=Accumulator([]),
             stats=PublisherStats(),
             sender=None,
+            guard=Guard(),
             monotonic=print,
-            try_plain=print,
+            socket="socket",
+            error=zmq.ZMQError,
             large=1,
             look_every=0,
             listen_every=0.0,
@@ -247,6 +288,7 @@ def test_messages_leave_no_reference_behind():
         for _ in range(3):
             ours.publish("wanted", payload)
         ours.publish("unwanted", payload)
+        ours.publish("plain", payload)
         ours.log.clear()
 
     work()

@@ -15,7 +15,7 @@ from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import PLAIN, RICH, OutStream
 from oz.wire.batch import MAX_COUNT, head_end_2, pack_array
 
-MAX_BATCH = 256
+MAX_BATCH = 512
 """Messages in one batch, unless said otherwise."""
 
 PATIENCE = 1.0

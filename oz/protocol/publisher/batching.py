@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from oz.compiled import HOT
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import array_header, pack_array, strip_header
 from oz.wire.extras import Rich, sticky_bytes
+
+if HOT is not None:
+    HOT.know_recipients(Recipients)
 
 STEP = 3
 """A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
@@ -22,17 +26,15 @@ class Batch:
 
     Attributes:
         stream: the stream.
-        count: how many messages.
         items: subjects and payloads in turn; only where the stream may have to hold them back.
         positions: of each message; a list where more may be put in.
     """
 
-    __slots__ = ("_body", "_parts", "count", "items", "positions", "stream")
+    __slots__ = ("_body", "_parts", "items", "positions", "stream")
 
     def __init__(self, stream: OutStream) -> None:
         """Start empty."""
         self.stream = stream
-        self.count = 0
         self.items: list[Any] | None = (
             None if stream.delivery.overflow is None and not stream.delivery.group else []
         )
@@ -42,7 +44,6 @@ class Batch:
 
     def add(self, packed: bytes, items: list[Any], positions: Sequence[int]) -> None:
         """Add messages: packed, without the header of an array, and as they are."""
-        self.count += len(positions)
         self.positions += positions
         self._parts.append(packed)
         if self.items is not None:
@@ -50,11 +51,16 @@ class Batch:
 
     def whole(self, body: bytes, items: list[Any], positions: Sequence[int]) -> Batch:
         """Make it of one body that others share."""
-        self.count = len(positions)
         self.positions = list(positions) if self.stream.delivery.group else positions
         self._body = body
         if self.items is not None:
             self.items = items
+        return self
+
+    def of_parts(self, parts: list[bytes], positions: list[int]) -> Batch:
+        """Make it of packed messages; only where the stream never holds any back."""
+        self._parts = parts
+        self.positions = positions
         return self
 
     def put(self, position: int, item: list[Any]) -> None:
@@ -63,9 +69,13 @@ class Batch:
         at = bisect(self.positions, position)
         self.positions.insert(at, position)
         self.items[2 * at : 2 * at] = item
-        self.count += 1
         self._parts.insert(at, strip_header(pack_array(item), 2))
         self._body = None
+
+    @property
+    def count(self) -> int:
+        """The number of messages."""
+        return len(self.positions)
 
     @property
     def body(self) -> bytes:
@@ -88,14 +98,23 @@ def split(accumulated: list[Any], first: int) -> list[Batch]:
         del accumulated[0::STEP]
         body, positions = pack_array(accumulated), range(first, first + len(recipient_sets))
         return [Batch(stream).whole(body, accumulated, positions) for stream in recipients.streams]
+    del accumulated[0::STEP]
+    plain = None if HOT is None else HOT.split(recipient_sets, accumulated, first)
+    if plain is not None:
+        return [Batch(stream).of_parts(*packed) for stream, packed in plain.items()]
     return list(_split_runs(recipient_sets, accumulated, first).values())
 
 
 def _split_runs(
     recipient_sets: list[Recipients], accumulated: list[Any], first: int
 ) -> dict[OutStream, Batch]:
-    """Pack runs of messages with the same recipients, and give each stream its runs, in order."""
-    del accumulated[0::STEP]
+    """Pack runs of messages with the same recipients, and give each stream its runs, in order.
+
+    Args:
+        recipient_sets: of each message.
+        accumulated: subjects and payloads in turn.
+        first: the position of the first message.
+    """
     batches: dict[OutStream, Batch] = {}
     start = 0
     for end in chain(_ends(recipient_sets), (len(recipient_sets),)):

@@ -31,6 +31,7 @@ class SubscriberEngine:
     Attributes:
         declarer: what asks publishers for messages.
         receive_path: what takes messages from the socket.
+        take: its `take`, by the shortest way.
         ready: messages whose handlers have run, for the next call that receives.
         rest: the frames that `recv` has left of a message.
         waiting: messages that were unpacked and are still to be given.
@@ -51,6 +52,7 @@ class SubscriberEngine:
         "receive_path",
         "receiver",
         "rest",
+        "take",
         "waiting",
     )
 
@@ -64,6 +66,7 @@ class SubscriberEngine:
         self.declarer = declarer
         self.monotonic = declarer.backend.monotonic
         self.receive_path = receive_path
+        self.take = receive_path.shortest()
         self.receiver: Receiver = declarer.receiver
         self.ready: deque[Message] = deque()
         self.rest: deque[bytes] = deque()
@@ -161,7 +164,7 @@ class SubscriberEngine:
             zmq.ZMQError: the socket is closed.
             ClosedError: a handler has drained it, and this was the last.
         """
-        take, dispatch, waiting, socket = self.receive_path.take, self.dispatch, self.waiting, self.socket
+        take, dispatch, waiting, socket = self.take, self.dispatch, self.waiting, self.socket
         hand_out, popleft = _hand_out if until is None else None, waiting.popleft
         while True:
             if message is None:
@@ -191,7 +194,7 @@ class SubscriberEngine:
         """
         if self.waiting:
             return self.waiting.popleft()
-        return self.receive_path.take(self.socket, _NOBLOCK, until)
+        return self.take(self.socket, _NOBLOCK, until)
 
     def prefetch(self) -> bool:
         """Take what is there until a message is for the caller; tell whether there is one.
