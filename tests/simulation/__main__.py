@@ -23,6 +23,7 @@ from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
+from simulation.queues import QueueWorld
 from simulation.secure import SecureWorld
 from simulation.tellers import TellerWorld
 from simulation.world import World, run
@@ -30,7 +31,8 @@ from simulation.world import World, run
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY, BACKLOGS_EVERY = 9, 7, 7, 8
+PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
+BACKLOGS_EVERY, QUEUES_EVERY = 8, 8
 ASKERS_EVERY, TELLERS_EVERY = 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
@@ -48,6 +50,7 @@ WORLDS = {
     "doubles": DoubleWorld,
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
+    "queues": QueueWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
 }
@@ -70,6 +73,8 @@ def worlds(seed):
         kinds.append(DescriptorWorld)
     if seed % BACKLOGS_EVERY == 2:
         kinds.append(BacklogWorld)
+    if seed % QUEUES_EVERY == 5:
+        kinds.append(QueueWorld)
     if seed % ASKERS_EVERY == 3:
         kinds.append(AskerWorld)
     if seed % TELLERS_EVERY == 6:
