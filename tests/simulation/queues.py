@@ -120,6 +120,7 @@ class QueueWorld:
         self.batches = Batches(self.router, self.sink, self._clock, drops=self.drops)
         self.policy = random.choice(POLICIES)
         self.has_idle = random.random() < 0.5
+        self.leaver, self._leaves_at = None, random.choice((0, STEPS // 3, STEPS // 2))
         self.receivers = [Receiver(number, *one) for number, one in enumerate(self._kinds())]
         self._number, self.subjects, self.large = 0, {}, set()
         self.wanted, self.in_group = defaultdict(list), []
@@ -153,6 +154,7 @@ class QueueWorld:
         accounts = [Account(Peer(100 * number + at, at)) for at, _ in enumerate(one.pipes)]
         for account in accounts:
             self.router.learn(b"\1" + one.key, self.now, account)
+        one.account = accounts[-1]
         patterns = tuple(Declared(1, text.encode()) for text in one.patterns)
         said = Declaration(one.name, 1, one.delivery, patterns=patterns).encode()
         self.router.learn(b"\1" + said, self.now, accounts[-1])
@@ -162,7 +164,9 @@ class QueueWorld:
 
     def run(self):
         """Publish, read and wait, and check what must be so."""
-        for _ in range(STEPS):
+        for step in range(STEPS):
+            if step and step == self._leaves_at:
+                self._leave()
             self.random.choices((self._publish, self._read, self._wait, self._plain), (5, 4, 2, 1))[0]()
             self._check_state()
         self._settle()
@@ -170,6 +174,7 @@ class QueueWorld:
             self._check_receiver(one)
         self._check_group()
         self._check_missed()
+        self._lose_count()
         return self
 
     def _publish(self):
@@ -199,7 +204,7 @@ class QueueWorld:
         for one in asking:
             if not one.delivery.group:
                 self.wanted[one.key].append(self._number)
-        if any(one.delivery.group for one in asking):
+        if any(one.delivery.group and one is not self.leaver for one in asking):
             self.in_group.append(self._number)
         return [self.router.find(subject, subject), subject, b"%d" % self._number]
 
@@ -214,6 +219,24 @@ class QueueWorld:
     def _plain(self):
         """Others filter by prefixes, and are told in a way that drops."""
         self.batches.make_lossy()
+
+    def _leave(self):
+        """Have a member of the group say goodbye, and go on to read."""
+        self.leaver, self._left_at = self.receivers[0], self._number
+        said = Declaration(self.leaver.name, 2, self.leaver.delivery, is_closing=True)
+        self.router.learn(b"\1" + said.encode(), self.now, self.leaver.account)
+        check(self.leaver.stream.is_closing, "a goodbye is not heard")
+
+    def _lose_count(self):
+        """Messages are lost before they come, nobody knows how many: nothing waits any more, and all count anew."""
+        for _ in range(10):
+            self._publish()
+        epochs = [one.stream.epoch for one in self.receivers]
+        blocked = self.batches.is_blocked
+        self.batches.skip(None)
+        check(not (self.batches.full or self.batches.is_blocked), "what was lost waits still: {}", blocked)
+        for one, epoch in zip(self.receivers, epochs, strict=True):
+            check(one is self.leaver or one.stream.epoch > epoch, "a stream goes on as before")
 
     def _settle(self):
         """Everybody reads, until nothing waits."""
@@ -324,12 +347,22 @@ class QueueWorld:
         may_drop = self.drops and not (self.has_idle and self.policy == "round_robin")
         check(not missing or may_drop, "{} came to no member: {}", len(missing), missing[:5])
         self._missing = len(missing)
+        if self.leaver is not None:
+            self._check_leaver(by_member[self.leaver], members)
+            return
         senior = members[0]
         for number, subject in self.subjects.items():
             if self.policy == "failover" and number in given and senior.wants(subject):
                 check(number in by_member[senior], "{} went past the first", number)
         if self.policy == "sticky":
             self._check_sticky(by_member)
+
+    def _check_leaver(self, given, members):
+        """Who has said goodbye gets nothing that another member wants."""
+        for number in given:
+            others = any(one.wants(self.subjects[number]) for one in members if one is not self.leaver)
+            check(number <= self._left_at or not others, "{} went to a member that leaves", number)
+        self.mechanisms["member left"] += 1
 
     def _check_sticky(self, by_member):
         """Messages of one subject go to one member."""
