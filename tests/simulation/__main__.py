@@ -14,6 +14,7 @@ from collections import Counter
 
 from simulation.askers import AskerWorld
 from simulation.backlogs import BacklogWorld
+from simulation.counters import CounterWorld
 from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
@@ -32,7 +33,7 @@ PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
-BACKLOGS_EVERY, QUEUES_EVERY = 8, 8
+BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
 ASKERS_EVERY, TELLERS_EVERY = 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
@@ -51,6 +52,7 @@ WORLDS = {
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
     "queues": QueueWorld,
+    "counters": CounterWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
 }
@@ -75,6 +77,8 @@ def worlds(seed):
         kinds.append(BacklogWorld)
     if seed % QUEUES_EVERY == 5:
         kinds.append(QueueWorld)
+    if seed % COUNTERS_EVERY == 9:
+        kinds.append(CounterWorld)
     if seed % ASKERS_EVERY == 3:
         kinds.append(AskerWorld)
     if seed % TELLERS_EVERY == 6:
