@@ -26,6 +26,7 @@ from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
 from simulation.queues import QueueWorld
 from simulation.secure import SecureWorld
+from simulation.servings import ServingWorld
 from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
@@ -34,7 +35,7 @@ NODES_EVERY = 20
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
 BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
-ASKERS_EVERY, TELLERS_EVERY = 16, 16
+ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -55,6 +56,7 @@ WORLDS = {
     "counters": CounterWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
+    "servings": ServingWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -83,6 +85,8 @@ def worlds(seed):
         kinds.append(AskerWorld)
     if seed % TELLERS_EVERY == 6:
         kinds.append(TellerWorld)
+    if seed % SERVINGS_EVERY == 12:
+        kinds.append(ServingWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:

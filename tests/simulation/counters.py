@@ -155,7 +155,9 @@ class CounterWorld:
         missed = 0
         for one in self.publishers:
             stats, refused, unwanted = one.stats, self.refused[one], self.unwanted[one]
-            check(stats.published == self.published[one], "{} and not {} published", stats, self.published[one])
+            check(
+                stats.published == self.published[one], "{} and not {} published", stats, self.published[one]
+            )
             check(stats.dropped == refused, "{} and not {} dropped", stats, refused)
             check(stats.unwanted == unwanted, "{} and not {} unwanted", stats, unwanted)
             none = (stats.timed_out, stats.suspended, stats.malformed, stats.refused, stats.denied, stats.cut)
@@ -234,7 +236,9 @@ class CounterWorld:
         asked = REQUESTS - nobody
         check(handled["news"] == NEWS - unheard, "{} news are handled", handled["news"])
         check(first["requests"] == asked, "{} requests of {}", first["requests"], asked)
-        check(first["no_responders"] == nobody, "{} that nobody answers of {}", first["no_responders"], nobody)
+        check(
+            first["no_responders"] == nobody, "{} that nobody answers of {}", first["no_responders"], nobody
+        )
         check(first["unwanted"] >= unheard, "{} unwanted of {}", first["unwanted"], unheard)
         check(first["published"] >= NEWS + asked, "{} published", first["published"])
         check(second["replies"] == handled["asked"] == asked, "{} replies to {}", second["replies"], asked)

@@ -71,6 +71,7 @@ EXPECTED = (
     "forged: control record",
     "forged: goodbye",
     "forged: message",
+    "last values given",
     "member left",
     "message missed",
     "message refused",

@@ -368,7 +368,9 @@ class QueueWorld:
         """Messages of one subject go to one member."""
         for subject in SUBJECTS:
             to = [
-                one for one, numbers in by_member.items() if any(self.subjects[at] == subject for at in numbers)
+                one
+                for one, numbers in by_member.items()
+                if any(self.subjects[at] == subject for at in numbers)
             ]
             check(len(to) <= 1, "{} went to {} members", subject, len(to))
 
