@@ -1,7 +1,7 @@
 """Runs of what a publisher does with those who have no room: members of groups, and streams with an overflow.
 
-Connections take as many frames as the seed says, and read when it says so. Nothing else goes wrong, so that the
-run knows of each message where it has to be: given, waiting, or counted as missed.
+Connections take as many frames as the seed says, and read when it says so. Nothing else goes wrong, so
+that it is known of each message where it has to be: given, waiting, or counted as missed.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class QueueWorld:
             yield group, [">"], [Pipe(ENDLESS)]
         yield DeliveryOptions(), random.sample(PATTERNS, 2), room()
         yield DeliveryOptions(), [">"], [Pipe(ENDLESS)]
-        yield DeliveryOptions(), [">"], room() + [Pipe(ENDLESS)]
+        yield DeliveryOptions(), [">"], [*room(), Pipe(ENDLESS)]
         for overflow in random.sample(OVERFLOWS, 2):
             limit = 0 if overflow == "drop_newest" else choice((1, 3, 8))
             pipes = room() + [Pipe(ENDLESS)] * choice((0, 1))
@@ -228,7 +228,7 @@ class QueueWorld:
         check(self.leaver.stream.is_closing, "a goodbye is not heard")
 
     def _lose_count(self):
-        """Messages are lost before they come, nobody knows how many: nothing waits any more, and all count anew."""
+        """Messages are lost on their way here, nobody knows how many: nothing waits, and all count anew."""
         for _ in range(10):
             self._publish()
         epochs = [one.stream.epoch for one in self.receivers]
@@ -386,7 +386,7 @@ class QueueWorld:
                 # What is conflated is not missed, as something newer comes.
                 most += max(lost)
             elif len(one.pipes) > 1:
-                # Nobody knows how many of several connections had no room, and who is left out is not counted.
+                # Nobody knows how many of several connections had no room; one left out is not counted.
                 most += max(lost)
             else:
                 least, most = least + lost[0], most + lost[0]
