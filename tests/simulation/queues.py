@@ -13,7 +13,8 @@ from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import PATIENCE, Batches
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.batch import key_size, parse_body, parse_head
+from oz.wire.batch import RICH, key_size, parse_body, parse_head
+from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, DeliveryOptions, stream_key
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
@@ -24,6 +25,8 @@ PATTERNS = "a.*", "b.*", "*.x", ">"
 POLICIES = "round_robin", "sticky", "failover"
 OVERFLOWS = "drop_oldest", "drop_newest", "conflate"
 ENDLESS = 10**9
+UNEVEN = 3
+"""Messages that one member may be given more than another: each set of members has turns of its own."""
 
 
 class Pipe:
@@ -118,13 +121,14 @@ class QueueWorld:
         self.stats, self.sink = PublisherStats(), Room(self)
         self.router = Router(bytes(16), self.stats)
         self.batches = Batches(self.router, self.sink, self._clock, drops=self.drops)
-        self.policy = random.choice(POLICIES)
-        self.has_idle = random.random() < 0.5
-        self.leaver, self._leaves_at = None, random.choice((0, STEPS // 3, STEPS // 2))
+        self.is_narrow = bool(self.faults) and random.random() < 0.8
+        self.policy = random.choice(POLICIES) if self.is_narrow else "round_robin"
+        self.has_idle, self.is_joint = self.is_narrow and random.random() < 0.5, random.random() < 0.5
+        leaves_at = random.choice((0, STEPS // 3, STEPS // 2))
+        self.leaver, self._leaves_at = None, leaves_at if self.is_narrow else 0
         self.receivers = [Receiver(number, *one) for number, one in enumerate(self._kinds())]
-        self._number, self.subjects, self.large = 0, {}, set()
+        self._number, self.subjects = 0, {}
         self.wanted, self.in_group = defaultdict(list), []
-        self._accumulated, self._is_over = [], False
         for number, one in enumerate(self.receivers):
             self._join(one, number)
 
@@ -135,8 +139,8 @@ class QueueWorld:
         """Choose who is there: one kind of room for all that one has."""
         choice, random = self.random.choice, self.random
         group = DeliveryOptions(group="g", policy=self.policy)
-        room = lambda: [Pipe(choice((1, 2, 4)) if self.faults else ENDLESS)]  # noqa: E731
-        patterns = ["a.*", "b.*"] if choice((True, False)) else None
+        room = lambda: [Pipe(choice((1, 2, 4)) if self.is_narrow else ENDLESS)]  # noqa: E731
+        patterns = ["a.*", "b.*"] if choice((True, False)) or not self.is_narrow else None
         for _ in range(choice((2, 3, 4))):
             yield group, patterns or random.sample(PATTERNS, 2), room()
         if self.has_idle:
@@ -152,6 +156,8 @@ class QueueWorld:
     def _join(self, one, number):
         self.sink.pipes[one.key] = one.pipes
         accounts = [Account(Peer(100 * number + at, at)) for at, _ in enumerate(one.pipes)]
+        if number == 1 and self.is_joint:
+            accounts = [self.receivers[0].account]
         for account in accounts:
             self.router.learn(b"\1" + one.key, self.now, account)
         one.account = accounts[-1]
@@ -186,15 +192,15 @@ class QueueWorld:
             return
         messages = [self._message() for _ in range(self.random.choice((1, 1, 2, 5, 20)))]
         batches = self.batches
-        if len(messages) == 1 and self.random.random() < 0.3:
-            self.large.add(int(messages[0][2]))
+        if len(messages) == 1 and type(messages[0][2]) is bytes and self.random.random() < 0.3:
             batches.send_large(messages[0])
         elif len(messages) == 1:
             batches.send_alone(*messages[0])
         else:
             first = batches.position
             batches.position += len(messages)
-            batches.send([part for one in messages for part in one], first, is_rich=False)
+            is_rich = any(type(one[2]) is Rich for one in messages)
+            batches.send([part for one in messages for part in one], first, is_rich=is_rich)
 
     def _message(self):
         self._number += 1
@@ -206,7 +212,10 @@ class QueueWorld:
                 self.wanted[one.key].append(self._number)
         if any(one.delivery.group and one is not self.leaver for one in asking):
             self.in_group.append(self._number)
-        return [self.router.find(subject, subject), subject, b"%d" % self._number]
+        payload = b"%d" % self._number
+        if self.random.random() < 0.1:
+            payload = rich(payload, Extras({"number": self._number}))
+        return [self.router.find(subject, subject), subject, payload]
 
     def _read(self):
         pipe = self.random.choice([one for each in self.receivers for one in each.pipes])
@@ -281,7 +290,8 @@ class QueueWorld:
             if buffered:
                 count = len(buffered.take(one.stream, ENDLESS)[2])
                 check(count <= one.delivery.limit, "{} are held of {}", count, one.delivery.limit)
-            is_patient = one.delivery.group or not self.drops
+            may_wait = one.delivery.policy == "round_robin" or one is self.leaver
+            is_patient = (one.delivery.group and may_wait) or not self.drops
             waits = one.stream.unsent and one.delivery.overflow is None
             check(is_patient or not waits, "frames wait that are to be dropped")
 
@@ -293,6 +303,9 @@ class QueueWorld:
             body = parse_body(frames[0], at + head.size + head.width * (head.count - 1), head.count)
             for place in range(head.count):
                 subject, payload = body[2 * place : 2 * place + 2]
+                if type(payload) is list and payload[0] is not None:
+                    check(head.flags & RICH, "a message with more than a payload is in a plain batch")
+                    payload = payload[0]
                 number = int(payload if type(payload) is bytes else frames[1])
                 yield head.sequence + place, number, subject.decode()
 
@@ -356,6 +369,8 @@ class QueueWorld:
                 check(number in by_member[senior], "{} went past the first", number)
         if self.policy == "sticky":
             self._check_sticky(by_member)
+        if self.policy == "round_robin" and not self.is_narrow:
+            self._check_turns([len(by_member[one]) for one in members])
 
     def _check_leaver(self, given, members):
         """Who has said goodbye gets nothing that another member wants."""
@@ -363,6 +378,14 @@ class QueueWorld:
             others = any(one.wants(self.subjects[number]) for one in members if one is not self.leaver)
             check(number <= self._left_at or not others, "{} went to a member that leaves", number)
         self.mechanisms["member left"] += 1
+
+    def _check_turns(self, counts):
+        """Where all have room each connection has as many turns, and each member of one connection."""
+        if self.is_joint:
+            first, second, *counts = counts
+            check(abs(first - second) <= UNEVEN, "two of one connection were given {} and {}", first, second)
+            counts.append(first + second)
+        check(max(counts) - min(counts) <= UNEVEN, "members were given {}", counts)
 
     def _check_sticky(self, by_member):
         """Messages of one subject go to one member."""

@@ -16,6 +16,7 @@ from oz.protocol.subscriber.streams import Streams
 from simulation.crowds import Crowd
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.nodes import NodeFault, NodeWorld
+from simulation.queues import QueueWorld
 from simulation.schedule import Fault
 from simulation.world import World, run
 
@@ -128,9 +129,9 @@ def lose_what_is_for_members(world):
     ("defect", "first", "kind"),
     [
         (starve, 6, World),
-        (overtake, 2, Crowd),
+        (overtake, 4, QueueWorld),
         (declare_once, 2, World),
-        (hand_over_one_by_one, 96, Crowd),
+        (hand_over_one_by_one, 6, Crowd),
         (number_only, 0, World),
         (keep_shared, 1, World),
         (drop_the_newest, 2, World),
