@@ -11,7 +11,7 @@ from math import inf
 from random import Random
 
 import oz
-from oz.protocol.subscriber.contradictions import LONGEST, MOST_MESSAGES, SLACK, can_be
+from oz.protocol.subscriber.contradictions import LONGEST, MOST_EPOCHS, MOST_MESSAGES, SLACK, can_be
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -98,6 +98,10 @@ def check_claims(random):
             found = can_be(head, epoch, expected, seconds, is_shared=True)
             check(found == is_anywhere, "{} on a shared key is possible: {}", number, found)
     check(can_be(Head(MESSAGES, ORIGIN, epoch, most, 1), None, 0, seconds, is_shared=False), "the first")
+    for later, is_possible in ((MOST_EPOCHS, True), (MOST_EPOCHS + 1, False)):
+        head = Head(MESSAGES, ORIGIN, epoch + later, 0, 1)
+        found = can_be(head, epoch, expected, seconds, is_shared=False)
+        check(found == is_possible, "{} epochs later is possible: {}", later, found)
 
 
 class DoubleWorld:

@@ -25,6 +25,9 @@ PATTERNS = "a.*", "b.*", "*.x", ">"
 POLICIES = "round_robin", "sticky", "failover"
 OVERFLOWS = "drop_oldest", "drop_newest", "conflate"
 ENDLESS = 10**9
+LARGEST = 256
+"""Messages in one batch at most."""
+
 UNEVEN = 3
 """Messages that one member may be given more than another: each set of members has turns of its own."""
 
@@ -149,7 +152,7 @@ class QueueWorld:
         yield DeliveryOptions(), [">"], [Pipe(ENDLESS)]
         yield DeliveryOptions(), [">"], [*room(), Pipe(ENDLESS)]
         for overflow in random.sample(OVERFLOWS, 2):
-            limit = 0 if overflow == "drop_newest" else choice((1, 3, 8))
+            limit = 0 if overflow == "drop_newest" else choice((1, 3, 8, 300))
             pipes = room() + [Pipe(ENDLESS)] * choice((0, 1))
             yield DeliveryOptions(overflow=overflow, limit=limit), [">"], pipes
 
@@ -180,6 +183,7 @@ class QueueWorld:
             self._check_receiver(one)
         self._check_group()
         self._check_missed()
+        self._check_batches()
         self._lose_count()
         return self
 
@@ -190,7 +194,9 @@ class QueueWorld:
             check(not self.drops, "a publisher is held up, and may drop messages")
             self.mechanisms["publisher held up"] += 1
             return
-        messages = [self._message() for _ in range(self.random.choice((1, 1, 2, 5, 20)))]
+        self._send([self._message() for _ in range(self.random.choice((1, 1, 2, 5, 20)))])
+
+    def _send(self, messages):
         batches = self.batches
         if len(messages) == 1 and type(messages[0][2]) is bytes and self.random.random() < 0.3:
             batches.send_large(messages[0])
@@ -330,6 +336,19 @@ class QueueWorld:
             is_free = one.pipes[-1].most == ENDLESS and len(one.pipes) == 1
             is_whole = is_free or not (self.drops or one.delivery.overflow)
             check(not is_whole or given == self.wanted[one.key], "{} are not all that were sent", given[-5:])
+
+    def _check_batches(self):
+        """Of much that waits not more goes out at once than fits into a batch."""
+        one = next((one for one in self.receivers if one.delivery.limit > LARGEST), None)
+        if one is None:
+            return
+        first, one.pipes[0].most = len(one.pipes[0].taken), 0
+        for _ in range(300):
+            self._send([self._message()])
+        one.pipes[0].most = ENDLESS
+        self._settle()
+        counts = [parse_head(frames[0], key_size(frames[0])).count for frames in one.pipes[0].taken[first:]]
+        check(max(counts, default=0) <= LARGEST, "{} messages are in one batch", max(counts, default=0))
 
     def _check_newest(self, one):
         """The newest is held, and of what is conflated that of each subject."""
