@@ -230,15 +230,17 @@ class Pattern:
 
     def __eq__(self, other: object) -> bool:
         """Equal when dialect, text and flags are."""
-        return isinstance(other, Pattern) and self._key() == other._key()
+        return (
+            isinstance(other, Pattern)
+            and self.text == other.text
+            and self.dialect == other.dialect
+            and self._variant == other._variant
+        )
 
     def __hash__(self) -> int:
         """Agree with equality."""
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
         # Made anew each time: kept for each of a million patterns it would take a quarter of their memory.
-        return self.dialect, self.text, self._variant
+        return hash((self.dialect, self.text, self._variant))
 
     def __repr__(self) -> str:
         """Show how to make it again."""

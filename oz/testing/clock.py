@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 LONGEST_WAIT = 3600.0
 """Virtual seconds after which a wait without an end is taken for one that never ends."""
@@ -65,9 +66,10 @@ class VirtualClock:
             heappop(events)
         return None
 
-    def advance(self) -> bool:
-        """Let the next thing happen; tell whether there was one."""
-        if self.next_event() is None:
+    def advance(self, ends: float = inf) -> bool:
+        """Let the next thing happen that is to happen up to a time; tell whether there was one."""
+        when = self.next_event()
+        if when is None or when > ends:
             return False
         self._happen()
         return True

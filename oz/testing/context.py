@@ -42,6 +42,7 @@ class Context:
         self.closed = False
         self.io = IoThread(network)
         self.sockopts: dict[int, int] = {}
+        clock = network.clock
         self.backend = Backend(
             send=Socket.send,
             recv=Socket.recv,
@@ -52,9 +53,9 @@ class Context:
             connect=Socket.connect,
             unbind=Socket.unbind,
             disconnect=Socket.disconnect,
-            monotonic=lambda: network.now,
-            time_ns=lambda: EPOCH_NS + round(network.now * 1e9),
-            sleep=lambda seconds: network.run_until(network.now + seconds),
+            monotonic=lambda: clock.now,
+            time_ns=lambda: EPOCH_NS + round(clock.now * 1e9),
+            sleep=lambda seconds: network.run_until(clock.now + seconds),
             cut=self._cut,
             inode=self._inode,
             random_bytes=network.random.randbytes,

@@ -127,8 +127,8 @@ class VirtualSelector(selectors.BaseSelector):
     def _let_happen(self, ends: float) -> bool:
         """Let things happen until the loop has something to do, or a time has come; tell which."""
         clock = self.clock
-        while not self.is_woken and (when := clock.next_event()) is not None and when <= ends:
-            clock.advance()
+        while not self.is_woken and clock.advance(ends):
+            pass
         return self.is_woken
 
     def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:

@@ -14,6 +14,7 @@ from collections import Counter
 
 from simulation.askers import AskerWorld
 from simulation.backlogs import BacklogWorld
+from simulation.counters import CounterWorld
 from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
@@ -23,15 +24,18 @@ from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
+from simulation.queues import QueueWorld
 from simulation.secure import SecureWorld
+from simulation.servings import ServingWorld
 from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-PATTERNS_EVERY, DOUBLES_EVERY, BACKLOGS_EVERY = 3, 2, 4
-ASKERS_EVERY, TELLERS_EVERY = 16, 16
+PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
+BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
+ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -48,8 +52,11 @@ WORLDS = {
     "doubles": DoubleWorld,
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
+    "queues": QueueWorld,
+    "counters": CounterWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
+    "servings": ServingWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
@@ -66,19 +73,32 @@ def worlds(seed):
         kinds.append(PatternWorld)
     if seed % DOUBLES_EVERY == 0:
         kinds.append(DoubleWorld)
-    else:
+    if seed % DESCRIPTORS_EVERY == 3:
         kinds.append(DescriptorWorld)
     if seed % BACKLOGS_EVERY == 2:
         kinds.append(BacklogWorld)
+    if seed % QUEUES_EVERY == 5:
+        kinds.append(QueueWorld)
+    if seed % COUNTERS_EVERY == 9:
+        kinds.append(CounterWorld)
     if seed % ASKERS_EVERY == 3:
         kinds.append(AskerWorld)
     if seed % TELLERS_EVERY == 6:
         kinds.append(TellerWorld)
+    if seed % SERVINGS_EVERY == 12:
+        kinds.append(ServingWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:
         kinds.append(ForwarderWorld)
     return kinds
+
+
+def warm_up():
+    """Run a seed of each kind, for what is imported, compiled and remembered then: processes inherit it."""
+    for kind in (World, HostileWorld, SecureWorld, NodeWorld, ForwarderWorld):
+        run(0, kind=kind)
+    gc.freeze()
 
 
 def run_some(seeds):
@@ -155,6 +175,8 @@ def main(arguments=None):
     began = time.monotonic()
     parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
     counter, failed = Counter(), []
+    if len(parts) > given.jobs:
+        warm_up()
     # Worlds are full of cycles: a process that ends costs less than to find them.
     with multiprocessing.Pool(given.jobs, gc.disable, maxtasksperchild=1) as pool:
         for some, counts in pool.imap(run_some, parts):

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 from heapq import heappop, heappush
+from itertools import pairwise
 from random import Random
 
 import oz
 from oz.protocol.subscriber.absences import UNCOUNTED, Link
+from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.declarations import MOST_SMALL
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.publishers import SILENCE
+from oz.protocol.subscriber.sequences import find
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.links import PublisherLinks
@@ -37,6 +40,12 @@ from simulation.ledger import check
 from simulation.schedule import Fault
 
 NS = 1_000_000_000
+
+PATTERN_HEAD = 3
+"""Bytes of a declared pattern beside its text: its dialect and its length."""
+
+LONGEST_REASON = 1024
+"""Characters of a reason that are kept."""
 
 BUSY, CALM, ENDS = 20.0, 62.0, 74.0
 """Virtual seconds in which something happens, after which all is well, and for which a run lasts."""
@@ -247,6 +256,7 @@ class AskerWorld:
         self._check_traffic(before, looks)
         self._check_gaps()
         self._check_leaving()
+        check_chunks(self.random)
         return self
 
     def _run_until(self, at):
@@ -539,3 +549,32 @@ class AskerWorld:
                 self.call(0.01, lambda one=publisher, key=key: one.hear(key, comes=True))
             for key in goodbye.dropped:
                 self.call(0.01, lambda one=publisher, key=key: one.hear(key, comes=False))
+
+
+def check_chunks(random):
+    """Of very many patterns as many are in one declaration as docs/wire.md says, and each is in one."""
+    streams, texts = (
+        Streams(random.randbytes),
+        [f"{at}.{'x' * random.randrange(1, 200)}" for at in range(150)],
+    )
+    found, answers = [], Answers(streams)
+    for text in texts:
+        subscription = Subscribed([oz.compile(text)], None, print)
+        changes = streams.add(subscription, DeliveryOptions(), last_value=False)
+        found.append([parsed(key).patterns for key in changes.wanted if key.startswith(DECLARATION)])
+    found.append([parsed(key).patterns for key in streams.flush().wanted if key.startswith(DECLARATION)])
+    for at_once in found:
+        for patterns in at_once:
+            check(_bytes_of(patterns) <= CHUNK_SIZE, "{} bytes are declared at once", _bytes_of(patterns))
+        for patterns, (first, *_) in pairwise(at_once):
+            check(_bytes_of((*patterns, first)) > CHUNK_SIZE, "{} bytes would fit in", len(first.text))
+    declared = sorted(one.text.decode() for at_once in found for patterns in at_once for one in patterns)
+    check(declared == sorted(texts), "{} patterns are declared of {}", len(declared), len(texts))
+    stream = streams.stream(subscription)
+    source = find(stream.sources, b"o" * 16)
+    answers.take(stream, source, {"live": [], "refused": {1: "x" * random.randrange(1, 5_000)}})
+    check(len(source.refused[1]) <= LONGEST_REASON, "a reason of {} is kept", len(source.refused[1]))
+
+
+def _bytes_of(patterns):
+    return sum(len(one.text) + PATTERN_HEAD for one in patterns)

@@ -11,12 +11,14 @@ from math import inf
 from random import Random
 
 import oz
+from oz.protocol.subscriber.contradictions import LONGEST, MOST_EPOCHS, MOST_MESSAGES, SLACK, can_be
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import (
     CONTROL,
     MESSAGES,
+    Head,
     head_end,
     head_start,
     key_size,
@@ -72,6 +74,34 @@ class Speaker:
             self.said[name] = at, self.epoch, self.sequence + place
         self.sequence += count
         world.send(frame, at, names, self)
+
+
+def check_claims(random):
+    """Nobody can have come farther than each second allows, from where it was, or from 0 in a new epoch."""
+    seconds, expected = random.uniform(0.0, 2 * LONGEST), random.randrange(10**12)
+    most = int(MOST_MESSAGES * (SLACK + min(seconds, LONGEST)))
+    epoch = random.randrange(1, 1_000)
+    for later in (0, 1, random.randrange(2, 1_000)):
+        begins = expected if later == 0 else 0
+        for number, is_possible in ((begins, True), (begins + most, True), (begins + most + 1, False)):
+            head = Head(MESSAGES, ORIGIN, epoch + later, number, 1)
+            found = can_be(head, epoch, expected, seconds, is_shared=False)
+            check(
+                found == is_possible,
+                "{} of {} is possible after {:.1f} s: {}",
+                number,
+                begins,
+                seconds,
+                found,
+            )
+            is_anywhere = is_possible or later > 0
+            found = can_be(head, epoch, expected, seconds, is_shared=True)
+            check(found == is_anywhere, "{} on a shared key is possible: {}", number, found)
+    check(can_be(Head(MESSAGES, ORIGIN, epoch, most, 1), None, 0, seconds, is_shared=False), "the first")
+    for later, is_possible in ((MOST_EPOCHS, True), (MOST_EPOCHS + 1, False)):
+        head = Head(MESSAGES, ORIGIN, epoch + later, 0, 1)
+        found = can_be(head, epoch, expected, seconds, is_shared=False)
+        check(found == is_possible, "{} epochs later is possible: {}", later, found)
 
 
 class DoubleWorld:
@@ -138,6 +168,7 @@ class DoubleWorld:
         self._check_gaps()
         self._check_replaced()
         self._check_calm()
+        check_claims(self.random)
         return self
 
     def _turns(self, begins, ends):

@@ -57,7 +57,7 @@ restored.regex_with_flags = lru_cache(maxsize=2 * DEAR * KINDS_OF_DEAR)(restored
 TICK = 0.0001
 """Seconds that pass with each look at the clock by which patterns are measured."""
 
-LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 200, 50, 0.006, 30
+LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 120, 30, 0.006, 30
 """Subjects that are looked up in the end, the last of them, seconds that each of those takes, and how many
 patterns are tried for it."""
 

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import oz
 from oz.protocol.publisher.accounts import Account, Peer
-from oz.protocol.publisher.key_holders import KeyHolders
+from oz.protocol.publisher.key_holders import SETTLED, KeyHolders
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.wire.keys import DeliveryOptions
 from simulation.ledger import check, matches
@@ -21,6 +21,8 @@ def check_places(random):
     """Have two declare under the same numbers, and several hold one key."""
     _check_numbers(random)
     _check_alone(random)
+    for _ in range(8):
+        _check_conserved(random)
 
 
 def _check_numbers(random):
@@ -117,3 +119,48 @@ def _check_alone(random):
             rest = sum(held.values()) - held[other] + (max(0, held[other] - 1) if other is inside else 0)
             is_alone = holders.hold_alone(key, (other,))
             check(is_alone == (not rest), "{} others hold a key, and one holds it alone: {}", rest, is_alone)
+
+
+def _check_conserved(random):
+    """Whatever is held is taken back as often, and nothing of it is left once all have ended."""
+    alive, key, closed = set(), b"k", Account(is_limited=True)
+    holders, accounts, held, unread = KeyHolders(alive.__contains__), [], Counter(), 0
+    added = less = refused = 0
+    for number in range(STEPS // 2):
+        if len(accounts) < 3:
+            accounts.append(Account(Peer(number % 5 + 1, number)))
+            alive.add(accounts[-1].peer)
+        one, chance = random.choice(accounts), random.random()
+        if chance < 0.4:
+            holders.add(key, one, one.peer)
+            held[one], added = held[one] + 1, added + 1
+        elif chance < 0.5:
+            # It had closed before it was read; ZeroMQ takes back what it had asked for all the same.
+            holders.add(key, closed, Peer(9, None))
+            unread, added = unread + 1, added + 1
+        elif chance < 0.6 and unread:
+            less += holders.take_back_closed(key, 9)[0]
+            unread -= 1
+        elif chance < 0.8 and held[one]:
+            less += holders.take_back(key, one)[0]
+            held[one] -= 1
+        elif chance < 0.85:
+            # Nor does what is refused take anything from anybody.
+            if refused and random.random() < 0.7:
+                less += holders.take_back_closed(key, 8)[0]
+                refused -= 1
+            else:
+                holders.refuse(key, closed, Peer(8, None))
+                refused += 1
+        elif chance < 0.95:
+            accounts.remove(one)
+            alive.discard(one.peer)
+            # ZeroMQ takes back once what somebody has asked for twice.
+            less += holders.end_one(key)[0] if held.pop(one, 0) else 0
+    alive.clear()
+    for one in [*accounts, *range(bool(unread))]:
+        less += holders.end_one(key)[0] if one == 0 or held[one] else 0
+    for _ in range(3 * SETTLED):
+        less += sum(one.less for one in holders.sweep(1_000))
+    check(not holders.held(), "{} are held by nobody", holders.held())
+    check(less == added, "{} were held, and {} taken back", added, less)

@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 MESSAGES, FAULTS = 500, 20
-BUSY = 7.0
+BUSY = 5.0
 """Virtual seconds of traffic and faults; a run with a long cut has more."""
 
 LONG_CUTS = 0.1
@@ -72,9 +72,9 @@ def make_traffic(random: Random, publishers) -> list[Burst]:
     """Choose what is published, and when."""
     bursts, left = [], MESSAGES
     while left:
-        size = min(left, random.choice((1, 1, 1, 3, 8, 20, 60)))
+        size = min(left, random.choice((1, 1, 3, 8, 20, 60)))
         subjects = tuple(random.choices(TOPICS, k=size))
-        at_once = random.random() < 0.75
+        at_once = random.random() < 0.85
         bursts.append(Burst(random.uniform(0.2, BUSY), random.choice(publishers), subjects, at_once))
         left -= size
     return sorted(bursts)

@@ -8,7 +8,7 @@ from random import Random
 
 import oz
 from oz.errors import ProtocolError
-from oz.protocol.publisher.access import Access, Rights
+from oz.protocol.publisher.access import Access, Rights, beginning_with
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.permissions import Permissions, Rule, User
@@ -58,6 +58,19 @@ def _rules(*denied):
     for action in ("publish", "subscribe", "request"):
         for effect, text in (("allow", MAY), *(("deny", one) for one in denied)):
             yield Rule(action, effect, text, oz.compile(text), "here")
+
+
+def check_prefixes():
+    """What a plain subscription is held against is all subjects that begin so, and no others."""
+    subjects = [f"{one}.{other}" for one in ("a", "ab", "b") for other in ("x", "xy", "x.y")]
+    for prefix in ("", "a", "a.", "ab.x", "a.x.", "a.x.y", "c"):
+        pattern = beginning_with(prefix.encode(), "nats")
+        for subject in subjects:
+            found, begins = pattern.matches(subject), subject.startswith(prefix)
+            check(found == begins, "{!r} begins with {!r}: {}", subject, prefix, found)
+        if prefix.endswith("."):
+            # Who may have all below it may have it.
+            check(oz.compile(f"{prefix}>").covers(pattern), "{!r} is more than what is below it", prefix)
 
 
 class Member(Stranger):
@@ -248,6 +261,7 @@ class SecureWorld(World):
             call_at(uniform(0.1, BUSY), partial(self.member.act))
             call_at(uniform(0.1, BUSY), partial(self.member_publisher.act))
         super().run()
+        check_prefixes()
         self._check_changed()
         again = max(self.asked.values(), default=0)
         lives = sum(one.life for one in self.publishers) + self.member_publisher.life

@@ -237,10 +237,10 @@ class SimSubscriber(Process):
             self.frames += 1
             link = None
             if access is not None:
-                frames, link = read_with_link(self.context.backend, self.sub, NOBLOCK)
+                frames, link = read_with_link(self.context.backend, self.sub, 0)
                 access.key = self.world.key_of(link.descriptor, self.name)
             elif links.is_curious:
-                frames, link = read_with_link(self.context.backend, self.sub, NOBLOCK)
+                frames, link = read_with_link(self.context.backend, self.sub, 0)
             else:
                 frames = receive(NOBLOCK)
             if MARK in frames[0]:

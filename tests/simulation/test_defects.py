@@ -16,6 +16,7 @@ from oz.protocol.subscriber.streams import Streams
 from simulation.crowds import Crowd
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.nodes import NodeFault, NodeWorld
+from simulation.queues import QueueWorld
 from simulation.schedule import Fault
 from simulation.world import World, run
 from support.sizes import in_suite
@@ -130,13 +131,13 @@ def lose_what_is_for_members(world):
     in_suite(
         [
             (starve, 6, World),
-            (hand_over_one_by_one, 96, Crowd),
+            (hand_over_one_by_one, 6, Crowd),
             (keep_shared, 1, World),
             (let_anybody_take_back, 0, HostileWorld),
             (believe_any_epoch, 0, ForgedWorld),
         ],
         [
-            (overtake, 2, Crowd),
+            (overtake, 4, QueueWorld),
             (declare_once, 2, World),
             (number_only, 0, World),
             (drop_the_newest, 2, World),

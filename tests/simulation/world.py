@@ -293,9 +293,9 @@ class World:
         publisher = self.processes[burst.publisher]
         if not publisher.is_alive or publisher.is_frozen or publisher.is_ending:
             return
-        for subject in burst.subjects:
+        forms = self._forms.choices(FORM_NAMES, cum_weights=FORM_WEIGHTS, k=len(burst.subjects))
+        for subject, form in zip(burst.subjects, forms, strict=True):
             self._number += 1
-            form = self._forms.choices(FORM_NAMES, cum_weights=FORM_WEIGHTS)[0]
             publisher.publish(subject.encode(), self._number, form)
             if not burst.at_once:
                 publisher.flush()

@@ -100,7 +100,7 @@ class NodeStats:
     waiting: int = 0
     """Messages that wait for a handler now."""
     requests: int = 0
-    """Requests made."""
+    """Requests sent: not those that nobody would have answered."""
     replies: int = 0
     """Replies given."""
     late_replies: int = 0

@@ -47,6 +47,7 @@ class Account:
         refused_bytes: the bytes of what it asked for in vain.
         waiting: what it asked for and nobody has looked at yet.
         waiting_bytes: the bytes of those.
+        name: a name of the connection; empty where ZeroMQ does not tell.
         backlog: what waits to be sent to it.
         is_limited: whether limits hold for it: not for what is inside the process.
         refused: the keys that it asked for in vain.
@@ -56,7 +57,7 @@ class Account:
     """
 
     __slots__ = (
-        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams",
+        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "name", "own_streams",
         "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes",
         "streams", "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
@@ -78,6 +79,7 @@ class Account:
             is_limited: whether several may have no more than limits and permissions allow; one may not.
         """
         self.peer = peer
+        self.name = b"" if peer is None else b"%d:%d" % (peer.descriptor, peer.inode or 0)
         self.key = key if peer is None else peer.key
         self.is_limited = is_limited or peer is not None
         self.has_ended = False
@@ -89,11 +91,6 @@ class Account:
         self.own_streams = self.beating = self.patterns = self.pattern_weight = 0
         self.waiting: deque[Any] = deque()
         self.waiting_bytes = 0
-
-    @property
-    def name(self) -> bytes:
-        """A name of the connection; empty where ZeroMQ does not tell."""
-        return b"" if self.peer is None else b"%d:%d" % (self.peer.descriptor, self.peer.inode or 0)
 
     @property
     def is_idle(self) -> bool:

@@ -9,7 +9,7 @@ more is tried for the next subject.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -193,9 +193,10 @@ class PatternTime:
 
     def _credit(self, leaf: Leaf) -> float:
         """Return the most that any of those has left who asked for a pattern."""
-        accounts = [self._account(one) for one in _accounts_of(leaf)]
-        if len(accounts) >= MOST_SHARING:
+        names = _accounts_of(leaf)
+        if len(names) >= MOST_SHARING:
             return self.most
+        accounts = map(self._account, names)
         # Once all is used up, whoever has taken little may still try.
         return max(min(one.left, max(self._all.left, self._fair - one.spent)) for one in accounts)
 
@@ -327,9 +328,12 @@ def _entries(leaf: Any) -> Iterable[tuple[Pattern, OutStream]]:
     return leaf if isinstance(leaf, dict) else (leaf,)
 
 
-def _accounts_of(leaf: Leaf) -> set[bytes]:
+def _accounts_of(leaf: Leaf) -> Collection[bytes]:
+    if type(leaf) is not dict:
+        (stream,) = values_of([leaf])
+        return (account_of(stream),)
     names: set[bytes] = set()
-    for stream in islice(leaf.values(), MOST_LOOKED_AT) if isinstance(leaf, dict) else values_of([leaf]):
+    for stream in islice(leaf.values(), MOST_LOOKED_AT):
         names.add(account_of(stream))
         if len(names) >= MOST_SHARING:
             break
