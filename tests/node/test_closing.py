@@ -50,6 +50,27 @@ def test_closing_lets_handlers_handle_what_has_come_and_sends_what_they_publish(
     assert got.wait(200) == list(range(200))
 
 
+def test_handlers_that_ask_in_their_turn_get_their_answers_while_their_node_closes(make, met):
+    desk, service, back = make("desk"), make("service"), make("back")
+    begun, go = threading.Event(), threading.Event()
+
+    def handle(message):
+        begun.set()
+        go.wait(DEADLINE)
+        message.reply(service.request("back", message.payload, timeout=DEADLINE).payload + 1)
+
+    service.subscribe("service", handler=handle)
+    back.subscribe("back", handler=lambda message: message.reply(message.payload + 1))
+    met(desk, service, back)
+    asking = [Thread(lambda n=n: desk.request("service", n, timeout=DEADLINE).payload) for n in range(20)]
+    until(lambda: begun.is_set() and service.stats.received >= 20)
+    closing = Thread(lambda: service.close(timeout=DEADLINE))
+    until(lambda: not desk.interest("service"))
+    go.set()
+    closing.outcome()
+    assert [one.outcome() for one in asking] == [number + 2 for number in range(20)]
+
+
 def test_closing_without_draining_lets_it_go(make, collected):
     node = make("node")
     go, begun = threading.Event(), threading.Event()

@@ -187,12 +187,14 @@ class Declarations:
         self._back_at_once -= 1
         return self._declare_shrunk()
 
-    def part(self, subscription: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
-        """Take back what a subscription wanted, and then ask publishers for an answer: see `last`.
+    def part(self, subscriptions: Iterable[Subscribed]) -> tuple[SubscriptionChanges, SubscriptionChanges]:
+        """Take back what subscriptions wanted, and then ask publishers for an answer: see `last`.
 
         They are asked again, sooner than `greet` would, until `settle`.
         """
-        changes = self.remove(subscription)
+        changes = SubscriptionChanges()
+        for subscription in subscriptions:
+            changes.add(self.remove(subscription))
         changes.add(self._declare_shrunk())
         self._awaited, self._greeted_at = FIRST_PATIENCE, None
         return changes, self._greet()

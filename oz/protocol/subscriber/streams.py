@@ -171,19 +171,24 @@ class Streams:
             for repeats in known:
                 repeats.add(message_id)
 
-    def part(self, subscription: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
-        """Ask for nothing more for a subscription, which stands until `has_drained`: then remove it.
+    def part(self, *subscriptions: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
+        """Ask for nothing more for subscriptions, which stand until `has_drained`: then remove them.
 
         Returns:
             What to ask first, and then: publishers answer the latter when they have seen the former.
         """
-        interest = self._homes.get(subscription)
-        if interest is None:
-            return SubscriptionChanges(), SubscriptionChanges()
-        self.due_at = -inf
-        changes = interest.declarations.part(subscription)
-        self._draining[subscription] = interest.declarations.last
-        return changes
+        first, then = SubscriptionChanges(), SubscriptionChanges()
+        by_interest: dict[Interest, list[Subscribed]] = {}
+        for subscription in subscriptions:
+            if (interest := self._homes.get(subscription)) is not None:
+                by_interest.setdefault(interest, []).append(subscription)
+        for interest, members in by_interest.items():
+            self.due_at = -inf
+            taken_back, asked = interest.declarations.part(members)
+            first.add(taken_back)
+            then.add(asked)
+            self._draining.update(dict.fromkeys(members, interest.declarations.last))
+        return first, then
 
     def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for a subscription.

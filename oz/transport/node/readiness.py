@@ -203,12 +203,23 @@ class Lifecycle:
         Args:
             ends: the time of the monotonic clock until which it may take.
         """
+        sub, shell = self._sockets.sub, self._shell
+        standing = [one for one in self._subscriptions.standing if one.active]
+
+        def still_draining() -> str | None:
+            heard = self._links.heard()
+            return None if all(sub.has_drained(one, heard) for one in standing) else "publishers"
+
         with suppress(ClosedError, Timeout):
             self._take_in()
-            self._shell.call(self._sockets.sub.begin_drain)
-            yield self._shell.wait(self._still_closing, max(0.0, ends - self._monotonic()))
+            shell.call(lambda: sub.begin_part(*standing))
+            yield shell.wait(still_draining, max(0.0, ends - self._monotonic()))
         for queue in self._subscriptions.queues():
             yield queue.drain(max(0.0, ends - self._monotonic()))
+        # Not before: handlers that ask in their turn get their answers.
+        with suppress(ClosedError, Timeout):
+            shell.call(sub.begin_drain)
+            yield shell.wait(self._still_closing, max(0.0, ends - self._monotonic()))
         for publisher in self._sockets.publishers:
             with suppress(ClosedError):
                 publisher.engine.flush_now()

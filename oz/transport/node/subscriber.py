@@ -187,9 +187,9 @@ class NodeSubscriber:
         """End a subscription."""
         self.engine.cancel(subscription)
 
-    def begin_part(self, subscription: Subscribed) -> None:
-        """Ask publishers for nothing more for one subscription."""
-        self.engine.declarer.begin_part(subscription)
+    def begin_part(self, *subscriptions: Subscribed) -> None:
+        """Ask publishers for nothing more for some subscriptions."""
+        self.engine.declarer.begin_part(*subscriptions)
 
     def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None) -> bool:
         """Tell whether nothing more can be on its way for a subscription; see `Streams.has_drained`."""

@@ -301,11 +301,11 @@ class Declarer:
                 for subscription in self.receiver.table:
                     self.ask(SubscriptionChanges(dropped=self.receiver.table.remove(subscription)))
 
-    def begin_part(self, subscription: Subscribed) -> None:
-        """Ask publishers that filter for nothing more for one subscription."""
+    def begin_part(self, *subscriptions: Subscribed) -> None:
+        """Ask publishers that filter for nothing more for some subscriptions."""
         if self.streams is not None:
             with self.guard:
-                for changes in self.streams.part(subscription):
+                for changes in self.streams.part(*subscriptions):
                     self.ask(changes)
                 self.hasten()
 
