@@ -19,6 +19,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
+from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, make_asking
 from oz.transport.endpoints import EndpointError
@@ -292,9 +293,11 @@ class NodeSubscriber:
 
         Raises:
             EndpointError: it is no endpoint, or somebody with another key is called at the same address.
-            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`.
+            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`; file descriptors are short.
         """
         socket = self.socket
+        if backend_of(socket).has_handle:
+            descriptors.need_for_peer(endpoint)
         if key is not None:
             self._handshakes.begin(socket)
             self._read_handshakes()
