@@ -48,6 +48,10 @@ GREETING = 60.0
 """Seconds between two greetings; see `Streams`. Nothing stands between nodes that may drop a key, and whoever
 connects anew is told all: it is for what nobody has thought of."""
 
+PATIENCE = 5.0
+"""Seconds for an answer before something is declared again: a publisher that is slow answers no sooner for
+that, and all the others take in and answer it once more."""
+
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
@@ -101,6 +105,7 @@ class NodeSubscriber:
             index=ReservedIndex,
             ends_with_first=True,
             greet_every=GREETING,
+            patience=PATIENCE,
             # Each subscription has a queue of its own, which drops what is too much and counts it.
             has_buffers=False,
         )
