@@ -79,7 +79,7 @@ class Credentials:
         self.public_key = self._pair.public
         self._trusted = Reloaded(trusted, read_trusted, still_trusted)
         self._permissions = (
-            None if permissions is None else Reloaded(permissions.absolute(), read_permissions)
+            None if permissions is None else Reloaded(permissions.absolute(), _read_permissions)
         )
         names = set(self.trusted.values())
         self._servers = dict(servers)
@@ -234,6 +234,10 @@ class Credentials:
         if found is Probed.STRANGER:
             raise PermissionDenied(self.strange_to(endpoint))
         return self._found.get(endpoint, candidates[0])
+
+
+def _read_permissions(path: Path) -> Permissions:
+    return read_permissions(path, lambda text: _log.warning("%s", text))
 
 
 class Reloaded(Generic[T]):
