@@ -303,7 +303,7 @@ class NodeSubscriber:
         socket = self.socket
         if backend_of(socket).has_handle:
             descriptors.need_for_peer(endpoint)
-        if key is not None:
+        if key is not None and backend_of(socket).prove is None:
             self._handshakes.begin(socket)
             self._read_handshakes()
             if (other := key_at(endpoint, self._attachments.called)) not in (None, key):
