@@ -54,8 +54,8 @@ class ServerChanged(NamedTuple):
     is_there: bool
 
 
-LOOK_PAUSE = 0.002
-"""Seconds between two looks at which links stand, for each peer that is known: a look goes through all."""
+LOOK_PAUSE, FEW = 0.002, 8
+"""Seconds between two looks at which links stand, for each peer beyond a few: it goes through all."""
 
 _NAMED = 8
 """Peers that are named at most of those who are not ready."""
@@ -228,7 +228,8 @@ class Links:
     @property
     def look_at(self) -> float:
         """When to see which links stand, in monotonic seconds: while many join, once for several of them."""
-        return self._looked_at + LOOK_PAUSE * self.membership.count if self.is_stale else inf
+        pause = LOOK_PAUSE * max(0, self.membership.count - FEW)
+        return self._looked_at + pause if self.is_stale else inf
 
     def look(self, now: float) -> list[LinkStep]:
         """See which links stand, if any may have come or gone since this was asked last."""
