@@ -77,7 +77,7 @@ def explain(
     """Explain one question; the text of the help is `_EXPLAIN_HELP`."""
     if action == "group" and group is None:
         raise click.UsageError("--action group needs --group NAME")
-    permissions = read_permissions(path)
+    permissions = _read(ctx, path)
     found = _find(permissions, user)
     [asked] = parse_all([subject], dialect)
     asks_for_group = group is not None or action == "group"
@@ -109,14 +109,20 @@ def check(ctx: click.Context, file: str) -> None:
 
 @auth.command(help=_MATRIX_HELP, short_help="Print users by what they may do.")
 @click.argument("file")
-def matrix(file: str) -> None:
+@click.pass_context
+def matrix(ctx: click.Context, file: str) -> None:
     """Print the table; the text of the help is `_MATRIX_HELP`."""
-    permissions = read_permissions(file)
+    permissions = _read(ctx, file)
     users = permissions.users.values()
     used = [one for one in ACTIONS if any(_says(user, one) for user in users)]
     rows = [("user", *used)]
     rows += [(printable(user.name), *(_cell(permissions, user, one) for one in used)) for user in users]
     write_line(plain_table(rows))
+
+
+def _read(ctx: click.Context, path: str) -> Permissions:
+    """Read a file, and say what in it has no effect: an answer would look as if it had."""
+    return read_permissions(path, lambda text: say(ctx, f"warning: {text}"))
 
 
 def _says(user: User, action: Action) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -56,11 +56,14 @@ class PermissionFile:
     warnings: tuple[str, ...]
 
 
-def read_permissions(path: str | os.PathLike[str]) -> Permissions:
+def read_permissions(
+    path: str | os.PathLike[str], warn: Callable[[str], object] | None = None
+) -> Permissions:
     """Read a file of permissions, whole.
 
     Args:
         path: of the file.
+        warn: is told, in words, what has no effect.
 
     Raises:
         ConfigurationError: it cannot be read, is no TOML, or something in it makes no sense: the first fault.
@@ -68,6 +71,9 @@ def read_permissions(path: str | os.PathLike[str]) -> Permissions:
     found = survey_permissions(path)
     if found.permissions is None:
         raise found.faults[0]
+    if warn is not None:
+        for text in found.warnings:
+            warn(f"{found.path}: {text}")
     return found.permissions
 
 
@@ -175,6 +181,8 @@ class _Reader:
                 continue
             more = ("allow_responses",) if action == "reply" else ()
             self._check_names(where, lists, (*_LISTS, *more))
+            if action == "history":
+                self._warn(where, _UNASKED)
             rules += self._listed(where, lists, action)
             if "allow_responses" in lists and more:
                 responses = self._responses((*where, "allow_responses"), lists["allow_responses"])
@@ -281,6 +289,11 @@ class _Reader:
         if text not in self.warnings:
             self.warnings.append(text)
 
+
+_UNASKED = (
+    "nothing asks for history yet, so that these rules protect nothing: who may subscribe may have last "
+    "values and what is replayed, and a journal has the rights of its files"
+)
 
 _EFFECTS: tuple[Effect, ...] = ("allow", "deny")
 

@@ -31,6 +31,13 @@ class SessionOwner(Protocol):
         """Return the name of the socket for a ROUTER, or nothing."""
 
     @property
+    def public_key(self) -> str:
+        """Return what the socket is known by; empty where it has no key."""
+
+    def admits(self, key: str, host: str) -> bool:
+        """Tell whether the socket has a connection with the holder of a key, empty for none."""
+
+    @property
     def io(self) -> IoThread:
         """Return the thread that its sessions run in."""
 
@@ -186,6 +193,11 @@ class PipeSession:
         else:
             self._end.peer.identity = identity
         self.pump()
+
+    def refused(self) -> None:
+        """Take notice that the keys of both ends do not go together."""
+        if not self.has_ended:
+            self._give_up()
 
     def _make_pipe(self, *, at_once: bool, identity: bytes = b"") -> None:
         mark, peers_mark = self.owner.marks()

@@ -60,6 +60,7 @@ class Context:
             inode=self._inode,
             random_bytes=network.random.randbytes,
             tells_peers=True,
+            prove=Socket.prove,
         )
         self._sockets: dict[Socket, None] = {}
         self._names: dict[str, Socket] = {}

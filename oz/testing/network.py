@@ -6,7 +6,7 @@ as how many messages fit on the way, follows from the seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 from typing import Protocol
@@ -76,6 +76,7 @@ class Network:
         self._listeners: dict[tuple[str, str], Listener] = {}
         self._links: dict[NetworkLink, int] = {}
         self._standing: set[int] = set()
+        self._keys: dict[int, Mapping[object, str]] = {}
         self._left: set[tuple[int, str]] = set()
         self._numbers = count(1)
         self._cut: set[frozenset[str]] = set()
@@ -152,6 +153,14 @@ class Network:
         self._links[link] = number = next(self._numbers)
         self._standing.add(number)
         return number
+
+    def note_keys(self, number: int, ends: Mapping[object, str]) -> None:
+        """Know by whose keys a connection was made: of each end, that of the other."""
+        self._keys[number] = ends
+
+    def key_beyond(self, number: int, end: object) -> str:
+        """Return the key at the other end of a connection; empty where there is none."""
+        return self._keys.get(number, {}).get(end, "")
 
     def is_link(self, number: int, host: str) -> bool:
         """Tell whether a connection stands, as far as a host knows."""

@@ -8,6 +8,7 @@ from typing import Any
 import oz.asyncio.node
 from oz.asyncio.node_engine import LoopNode
 from oz.configuration.settings import DEFINITIONS
+from oz.security.identity import make_uuid_of
 from oz.testing.places import VirtualProcess
 from oz.transport.node.opening import NodeSettings
 from oz.transport.node.publisher import make_uuid
@@ -53,12 +54,17 @@ class Node(oz.asyncio.node.Node):
         super().__init__(**(defaults | options | {"name": name}))
 
     def _find_security(self, given: Security | None) -> Security | None:
-        if given is not None:
-            raise ValueError("the virtual network of oz.testing has no keys: leave security= out")
-        return None
+        return given
 
     def _make_shell(self, settings: NodeSettings) -> VirtualNode:
-        uuid = make_uuid(self.place.context.backend.random_bytes)
+        if settings.security is not None and settings.configuration.nameserver:
+            raise ValueError("a bus in a test tube has no name server with keys: leave nameserver= out")
+        random_bytes, credentials = self.place.context.backend.random_bytes, settings.credentials
+        uuid = (
+            make_uuid(random_bytes)
+            if credentials is None
+            else make_uuid_of(credentials.public_key, random_bytes)
+        )
         return VirtualNode(replace(settings, uuid=uuid), self.place.kinds)
 
     @property

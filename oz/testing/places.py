@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.testing.awaiting import AwaitedContext, WatchedPublisher
 from oz.testing.network import Network
-from oz.transport.node.local_directory import MeetingPlace
+from oz.transport.node.local_directory import MeetingPlace, socket_names
 from oz.transport.node.opening import SocketKinds
 
 HOST_ID = bytes(16)
@@ -20,17 +19,17 @@ HOST_ID = bytes(16)
 class VirtualDirectory:
     """The place where the nodes of one bus on a virtual network find each other."""
 
-    def __init__(self, network: Network, bus: str, uuid: bytes) -> None:
+    def __init__(self, network: Network, bus: str, uuid: bytes, key: str | None = None) -> None:
         """Name a node's own endpoint.
 
         Args:
             network: theirs.
             bus: their bus.
             uuid: of the node.
+            key: the public key of the node, if it has one.
         """
         self._network = network
-        self._begins = f"{hashlib.blake2b(bus.encode(), digest_size=6).hexdigest()}-"
-        self._own = f"{self._begins}{uuid.hex()[:16]}.sock"
+        self._begins, self._own = socket_names(bus, uuid, b"", key)
 
     @property
     def endpoint(self) -> str:
@@ -81,4 +80,4 @@ class VirtualProcess:
         self.kinds = SocketKinds(lambda: itself, self.make_publisher, context.backend, self._meet)
 
     def _meet(self, _: Path, bus: str, uuid: bytes, key: str | None) -> tuple[MeetingPlace, bytes]:
-        return VirtualDirectory(self.context.network, bus, uuid), HOST_ID
+        return VirtualDirectory(self.context.network, bus, uuid, key), HOST_ID

@@ -70,19 +70,21 @@ class ModelFrame:
         more: whether another frame of the message follows.
     """
 
-    __slots__ = ("_source", "bytes", "more")
+    __slots__ = ("_key", "_source", "bytes", "more")
 
-    def __init__(self, data: bytes, more: bool, source: int | None) -> None:
+    def __init__(self, data: bytes, more: bool, source: int | None, key: str = "") -> None:
         """Put it together.
 
         Args:
             data: what is in it.
             more: whether another frame of the message follows.
             source: the number of the connection that it came by.
+            key: the public key of who sent it; empty where the sockets have none.
         """
         self.bytes = data
         self.more = more
         self._source = source
+        self._key = key
 
     def get(self, option: int | str) -> int | str:
         """Return by what it came: SRCFD is the number of a connection, and all is called one host.
@@ -90,6 +92,8 @@ class ModelFrame:
         Raises:
             zmq.ZMQError: nobody knows, or it is another property.
         """
+        if option == "User-Id" and self._key:
+            return self._key
         if self._source is None or option not in (zmq.SRCFD, "Peer-Address"):
             raise zmq.ZMQError(zmq.EINVAL)
         return self._source if option == zmq.SRCFD else "127.0.0.1"
@@ -125,6 +129,7 @@ class Socket:
         closed: whether it is closed.
         notify: called when there may be something to do, as the descriptor of a ZeroMQ socket says it: ask
             for EVENTS then until nothing is left.
+        public_key: what it is known by; empty where it has no key.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
@@ -137,6 +142,8 @@ class Socket:
         self.type = socket_type
         self.closed = False
         self.notify: Callable[[], None] | None = None
+        self.public_key = ""
+        self._trusts: Callable[[str, str], bool] | None = None
         self._draw = self.network.random.random
         self._behaviour = BEHAVIOURS[socket_type]()
         self._options = dict(DEFAULTS)
@@ -478,12 +485,28 @@ class Socket:
         if not self._left:
             self._left.extend(self._receive(int(flags)))
         data = self._left.popleft()
-        return data if copy else ModelFrame(data, bool(self._left), self._source())
+        return (
+            data
+            if copy
+            else ModelFrame(data, bool(self._left), source := self._source(), self._key_of(source))
+        )
 
     def _source(self) -> int | None:
         """Return the number of the connection that the message came by which is being received."""
         end = self._behaviour.came_from
         return None if end is None else end.came_by
+
+    def _key_of(self, source: int | None) -> str:
+        """Return the key at the other end of a connection; empty where this socket has none itself."""
+        return self.network.key_beyond(source, self) if self.public_key and source is not None else ""
+
+    def prove(self, key: str, trusts: Callable[[str, str], bool]) -> None:
+        """Be known by a public key, and have connections only with those whose keys are trusted."""
+        self.public_key, self._trusts = key, trusts
+
+    def admits(self, key: str, host: str) -> bool:
+        """Tell whether it has a connection with the holder of a key, empty for none."""
+        return not key if self._trusts is None else self._trusts(key, host)
 
     def _receive(self, flags: int) -> Message:
         if (message := self._behaviour.receive()) is not None:

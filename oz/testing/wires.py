@@ -21,6 +21,13 @@ class SessionSocket(Protocol):
     def identity(self) -> bytes:
         """Return the name of the socket for a ROUTER, or nothing."""
 
+    @property
+    def public_key(self) -> str:
+        """Return what the socket is known by; empty where it has no key."""
+
+    def admits(self, key: str, host: str) -> bool:
+        """Tell whether the socket has a connection with the holder of a key, empty for none."""
+
 
 class WireSession(Protocol):
     """A session, as a connection sees it."""
@@ -42,6 +49,9 @@ class WireSession(Protocol):
 
     def lost(self) -> None:
         """Take notice that the connection has broken."""
+
+    def refused(self) -> None:
+        """Take notice that the keys of both ends do not go together."""
 
 
 class IoThread:
@@ -163,8 +173,21 @@ class Connection:
         if one.has_ended or other.has_ended:
             self.reset()
             return
+        if one.owner.public_key or other.owner.public_key:
+            if not (_admits(other.owner, one.owner) and _admits(one.owner, other.owner)):
+                self._refuse()
+                return
+            keys: dict[object, str] = {one.owner: other.owner.public_key, other.owner: one.owner.public_key}
+            self._network.note_keys(self.number, keys)
         for session, peer in ((other, one), (one, other)):
             session.use(self, peer.owner.identity)
+
+    def _refuse(self) -> None:
+        """End for good: who is refused for a key does not call again."""
+        self._forget()
+        refused, self._sessions = self._sessions, []
+        for session in refused:
+            session.refused()
 
     def finish(self, session: WireSession) -> None:
         """Close one side: the other sees it when all has arrived that is on its way."""
@@ -208,3 +231,7 @@ class Connection:
         self._network.remove_link(self)
         for wire in self._wires.values():
             wire.is_dead = True
+
+
+def _admits(one: SessionSocket, other: SessionSocket) -> bool:
+    return one.admits(other.public_key, other.host)

@@ -59,6 +59,8 @@ class Backend:
         read_by_zmq: tells how many bytes ZeroMQ has read of a connection so far; None where that is unknown.
         has_handle: whether libzmq knows the socket by its `underlying`.
         tells_peers: whether `recv_named` tells connections apart.
+        prove: has a socket be known by a public key, and refuse whom a function does not admit, given a key
+            and where it comes from; None where that takes CURVE.
     """
 
     send: Callable[..., Any]
@@ -81,6 +83,7 @@ class Backend:
     read_by_zmq: Callable[[Peer], int | None] = _unknown
     has_handle: bool = False
     tells_peers: bool = False
+    prove: Callable[[Any, str, Callable[[str, str], bool]], None] | None = None
 
 
 def _inode(descriptor: int) -> int | None:

@@ -23,6 +23,7 @@ from oz.logs import peer_logger
 from oz.protocol.publisher.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
+from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.probing import Probed, probe
@@ -79,7 +80,7 @@ class Credentials:
         self.public_key = self._pair.public
         self._trusted = Reloaded(trusted, read_trusted, still_trusted)
         self._permissions = (
-            None if permissions is None else Reloaded(permissions.absolute(), read_permissions)
+            None if permissions is None else Reloaded(permissions.absolute(), _read_permissions)
         )
         names = set(self.trusted.values())
         self._servers = dict(servers)
@@ -142,6 +143,8 @@ class Credentials:
         Raises:
             ConfigurationError: another authenticator answers for its context.
         """
+        if self._proves_without_curve(socket):
+            return
         authenticate(socket.context, self)
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 1)
@@ -159,15 +162,27 @@ class Credentials:
         Raises:
             PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
         """
+        if self._proves_without_curve(socket):
+            # Each connection tells the key of the other end.
+            return ""
         key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
         self.prepare(socket, key)
         return key
 
     def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
         """Prepare a socket to connect to the holder of a key, and to nobody else."""
+        if self._proves_without_curve(socket):
+            return
         self._set_pair(socket)
         socket.set(zmq.CURVE_SERVER, 0)
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
+
+    def _proves_without_curve(self, socket: zmq.Socket[Any]) -> bool:
+        """Have a socket without CURVE be known by the own key, if it is one."""
+        prove = backend_of(socket).prove
+        if prove is not None:
+            prove(socket, self.public_key, self.admits)
+        return prove is not None
 
     def candidates(self, endpoint: str) -> list[str]:
         """Return the keys that the listener at an endpoint may have, the likeliest first."""
@@ -234,6 +249,10 @@ class Credentials:
         if found is Probed.STRANGER:
             raise PermissionDenied(self.strange_to(endpoint))
         return self._found.get(endpoint, candidates[0])
+
+
+def _read_permissions(path: Path) -> Permissions:
+    return read_permissions(path, lambda text: _log.warning("%s", text))
 
 
 class Reloaded(Generic[T]):

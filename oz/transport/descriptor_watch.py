@@ -14,7 +14,7 @@ import stat
 import struct
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +32,12 @@ NEAR_SECONDS = 0.1
 """while less is,"""
 SHORT_SECONDS = 0.02
 """and while connections are being ended."""
+
+ON_ITS_WAY = 2.0
+"""Seconds after which a connection that was begun, or ended by the other side, has been made and accepted."""
+
+_BOTH_ENDS = 2
+"""Those that a connection takes to a peer that is in this process as well."""
 
 _MOST_LOOKED_THROUGH = 65_536
 _SHARE = 100
@@ -87,17 +93,54 @@ def newest_of_largest(connections: list[AcceptedConnection], count: int) -> list
     return chosen
 
 
+class Underway:
+    """The connections within this process, perhaps, that libzmq's threads have yet to make, or make anew."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock = threading.Lock()
+        self._begun: deque[tuple[float, int]] = deque()
+
+    def __enter__(self) -> Underway:
+        """Have nobody else begin one meanwhile."""
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let others."""
+        self._lock.release()
+
+    def pending(self, used: int) -> int:
+        """Return how many descriptors they are about to take, at most: two each, less what was taken since.
+
+        Args:
+            used: how many are in use.
+        """
+        now = monotonic()
+        while self._begun and now - self._begun[0][0] >= ON_ITS_WAY:
+            self._begun.popleft()
+        if not self._begun:
+            return 0
+        return max(0, _BOTH_ENDS * len(self._begun) - max(0, used - self._begun[0][1]))
+
+    def add(self, used: int, count: int = 1) -> None:
+        """Record that some are begun, while so many descriptors are in use."""
+        self._begun.extend([(monotonic(), used)] * count)
+
+
 class DescriptorWatch:
     """Watches the descriptors of this process, while something is bound.
 
     Attributes:
         cut: how many connections it has ended.
         refused: how often something was not begun as descriptors were short; see `descriptors.need`.
+        underway: the connections that are about to take more.
     """
 
     def __init__(self) -> None:
         """Watch nothing yet."""
         self.cut = self.refused = 0
+        self.underway = Underway()
         self._lock = threading.Lock()
         self._bound: dict[object, weakref.ref[Any]] = {}
         self._known: dict[int, AcceptedConnection | int] = {}
@@ -146,7 +189,7 @@ class DescriptorWatch:
         limit = most_descriptors()
         if limit is None:
             return LOOK_SECONDS
-        began, used = monotonic(), _used(limit)
+        began, used = monotonic(), count_used(limit)
         connections = self._connections(limit)
         ending = sum(one.is_cut for one in connections)
         short = used - ending - (limit - headroom(limit))
@@ -192,6 +235,10 @@ class DescriptorWatch:
                     found.shutdown(socket.SHUT_RDWR)
                     one.is_cut = True
                     self.cut += 1
+        own = f"process {os.getpid()}"
+        with self.underway as underway:
+            # libzmq connects again by itself.
+            underway.add(used, sum(one.is_cut for one in chosen if one.source == own))
         if chosen:
             source, count = Counter(one.source for one in chosen).most_common(1)[0]
             _log.warning(
@@ -217,7 +264,7 @@ def _as_socket(descriptor: int) -> Iterator[socket.socket]:
         borrowed.detach()
 
 
-def _used(limit: int) -> int:
+def count_used(limit: int) -> int:
     """Return how many descriptors are open."""
     try:
         # Linux tells it from 6.2 on, without a descriptor.

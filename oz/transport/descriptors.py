@@ -7,7 +7,8 @@ import os
 
 import zmq
 
-from oz.transport.descriptor_watch import WATCH
+from oz.system import most_descriptors
+from oz.transport.descriptor_watch import WATCH, count_used, headroom
 
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
@@ -21,6 +22,33 @@ wake a thread of oz, and some to spare. Source: ip_resolver.cpp."""
 
 NODE = 24
 """Those that a node takes: its context, its sockets, what they bind, and the pair that wakes its thread."""
+
+
+def need_for_node() -> None:
+    """Refuse to open a node where nothing would be left for those who come to it.
+
+    Raises:
+        zmq.ZMQError: as `need`.
+    """
+    limit = most_descriptors()
+    need(NODE + (0 if limit is None else headroom(limit) // 2), "a node")
+
+
+def need_for_peer(endpoint: str) -> None:
+    """Refuse to call a peer where nothing would be left for those who come: `ipc://` ends the process then.
+
+    Raises:
+        zmq.ZMQError: half of what is kept free is in use, or will be; its `errno` is `EMFILE`.
+    """
+    limit = most_descriptors()
+    if limit is None or endpoint.startswith("inproc:"):
+        return
+    with WATCH.underway as underway:
+        used = count_used(limit)
+        least = _ENDPOINT + underway.pending(used) + headroom(limit) // 2
+        if limit - used < least:
+            raise _used_up(f"connecting to {endpoint}", least, limit - used)
+        underway.add(used)
 
 
 def need_for_endpoint(endpoint: str) -> None:
@@ -51,12 +79,16 @@ def need(count: int, purpose: str) -> None:
             held.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno in _USED_UP:
-            WATCH.refused += 1
-            raise zmq.ZMQError(
-                errno.EMFILE,
-                f"too many open files: {purpose} takes {count} file descriptors, and there are {len(held)}; "
-                "close something, or raise the limit (ulimit -n)",
-            ) from None
+            raise _used_up(purpose, count, len(held)) from None
     finally:
         for one in held:
             os.close(one)
+
+
+def _used_up(purpose: str, count: int, left: int) -> zmq.ZMQError:
+    WATCH.refused += 1
+    return zmq.ZMQError(
+        errno.EMFILE,
+        f"too many open files: {purpose} takes {count} file descriptors, and there are {left}; "
+        "close something, or raise the limit (ulimit -n)",
+    )

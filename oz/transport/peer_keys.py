@@ -20,7 +20,7 @@ from oz.protocol.publisher.accounts import Peer
 from oz.protocol.subscriber.absences import Link
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.transport.attachments import Attachments
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import Backend
 from oz.transport.endpoints import addresses_of
 from oz.transport.subscriber.links import read_with_link
 
@@ -32,26 +32,28 @@ _LONGEST = 1e6
 class PeerKeys:
     """The keys of the peers of one socket."""
 
-    __slots__ = ("_attachments", "_known")
+    __slots__ = ("_attachments", "_backend", "_known")
 
-    def __init__(self, attachments: Attachments) -> None:
+    def __init__(self, attachments: Attachments, backend: Backend) -> None:
         """Begin for a socket that has keys.
 
         Args:
             attachments: its endpoints.
+            backend: what it is called by.
         """
         self._attachments = attachments
+        self._backend = backend
         # Of connections that have closed since they are asked for too.
         self._known: dict[int, tuple[int | None, str]] = {}
 
     def receive(self, socket: Any, flags: int) -> tuple[bytes, Peer | None]:
         """Receive one frame, and the connection that it came over, with the key of its peer."""
-        frame = PYZMQ.recv(socket, flags, copy=False)
+        frame = self._backend.recv(socket, flags, copy=False)
         key = self.key_of(frame)
         if key is None:
             return frame.bytes, None
         descriptor = int(frame.get(_SOURCE))
-        return frame.bytes, Peer(descriptor, PYZMQ.inode(descriptor), key)
+        return frame.bytes, Peer(descriptor, self._backend.inode(descriptor), key)
 
     def key_of(self, frame: zmq.Frame) -> str | None:
         """Return the key that sent a frame; None inside the process, empty where it is not known."""
@@ -60,11 +62,11 @@ class PeerKeys:
         except zmq.ZMQError:
             return None
         called = self._attachments.called
-        if not called:
+        if not called or self._backend.prove is not None:
             return _admitted_key(frame)
         if len(set(called.values())) == 1 and not self._attachments.has_bound:
             return next(iter(called.values()))
-        inode, known = PYZMQ.inode(descriptor), self._known.get(descriptor)
+        inode, known = self._backend.inode(descriptor), self._known.get(descriptor)
         if known is None or inode not in (None, known[0]):
             known = self._known[descriptor] = (inode, self._look_up(descriptor, frame))
         return known[1]
@@ -125,16 +127,18 @@ class KeyedReader:
         seconds_left: how long a read may wait, where nothing else bounds that.
     """
 
-    __slots__ = ("_access", "_keys", "seconds_left")
+    __slots__ = ("_access", "_backend", "_keys", "seconds_left")
 
-    def __init__(self, keys: PeerKeys, access: PublishAccess) -> None:
+    def __init__(self, keys: PeerKeys, access: PublishAccess, backend: Backend) -> None:
         """Read for one subscriber.
 
         Args:
             keys: of its publishers.
             access: is told the key of each message.
+            backend: what its socket is called by.
         """
         self._keys = keys
+        self._backend = backend
         self._access = access
         self.seconds_left: Callable[[], float] | None = None
 
@@ -148,7 +152,7 @@ class KeyedReader:
 
     def read_with_link(self, socket: Any, flags: int) -> tuple[list[bytes], Link]:
         """Return the frames of the next message, and the connection that they came by."""
-        return read_with_link(PYZMQ, socket, flags, self._note)
+        return read_with_link(self._backend, socket, flags, self._note)
 
     def _note(self, frame: zmq.Frame) -> None:
         self._access.key = self._keys.key_of(frame)

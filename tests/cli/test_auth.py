@@ -115,3 +115,13 @@ def test_matrix_prints_users_by_what_they_may_do(oz, file):
         ["user", "subscribe", "group"],
         ["desk", "md.>", "-md.secret.>", "md.>", "work-*"],
     ]
+
+
+@pytest.mark.parametrize("command", [("explain", "desk", "md.x", "--file"), ("check",), ("matrix",)])
+def test_what_has_no_effect_is_told_whatever_is_asked_of_a_file(oz, file, command):
+    with open(file, "a") as more:
+        more.write('history = { allow = ["md.>"] }\n')
+    result = oz("auth", *command, file)
+    assert result.exit_code == 0
+    assert "warning: " in result.stderr
+    assert "roles.reader.history, line 8: nothing asks for history yet" in result.stderr

@@ -150,6 +150,12 @@ def test_what_has_no_effect_is_said(written):
     )
 
 
+def test_history_is_said_to_protect_nothing(written):
+    found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
+    assert found.permissions is not None
+    assert any("roles.late.history, line" in one and "protect nothing" in one for one in found.warnings)
+
+
 def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):
     found = read_permissions(written('dialect = "redis"\n' + dedent(GOOD).replace("desk.>", "desk.?")))
     [rule] = found.users["desk"].rules_of("publish", "allow")

@@ -63,7 +63,7 @@ def test_subscription_is_declared_again_and_shown_again_at_its_deadline():
         declarations = Declarations(bytes(16), DeliveryOptions(), greet_every=7.3)
         pattern = oz.compile("a.*")
         declarations.add(Subscribed([pattern], None, lambda _: None), [declare(pattern)], last_value=False)
-        assert not declarations.renew([1], start).wanted
+        assert not declarations.renew({1: start}, start).wanted
         assert not declarations.greet(start).wanted
-        assert declarations.renew([1], declarations.next_deadline([1])).wanted
-        assert declarations.greet(declarations.next_deadline([])).wanted
+        assert declarations.renew({1: start}, declarations.next_deadline({1: start})).wanted
+        assert declarations.greet(declarations.next_deadline({})).wanted

@@ -132,8 +132,9 @@ def test_what_is_refused_is_declared_again_by_itself():
     declarations = Declarations(b"s" * 16, DeliveryOptions())
     for text in ("md.a", "md.b", "orders.>", "md.c"):
         declarations.add(object(), [declare(oz.compile(text))], last_value=False)
-    declarations.renew({1, 2, 3, 4}, 0.0)
-    changes = declarations.renew({1, 2, 3, 4}, FIRST_PATIENCE, refused={3})
+    owed = dict.fromkeys((1, 2, 3, 4), 0.0)
+    declarations.renew(owed, 0.0)
+    changes = declarations.renew(owed, FIRST_PATIENCE, refused={3})
     again = [[one.text for one in keys.parse_declaration(key).patterns] for key in changes.wanted]
     assert sorted(again) == [[b"md.a", b"md.b", b"md.c"], [b"orders.>"]]
     assert {chunk.root for chunk in declarations.chunks.values()} >= {3}

@@ -45,6 +45,14 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
         oz.Node(directory=tmp_path)
 
 
+def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
+    ring.permit(desk="history = { deny = ['orders.>'] }")
+    ring.security("feed", permissions=True)
+    [said] = [one.getMessage() for one in caplog.records if one.name == "oz.security"]
+    assert "users.desk.history" in said
+    assert "protect nothing" in said
+
+
 def test_a_misspelt_setting_of_security_is_told_with_what_was_meant(ring):
     ring.configure("feed")
     path = Path(ring.file("feed"))

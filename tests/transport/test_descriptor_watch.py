@@ -70,7 +70,7 @@ def test_only_what_was_accepted_where_it_watches_is_ended(watch, monkeypatch, tm
             until(lambda one=one: one.send(b"x") or sub.poll(10))
             while sub.poll(10):
                 sub.recv()
-        monkeypatch.setattr("oz.transport.descriptor_watch._used", short_of_one)
+        monkeypatch.setattr("oz.transport.descriptor_watch.count_used", short_of_one)
         watch.add(pub, pub.get(zmq.LAST_ENDPOINT).rstrip(b"\0").decode())
         until(lambda: watch.cut)
         pub.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import NamedTuple, Protocol
 
 from oz.errors import ProtocolError
@@ -53,6 +54,9 @@ class ServerChanged(NamedTuple):
     is_there: bool
 
 
+LOOK_PAUSE, FEW = 0.002, 8
+"""Seconds between two looks at which links stand, for each peer beyond a few: it goes through all."""
+
 _NAMED = 8
 """Peers that are named at most of those who are not ready."""
 
@@ -87,6 +91,7 @@ class Links:
         "_has_lost_way",
         "_is_there",
         "_local",
+        "_looked_at",
         "_network",
         "_refused",
         "_standing",
@@ -133,6 +138,7 @@ class Links:
         self._was_silent: frozenset[bytes] = frozenset()
         self._refused: frozenset[Refused] = frozenset()
         self.is_stale = True
+        self._looked_at = 0.0
         self.silent: frozenset[bytes] = frozenset()
 
     def start(self, now: float) -> list[LinkStep]:
@@ -181,7 +187,8 @@ class Links:
             steps += self.connections.check(self.membership.known, now)
             # A link may stand on which nothing comes, and something again.
             self.is_stale = self.is_stale or self._has_changed()
-        steps += self.look(now)
+        if now >= self.look_at:
+            steps += self.look(now)
         steps += self._follow(self.membership.tick(now, self.connections.is_waiting), now)
         steps += self._scan(now)
         steps += self.connections.begin_dials(now)
@@ -210,20 +217,26 @@ class Links:
         Returns:
             Monotonic seconds; None for never.
         """
-        if self.is_stale:
-            return now
         deadlines = [
+            self.look_at if self.is_stale else None,
             self.membership.next_deadline(),
-            self.connections.next_deadline(has_peers=self.membership.has_any),
+            self.connections.next_deadline(has_peers=bool(self.membership.count)),
             *(one.next_deadline(now) for one in self.discovery_clients.values()),
         ]
         return min((at for at in deadlines if at is not None), default=None)
+
+    @property
+    def look_at(self) -> float:
+        """When to see which links stand, in monotonic seconds: while many join, once for several of them."""
+        pause = LOOK_PAUSE * max(0, self.membership.count - FEW)
+        return self._looked_at + pause if self.is_stale else inf
 
     def look(self, now: float) -> list[LinkStep]:
         """See which links stand, if any may have come or gone since this was asked last."""
         if not self.is_stale:
             return []
         self.is_stale = self._has_acted = False
+        self._looked_at = now
         self._was_silent = self.connections.silent
         self._standing = self._look_who_stands()
         refused: list[Refused] = []

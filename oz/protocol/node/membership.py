@@ -88,9 +88,9 @@ class Membership:
         return [one.announced for one in self._known.values()]
 
     @property
-    def has_any(self) -> bool:
-        """Whether any was heard of."""
-        return bool(self._known)
+    def count(self) -> int:
+        """How many were heard of."""
+        return len(self._known)
 
     def is_linked(self, uuid: bytes) -> bool:
         """Tell whether a peer's link stands."""

@@ -11,6 +11,7 @@ import binascii
 from collections import deque
 from collections.abc import Container, Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
@@ -34,6 +35,10 @@ MOST_REFUSED = 1_000
 """Announcements that were not believed, and of which nobody was told yet."""
 
 
+_REMEMBERED = 512
+"""Announcements that are remembered with their text: each peer tells of all others to each that joins."""
+
+
 def network_origin(uuid: bytes) -> bytes:
     """Name the publisher of a node that its whole bus hears."""
     return uuid
@@ -49,11 +54,13 @@ def uuid_of(origin: bytes) -> bytes:
     return origin[:-1] + bytes((origin[-1] & 0xFE,))
 
 
+@lru_cache(_REMEMBERED)
 def to_text(announcement: Announcement) -> str:
     """Write an announcement as one token of a subject."""
     return base64.urlsafe_b64encode(pack_announcement(announcement)).rstrip(b"=").decode()
 
 
+@lru_cache(_REMEMBERED)
 def from_text(token: str) -> Announcement:
     """Read what `to_text` wrote.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import lru_cache
 
 from oz.security.identity import is_of
 from oz.wire.announcement import Announcement
@@ -16,6 +18,7 @@ from oz.wire.announcement import Announcement
 _TCP = re.compile(r"tcp://(.*):[0-9]+")
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
 _NO_NAMES = re.compile(r"[/\0]")
+_REMEMBERED = 1_024
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -57,14 +60,14 @@ class Reach:
         if not peer.endpoints or peer.endpoints[0] in self._own:
             return None
         host = host_of(peer.endpoints[0]) or ""
-        address = _address(host)
-        if address is None:
+        kind = _kind_of(host)
+        if kind is _Kind.NAME:
             if host.lower() in self._names:
                 return None
             return f"{host!r} is a name, and stands in no peers= or nameserver= of this node"
-        if address.is_unspecified or address.is_multicast or address == _BROADCAST:
+        if kind is _Kind.MANY:
             return f"{host} is not the address of one host"
-        if address.is_loopback and not (self._has_loopback or peer.host_id == self._host_id):
+        if kind is _Kind.LOOPBACK and not (self._has_loopback or peer.host_id == self._host_id):
             return f"{host} is an address of its own host only, which is another"
         return None
 
@@ -97,6 +100,25 @@ def host_of(endpoint: str) -> str | None:
     """Return the host of a `tcp://` endpoint, without brackets; None if it is none."""
     found = _TCP.fullmatch(endpoint)
     return None if found is None else found[1].removeprefix("[").removesuffix("]")
+
+
+class _Kind(Enum):
+    """What a host is written as: a name, an address that is of no single host, one of its own, or another."""
+
+    NAME = "name"
+    MANY = "many"
+    LOOPBACK = "loopback"
+    SINGLE = "single"
+
+
+@lru_cache(_REMEMBERED)
+def _kind_of(host: str) -> _Kind:
+    address = _address(host)
+    if address is None:
+        return _Kind.NAME
+    if address.is_unspecified or address.is_multicast or address == _BROADCAST:
+        return _Kind.MANY
+    return _Kind.LOOPBACK if address.is_loopback else _Kind.SINGLE
 
 
 def _address(host: str) -> Address | None:

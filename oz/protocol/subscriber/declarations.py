@@ -8,7 +8,7 @@ declared anew. Small chunks are put together when there are many: publishers nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -97,6 +97,7 @@ class Declarations:
         "_greeted_at",
         "_greeting",
         "_next",
+        "_patience",
         "_places",
         "_shrunk",
         "_size",
@@ -105,15 +106,24 @@ class Declarations:
         "chunks",
     )
 
-    def __init__(self, stream: bytes, delivery: DeliveryOptions, *, greet_every: float = GREETING) -> None:
+    def __init__(
+        self,
+        stream: bytes,
+        delivery: DeliveryOptions,
+        *,
+        greet_every: float = GREETING,
+        patience: float = FIRST_PATIENCE,
+    ) -> None:
         """Start with none.
 
         Args:
             stream: the id of the stream.
             delivery: how its messages are to be treated.
             greet_every: seconds between two greetings; see `greet`.
+            patience: seconds for an answer before a chunk is declared again for the first time.
         """
         self._greet_every = greet_every
+        self._patience = patience
         self._stream = stream
         self._delivery = delivery
         self._next = 1
@@ -209,22 +219,25 @@ class Declarations:
             changes.add(self._replace([number], is_news=True))
         return changes
 
-    def renew(self, missing: Iterable[int], now: float, refused: Collection[int] = ()) -> SubscriptionChanges:
+    def renew(
+        self, owed: Mapping[int, float], now: float, refused: Collection[int] = ()
+    ) -> SubscriptionChanges:
         """Declare again the chunks that stayed unanswered for too long, together where there is room.
 
         Args:
-            missing: the chunks that some publisher has not answered.
+            owed: the chunks that some publisher has not answered, each with when the first of those was found
+                to be there: one that has only just come is not late.
             now: monotonic seconds.
             refused: those that some publisher refuses: each stays by itself.
         """
         overdue: dict[bool, list[int]] = {False: [], True: []}
-        for number in missing:
+        for number, since in owed.items():
             chunk = self.chunks.get(number)
             if chunk is None:
                 continue
             if chunk.declared_at is None:
                 chunk.declared_at = now
-            elif now >= chunk.declared_at + chunk.patience:
+            elif now >= max(chunk.declared_at, since) + chunk.patience:
                 overdue[chunk.wants_last_value or number in refused].append(number)
         changes = SubscriptionChanges()
         for number in overdue[True]:
@@ -261,11 +274,11 @@ class Declarations:
             changes.dropped.append(old.key)
         return changes
 
-    def next_deadline(self, missing: Iterable[int]) -> float:
+    def next_deadline(self, owed: Mapping[int, float]) -> float:
         """Return when something is to be declared again, or shown again, if nothing comes before.
 
         Args:
-            missing: the chunks that some publisher has not answered.
+            owed: as `renew` is given it.
 
         Returns:
             Monotonic seconds; minus infinity for as soon as may be.
@@ -273,10 +286,11 @@ class Declarations:
         if self._shrunk or self._collected or self._greeted_at is None:
             return -inf
         deadlines = [self._greeted_at + min(self._greet_every, self._awaited)]
-        for number in missing:
+        for number, since in owed.items():
             chunk = self.chunks.get(number)
             if chunk is not None:
-                deadlines.append(-inf if chunk.declared_at is None else chunk.declared_at + chunk.patience)
+                at = -inf if chunk.declared_at is None else max(chunk.declared_at, since) + chunk.patience
+                deadlines.append(at)
         return min(deadlines)
 
     def greet(self, now: float) -> SubscriptionChanges:
@@ -319,7 +333,7 @@ class Declarations:
         changes = self._declare(
             members,
             last_value=old[0].wants_last_value,
-            patience=FIRST_PATIENCE if is_news else patience,
+            patience=None if is_news else patience,
             root=root,
         )
         changes.dropped.extend(chunk.key for chunk in old)
@@ -339,10 +353,10 @@ class Declarations:
         members: list[tuple[Subscribed, Declared]],
         *,
         last_value: bool = False,
-        patience: float = FIRST_PATIENCE,
+        patience: float | None = None,
         root: int | None = None,
     ) -> SubscriptionChanges:
-        changes = SubscriptionChanges()
+        changes, patience = SubscriptionChanges(), patience or self._patience
         for part in _parts(members):
             number = self._take_number()
             # A pattern that several subscriptions of a chunk share is declared once.

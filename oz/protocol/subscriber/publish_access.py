@@ -83,10 +83,21 @@ class PublishAccess:
 
     def allows(self, subject: bytes) -> bool:
         """Tell whether the key may publish a subject; count and log it if not."""
+        self._refresh()
         return not self.denied((subject,))
+
+    def _refresh(self) -> Rights:
+        """Return the rights as they are now; what was decided by others is forgotten."""
+        rights = self._read()
+        if rights is not self._rights:
+            self._rights = rights
+            self._allowed.clear()
+        return rights
 
     def denied(self, subjects: Sequence[bytes], extras: Sequence[Extras | None] | None = None) -> list[int]:
         """Return the places of the subjects that the key may not publish; count and log them.
+
+        By the rights as they were when `owns` or `allows` was asked last, of the same frame.
 
         Args:
             subjects: of messages.
@@ -95,10 +106,6 @@ class PublishAccess:
         key = self.key
         if key is None:
             return []
-        rights = self._read()
-        if rights is not self._rights:
-            self._rights = rights
-            self._allowed.clear()
         # Of nearly all the answer is known, and good: this looks at them without a step of Python's for each.
         if extras is None and self._of(key, "publish").issuperset(subjects):
             return []
@@ -151,7 +158,7 @@ class PublishAccess:
         key, self.has_denied = self.key, False
         if key is None:
             return origin not in self._owners
-        if key not in self._read().trusted:
+        if key not in self._refresh().trusted:
             self._deny("is not trusted any more" if key else "is unknown, as its connection has ended", count)
             return False
         if self.rules is not None:

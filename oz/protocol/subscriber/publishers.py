@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import inf
 
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.wire.keys import DeliveryOptions
@@ -81,15 +82,27 @@ class Publishers:
 
     def unanswered(self, interest: Interest, alive: list[bytes]) -> set[int]:
         """Return the chunks of an interest that one of these publishers has not answered yet."""
+        return set(self.owed(interest, dict.fromkeys(alive, 0.0)))
+
+    def owed(self, interest: Interest, met: Mapping[bytes, float]) -> dict[int, float]:
+        """Return the chunks of an interest that some publishers have not answered, and since when.
+
+        Args:
+            interest: which.
+            met: when each of the publishers was found to be there.
+        """
         standing = interest.declarations.chunks.keys()
-        missing: set[int] = set()
-        for origin in alive:
+        owed: dict[int, float] = {}
+        for origin, met_at in met.items():
             source = interest.stream.sources.get(origin)
-            if source is None:
-                return set(standing)
-            if not standing <= source.answered:
-                missing |= standing - source.answered - source.refused.keys()
-        return missing
+            missing: Iterable[int] = standing
+            if source is not None:
+                if standing <= source.answered:
+                    continue
+                missing = standing - source.answered - source.refused.keys()
+            for number in missing:
+                owed[number] = min(owed.get(number, inf), met_at)
+        return owed
 
     def refusals(self) -> list[str]:
         """Return the reasons of publishers that will not serve something."""

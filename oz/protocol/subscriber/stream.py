@@ -115,12 +115,13 @@ class Interest:
         dedupe: bool,
         index: type[PatternIndex],
         greet_every: float,
+        patience: float,
         has_buffer: bool,
     ) -> None:
         """Start with none."""
         self.name = name
         self.delivery = delivery
-        self.declarations = Declarations(name, delivery, greet_every=greet_every)
+        self.declarations = Declarations(name, delivery, greet_every=greet_every, patience=patience)
         self.stream = Stream(
             stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index, has_buffer=has_buffer
         )

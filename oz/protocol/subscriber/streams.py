@@ -13,7 +13,7 @@ from typing import Any
 
 from oz.message import MessageId
 from oz.protocol.declared import declare
-from oz.protocol.subscriber.declarations import GREETING, Chunk, SubscriptionChanges
+from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, Chunk, SubscriptionChanges
 from oz.protocol.subscriber.publishers import Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -49,8 +49,10 @@ class Streams:
         "_homes",
         "_index",
         "_interests",
+        "_met",
         "_name",
         "_number",
+        "_patience",
         "_renew_at",
         "buffered",
         "by_key",
@@ -68,6 +70,7 @@ class Streams:
         index: type[PatternIndex] = PatternIndex,
         ends_with_first: bool = False,
         greet_every: float = GREETING,
+        patience: float = FIRST_PATIENCE,
         has_buffers: bool = True,
     ) -> None:
         """Start with none.
@@ -79,12 +82,14 @@ class Streams:
             ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
                 connection all that is asked for in the order of the keys, so that its part comes last.
             greet_every: seconds between two greetings, which find publishers that have forgotten a stream.
+            patience: seconds for an answer before something is declared again for the first time.
             has_buffers: whether messages of subscriptions with an overflow are held back here; False where
                 that is done elsewhere, as in a node's handler queues.
         """
         self.dedupe = dedupe
         self._index = index
         self._greet_every = greet_every
+        self._patience = patience
         self._has_buffers = has_buffers
         self._name = READS_POSITIONS + random_bytes(_NAME_SIZE - len(READS_POSITIONS))
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
@@ -92,6 +97,7 @@ class Streams:
         self._homes: dict[Subscribed, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
         self.publishers = Publishers(self._interests, self.by_key)
+        self._met: dict[bytes, float] = {}
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
@@ -119,6 +125,7 @@ class Streams:
                 dedupe=self.dedupe,
                 index=self._index,
                 greet_every=self._greet_every,
+                patience=self._patience,
                 has_buffer=self._has_buffers,
             )
             self._interests[delivery] = interest
@@ -308,21 +315,21 @@ class Streams:
         for interest, number, _ in self._denials():
             # For one of them perhaps: the others are not to go without.
             changes.add(interest.declarations.split(number))
-        alive = self.publishers.alive()
+        self._met = {origin: self._met.get(origin, now) for origin in self.publishers.alive()}
         for interest in self._interests.values():
             declarations = interest.declarations
-            missing, last = self.publishers.unanswered(interest, alive), declarations.last
+            owed, last = self.publishers.owed(interest, self._met), declarations.last
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
             refused = set().union(*(source.refused for source in interest.stream.sources.values()))
-            if missing:
-                changes.add(declarations.renew(missing, now, refused))
-            changes.add(declarations.tidy(declarations.chunks.keys() - missing - refused))
+            if owed:
+                changes.add(declarations.renew(owed, now, refused))
+            changes.add(declarations.tidy(declarations.chunks.keys() - owed.keys() - refused))
             draining = (one for one in self._draining if self._homes.get(one) is interest)
             if all(map(self.has_drained, draining)):
                 declarations.settle()
             changes.add(declarations.greet(now))
             # Of what was declared just now nobody knows yet how long it takes.
-            due_at = -inf if declarations.last != last else declarations.next_deadline(missing)
+            due_at = -inf if declarations.last != last else declarations.next_deadline(owed)
             self.due_at = min(self.due_at, due_at)
         return changes
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import zmq
 
 from oz.transport.attachments import is_inside
+from oz.transport.backend import backend_of
 from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
 from oz.transport.key_search import Found, KeySearch
@@ -98,6 +99,10 @@ class KeyedCalls:
             EndpointError, TransportUnavailable: it cannot be connected to at all.
         """
         check(endpoint, own_context=True)
+        if backend_of(self._sockets.sub.socket).prove is not None:
+            # Whose key is there shows by each connection.
+            self._dial(endpoint, "")
+            return
         self._named.add(endpoint)
         self._unknown.add(endpoint)
         self._search.begin(endpoint, zmq.SUB)

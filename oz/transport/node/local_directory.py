@@ -69,6 +69,15 @@ class MeetingPlace(Protocol):
         """Remove this node's own."""
 
 
+def socket_names(bus: str, uuid: bytes, host: bytes, key: str | None) -> tuple[str, str]:
+    """Return what the names of all sockets of a bus begin with, and that of a node's own socket."""
+    secured = b"" if key is None else _SECURED
+    begins = f"{hashlib.blake2b(host + bus.encode() + secured, digest_size=6).hexdigest()}-"
+    # A uuid ends with what is drawn for each node.
+    own = uuid.hex()[:16] if key is None else uuid.hex()[-8:] + key[:_SHOWN].encode().hex()
+    return begins, f"{begins}{own}{_SUFFIX}"
+
+
 class LocalDirectory:
     """The sockets of one bus in that directory. Those of nodes with keys have other names than the rest.
 
@@ -92,11 +101,8 @@ class LocalDirectory:
             ValueError: the path would be too long for a socket.
         """
         self._directory = directory
-        secured = b"" if key is None else _SECURED
-        self._begins = f"{hashlib.blake2b(host + bus.encode() + secured, digest_size=6).hexdigest()}-"
-        # A uuid ends with what is drawn for each node.
-        name = uuid.hex()[:16] if key is None else uuid.hex()[-8:] + key[:_SHOWN].encode().hex()
-        self.path = directory / f"{self._begins}{name}{_SUFFIX}"
+        self._begins, name = socket_names(bus, uuid, host, key)
+        self.path = directory / name
         if len(os.fsencode(self.path)) > LONGEST_PATH:
             raise ValueError(
                 f"{str(self.path)!r} is longer than the {LONGEST_PATH} bytes that a socket's path may have; "

@@ -336,12 +336,12 @@ class NodeEngine:
         now = self.monotonic()
         if self.has_due(now) or self.sockets.sub.has_some:
             return 0.0
-        at = min(self._tick_at, self.sockets.sub.engine.declarer.due_at)
+        at = min(self._tick_at, self.links.look_at, self.sockets.sub.engine.declarer.due_at)
         return None if at == inf else max(0.0, at - now)
 
     def has_due(self, now: float) -> bool:
         """Tell whether `tick` has something to do."""
-        return now >= self._tick_at or self._is_due or self.links.is_stale or bool(self.notices.waiting)
+        return now >= min(self._tick_at, self.links.look_at) or self._is_due or bool(self.notices.waiting)
 
     def expect(self, at: float) -> None:
         """Wake those who wait at a time of the monotonic clock."""

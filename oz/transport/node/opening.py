@@ -111,7 +111,7 @@ def node_settings(
         check_limits(limits)
     if on_peer is not None and not callable(on_peer):
         raise TypeError(f"on_peer is called with a peer and what became of it; {on_peer!r} cannot be called")
-    descriptors.need(descriptors.NODE, "a node")
+    descriptors.need_for_node()
     configuration = resolve(
         name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
         directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
@@ -201,7 +201,7 @@ class NodeSockets:
         found = find_codec(config.codec)
         assert found is not None
         codec = NodeCodec(found)
-        descriptors.need(descriptors.NODE, "a node")
+        descriptors.need_for_node()
         self.context = kinds.context()
         self.local_directory: MeetingPlace | None = None
         self.endpoint: str | None = None

@@ -19,6 +19,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
+from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, make_asking
 from oz.transport.endpoints import EndpointError
@@ -46,6 +47,10 @@ _NOBLOCK = int(zmq.NOBLOCK)
 GREETING = 60.0
 """Seconds between two greetings; see `Streams`. Nothing stands between nodes that may drop a key, and whoever
 connects anew is told all: it is for what nobody has thought of."""
+
+PATIENCE = 5.0
+"""Seconds for an answer before something is declared again: a publisher that is slow answers no sooner for
+that, and all the others take in and answer it once more."""
 
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
@@ -100,6 +105,7 @@ class NodeSubscriber:
             index=ReservedIndex,
             ends_with_first=True,
             greet_every=GREETING,
+            patience=PATIENCE,
             # Each subscription has a queue of its own, which drops what is too much and counts it.
             has_buffers=False,
         )
@@ -292,10 +298,12 @@ class NodeSubscriber:
 
         Raises:
             EndpointError: it is no endpoint, or somebody with another key is called at the same address.
-            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`.
+            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`; file descriptors are short.
         """
         socket = self.socket
-        if key is not None:
+        if backend_of(socket).has_handle:
+            descriptors.need_for_peer(endpoint)
+        if key is not None and backend_of(socket).prove is None:
             self._handshakes.begin(socket)
             self._read_handshakes()
             if (other := key_at(endpoint, self._attachments.called)) not in (None, key):

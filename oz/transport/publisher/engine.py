@@ -178,7 +178,7 @@ class PublisherEngine:
         # A refusal is logged: `publish` goes on for all others.
         self._calls = self.closing.calls = Calls(self.attachments, lambda error: None, lambda end: end())
         access = Access(credentials.rights, options.dialect, delimiter, reserved)
-        return Secured(PeerKeys(self.attachments).receive, access, self._calls)
+        return Secured(PeerKeys(self.attachments, backend_of(self.socket)).receive, access, self._calls)
 
     def give_up(self) -> None:
         """Leave nothing open behind when it was never bound nor connected."""

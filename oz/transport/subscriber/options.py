@@ -229,4 +229,5 @@ def reader_for(
     if credentials is None:
         return frame_reader(socket)
     receiver.access = PublishAccess(credentials.rights, receiver.stats)
-    return KeyedReader(PeerKeys(attachments), receiver.access)
+    backend = backend_of(socket)
+    return KeyedReader(PeerKeys(attachments, backend), receiver.access, backend)

@@ -1,11 +1,13 @@
 """Which links of a node stand, decided on a virtual clock from who is connected and what was heard."""
 
+import math
+
 import pytest
 
 from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack
 from oz.protocol.node.connections import CHECK_EVERY, MISSES, Connections
 from oz.protocol.node.discovery_client import EXPIRY
-from oz.protocol.node.links import Introduce, Links, PeerChanged, Refused, ServerChanged
+from oz.protocol.node.links import FEW, LOOK_PAUSE, Introduce, Links, PeerChanged, Refused, ServerChanged
 from oz.protocol.node.membership import MOST_INTRODUCED, Act, Membership
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
 from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
@@ -130,6 +132,19 @@ def test_nobody_looks_again_as_long_as_nothing_has_changed(bus):
     bus.up(PEER)
     bus.network.standing = None
     assert bus.links.look(bus.now) == []
+
+
+def test_while_many_join_a_look_is_taken_once_for_several(bus):
+    crowd = [announcement(number, local_endpoint=None, endpoints=(f"tcp://127.0.0.1:{number}",))
+             for number in range(10, 60)]  # fmt: skip
+    bus.up(*crowd)
+    bus.links.wake()
+    assert bus.links.look_at == bus.now + LOOK_PAUSE * (len(crowd) - FEW)
+    bus.network.come(PEER)
+    assert not [one for one in bus.links.tick(bus.now) if isinstance(one, PeerChanged)]
+    bus.now = bus.links.look_at
+    assert PeerChanged(Act.UP, PEER) in bus.links.tick(bus.now)
+    assert bus.links.look_at == math.inf
 
 
 def test_peer_of_the_same_host_is_up_when_it_is_connected_to_both_publishers(bus):

@@ -45,6 +45,11 @@ def standing(mine):
     return texts(*(chunk.key for chunk in mine.chunks.values()))
 
 
+def owed(numbers):
+    """Chunks that a publisher has not answered which was there from the beginning."""
+    return dict.fromkeys(numbers, 0.0)
+
+
 def test_first_subscriptions_are_declared_one_by_one_and_the_rest_together(mine):
     at_once = [add(mine, f"n.{number}")[1].wanted for number in range(AT_ONCE)]
     assert [len(keys) for keys in at_once] == [1] * AT_ONCE
@@ -154,7 +159,7 @@ def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
     add(mine, "b")
     now, pauses, last = 100.0, [], None
     for _ in range(1_500):
-        changes = mine.renew(list(mine.chunks), now)
+        changes = mine.renew(owed(mine.chunks), now)
         if changes.wanted:
             (key,) = changes.wanted
             assert texts(key) == ["a", "b"] == standing(mine)
@@ -176,23 +181,44 @@ def test_a_publisher_that_takes_half_a_minute_for_an_answer_is_not_asked_for_eve
             asked_at.setdefault(number, now)
         if mine.chunks.keys() <= answered:
             return
-        mine.renew(mine.chunks.keys() - answered, now)
+        mine.renew(owed(mine.chunks.keys() - answered), now)
     raise AssertionError("every answer was to what did not stand any more")
+
+
+def test_a_publisher_that_has_only_just_come_is_not_late(mine):
+    add(mine, "a")
+    mine.renew(owed([1]), 0.0)
+    come_at = 100.0
+    assert not mine.renew({1: come_at}, come_at + FIRST_PATIENCE / 2).wanted
+    mine.greet(come_at)
+    assert mine.next_deadline({1: come_at}) == come_at + FIRST_PATIENCE
+    assert mine.renew({1: come_at}, come_at + FIRST_PATIENCE).wanted
+
+
+def test_patience_is_what_it_was_given_until_it_grows():
+    mine = Declarations(bytes(16), DeliveryOptions(), patience=5.0)
+    add(mine, "a")
+    mine.renew(owed([1]), 0.0)
+    assert not mine.renew(owed([1]), 4.9).wanted
+    assert mine.renew(owed([1]), 5.0).wanted
+    mine.renew(owed([2]), 5.0)
+    assert not mine.renew(owed([2]), 14.9).wanted
+    assert mine.renew(owed([2]), 15.0).wanted
 
 
 def test_what_asked_for_last_values_is_not_declared_together_with_others(mine):
     for text in ("a", "b"):
         add(mine, text)
         add(mine, f"last.{text}", last_value=True)
-    mine.renew(list(mine.chunks), 0)
-    keys = mine.renew(list(mine.chunks), 10).wanted
+    mine.renew(owed(mine.chunks), 0)
+    keys = mine.renew(owed(mine.chunks), 10).wanted
     found = {(tuple(texts(key)), parse_declaration(key).wants_last_value) for key in keys}
     assert found == {(("a", "b"), False), (("last.a",), True), (("last.b",), True)}
 
 
 def test_a_chunk_that_is_gone_is_not_declared_again(mine):
     one, _ = add(mine, "a")
-    gone = list(mine.chunks)
+    gone = owed(mine.chunks)
     mine.renew(gone, 0)
     mine.remove(one)
     assert not mine.renew(gone, 100).wanted
@@ -258,7 +284,7 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
                 ask(mine.flush())
             elif step == "renew":
                 some = [number for number in mine.chunks if dice.random() < 0.5]
-                ask(mine.renew(some, now))
+                ask(mine.renew(owed(some), now))
             elif step == "greet":
                 ask(mine.greet(now))
             elif step == "tidy":
@@ -275,25 +301,25 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
 def test_it_says_when_something_is_due(mine):
     add(mine, "a.*")
     # It reads no clock: first of all somebody looks.
-    assert mine.next_deadline([1]) == -math.inf
-    mine.renew([1], 100.0)
+    assert mine.next_deadline(owed([1])) == -math.inf
+    mine.renew(owed([1]), 100.0)
     mine.greet(100.0)
-    assert mine.next_deadline([1]) == 100.0 + FIRST_PATIENCE
-    assert mine.next_deadline([]) == 100.0 + GREETING
-    mine.renew([1], mine.next_deadline([1]))
+    assert mine.next_deadline(owed([1])) == 100.0 + FIRST_PATIENCE
+    assert mine.next_deadline(owed([])) == 100.0 + GREETING
+    mine.renew(owed([1]), mine.next_deadline(owed([1])))
     # Declared again, as chunk 2, which somebody has to look at in turn.
-    assert mine.next_deadline([2]) == -math.inf
+    assert mine.next_deadline(owed([2])) == -math.inf
 
 
 def test_what_is_collected_or_has_shrunk_is_due_at_once(mine):
     subscriptions = [add(mine, f"a{number}.*")[0] for number in range(AT_ONCE)]
     mine.greet(100.0)
-    assert mine.next_deadline([]) == 100.0 + GREETING
+    assert mine.next_deadline(owed([])) == 100.0 + GREETING
     add(mine, "b")
-    assert mine.next_deadline([]) == -math.inf
+    assert mine.next_deadline(owed([])) == -math.inf
     mine.flush()
     for one in subscriptions[: BACK_AT_ONCE + 1]:
         mine.remove(one)
-    assert mine.next_deadline([]) == -math.inf
+    assert mine.next_deadline(owed([])) == -math.inf
     mine.tidy([])
-    assert mine.next_deadline([]) == 100.0 + GREETING
+    assert mine.next_deadline(owed([])) == 100.0 + GREETING

@@ -61,3 +61,16 @@ def test_who_is_not_trusted_any_more_is_not_heard():
     rights[0] = Rights(set(), None)
     assert not access.owns(b"name")
     assert not access.allows(b"a")
+
+
+def test_the_rights_are_read_once_for_each_frame():
+    rights, read = [Rights({HONEST}, Permissions("allow"))], []
+    access = PublishAccess(lambda: read.append(1) or rights[0], SubscriberStats())
+    access.key = HONEST
+    read.clear()
+    assert access.owns(b"name")
+    assert access.denied((b"a", b"b")) == []
+    assert len(read) == 1
+    rights[0] = Rights({HONEST}, Permissions("deny"))
+    assert access.owns(b"name")
+    assert access.denied((b"a", b"b")) == [0, 1]

@@ -144,6 +144,18 @@ def test_what_one_publisher_left_unanswered_is_declared_again(streams):
     assert len(changes.dropped) == 1
 
 
+def test_while_publishers_come_all_the_time_nothing_is_declared_again():
+    streams = Streams(os.urandom, greet_every=1_000.0)
+    add(streams, "a")
+    for number in range(100):
+        # Each answers after 0.4 s, and by then the next one is there.
+        newest = next(iter(streams.by_key.values())).sources
+        find(newest, bytes([number]) * 16).heard_at = round(number * 0.4 * NS) + NS
+        streams.note_news()
+        assert not streams.renew(100 + number * 0.4).wanted
+        answer(streams, bytes([number]) * 16, at=1 + number * 0.4)
+
+
 def test_what_was_refused_is_not_declared_again(streams):
     add(streams, "a")
     answer(streams, A)
