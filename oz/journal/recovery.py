@@ -95,6 +95,7 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
         state.findings += seal_finished(directory, state.manifest)
     state.findings += _fill_missing(directory, state.manifest)
     state.findings += _reconcile(directory, state.manifest)
+    state.findings += _fill_holes(directory, state.manifest)
     base = mark.growing.base if mark is not None and mark.growing else state.manifest.first
     ending = end_in_order(directory, state.manifest, floor, max(base, state.manifest.first))
     state.findings += ending.findings
@@ -219,6 +220,15 @@ def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
             if was_known:
                 yield Finding(segment.name, "was not as the manifest had it; read again")
             yield from (finding_of(segment, hole, "see `oz journal repair`") for hole in found.holes)
+
+
+def _fill_holes(directory: Path, manifest: Manifest) -> Iterator[Finding]:
+    """Put records between segments where the manifest names none, as an old one does not."""
+    for segment, following in itertools.pairwise(own.segments(directory, manifest)):
+        entry = manifest.entries.get(segment.base)
+        if entry is not None and entry.end_offset < following.base:
+            gone = Segment(entry.end_offset, SEALED)
+            yield filled(directory, manifest, gone, following.base)
 
 
 def _journal_id(directory: Path, found: own.Sorted) -> str:

@@ -99,13 +99,18 @@ def _remove(directory: Path, manifest: Manifest, going: list[Segment], first: in
     for segment in going:
         manifest.entries.pop(segment.base, None)
     # It is noted before anything is removed: what is missing otherwise was not removed by retention.
-    is_noted = _note(directory, manifest)
-    for segment in going:
-        for path in _removable(directory, segment, manifest.journal):
-            path.unlink(missing_ok=True)
-        _log.info("%s: removed segment %s", directory, segment.name)
-    if not is_noted:
+    if not _note(directory, manifest):
+        # The oldest alone makes room for the note: until then a power loss takes what is removed for lost.
+        _unlink(directory, going[0], manifest.journal)
         manifest.save(directory)
+    for segment in going:
+        _unlink(directory, segment, manifest.journal)
+        _log.info("%s: removed segment %s", directory, segment.name)
+
+
+def _unlink(directory: Path, segment: Segment, journal: str) -> None:
+    for path in _removable(directory, segment, journal):
+        path.unlink(missing_ok=True)
 
 
 def _note(directory: Path, manifest: Manifest) -> bool:

@@ -181,10 +181,30 @@ def _decoded(batches: Sequence[EncodedBatch], columns: Sequence[str]) -> pa.Tabl
     # Arrow takes no fields at all for all of them.
     places = sorted(at for at in map(COLUMNS.index, columns) if at < width) or [0]
     options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-    stream = b"".join([_SCHEMA_MESSAGES[width], *(one.message for one in batches)])
-    with pa.ipc.open_stream(pa.py_buffer(stream), options=options) as reader:
+    stream = _Pieces([memoryview(_SCHEMA_MESSAGES[width]), *(one.message for one in batches)])
+    with pa.ipc.open_stream(pa.PythonFile(stream, mode="r"), options=options) as reader:
         found = [_checked(reader.read_next_batch(), one.frame.stamp) for one in batches]
         return completed(pa.Table.from_batches(found, reader.schema), columns)
+
+
+class _Pieces:
+    """Bytes in pieces, as a file that Arrow reads; they are not copied, as putting them together would."""
+
+    closed = False
+
+    def __init__(self, pieces: Sequence[memoryview]) -> None:
+        self._pieces = iter(pieces)
+        self._left = memoryview(b"")
+
+    def read(self, most: int) -> memoryview:
+        """Return bytes, no more than are left of a piece: Arrow reads none of its messages beyond their end."""
+        if not self._left:
+            self._left = next(self._pieces, self._left)
+        found, self._left = self._left[:most], self._left[most:]
+        return found
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def _width(batches: Sequence[EncodedBatch]) -> int:

@@ -3,6 +3,7 @@
 The suite loses power 40 times; `OZ_SOAK=1` does so 1,220 times.
 """
 
+import errno
 import itertools
 import os
 import random
@@ -10,7 +11,7 @@ import shutil
 
 import pytest
 
-from oz.journal import Journal, Writer
+from oz.journal import Journal, Kind, Writer
 from oz.journal.ranges import RangeGone, read_range
 from support.power_loss import Disk
 from support.sizes import SOAK, in_suite, size
@@ -69,6 +70,78 @@ def check(directory, acknowledged):
     assert contents(journal.read(gaps=True)) == expected
     assert before == [one for one in expected if one[0] >= min(before)[0]][: len(before)] if before else True
     assert journal.verify().ok, journal.verify().findings
+
+
+def refuse_most_manifests(patched, chance):
+    """Have a disk that is too full for most of them."""
+    real = os.open
+
+    def call(path, flags, *mode):
+        if str(path).endswith("manifest.json.tmp") and chance.random() < 0.8:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, flags, *mode)
+
+    patched.setattr(os, "open", call)
+
+
+@pytest.mark.sized
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(size(1, 20)))
+def test_a_journal_opens_after_a_power_loss_while_a_full_disk_took_no_note(tmp_path, monkeypatch, part):
+    chance = random.Random(os.urandom(8) if SOAK else part)
+    with monkeypatch.context() as patched:
+        whole = tmp_path / "whole"
+        whole.mkdir()
+        refuse_most_manifests(patched, chance)
+        disk = Disk(whole, patched)
+        written(whole, disk, chance)
+    removed = [at for at, step in enumerate(disk.trace) if step[0] == "unlink" and step[1].endswith(".arrow")]
+    for number in range(PER_JOURNAL):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        last = chance.choice(removed)
+        acknowledged = disk.crash(last + 1, chance, directory).get("end", 0)
+        with Writer(directory) as writer:
+            assert writer.end_offset >= acknowledged
+            end = writer.end_offset
+        records = list(Journal(directory).read(gaps=True))
+        assert [record.offset for record in records] == list(range(Journal(directory).first_offset, end))
+        bases = (
+            int(step[1][:20]) for step in disk.trace[: last + 1] if step[0] == "name" and step[1][0] == "0"
+        )
+        kept = min(base for base in bases if base > int(disk.trace[last][1][:20]))
+        for record in records:
+            assert contents([record]) == [(record.offset, *content(record.offset))] or record.offset < kept
+            assert record.kind in (Kind.MESSAGE, Kind.DAMAGED)
+        assert Journal(directory).verify().ok, Journal(directory).verify().findings
+
+
+HOLES = [each for count in (1, 2, 3) for each in itertools.combinations(range(0, 50, 10), count)]
+
+
+@pytest.mark.parametrize("manifest", ["old", "none"])
+def test_a_writer_fills_the_holes_that_an_old_manifest_does_not_know(tmp_path, manifest):
+    whole = tmp_path / "whole"
+    for first in range(0, 50, 10):
+        with Writer(whole) as writer:
+            writer.append([content(at) for at in range(first, first + 10)])
+        if first == 10:
+            shutil.copy(whole / "manifest.json", tmp_path)
+    for holes in HOLES:
+        directory = tmp_path / "-".join(map(str, holes))
+        shutil.copytree(whole, directory)
+        shutil.copy(tmp_path / "manifest.json", directory)
+        if manifest == "none":
+            (directory / "manifest.json").unlink()
+        for base in holes:
+            (directory / f"{base:020d}.arrow").unlink()
+        Writer(directory).close()
+        records = list(Journal(directory).read(gaps=True))
+        assert [record.offset for record in records] == list(range(records[0].offset, 50))
+        assert contents(record for record in records if record.is_message) == [
+            (at, *content(at)) for at in range(50) if at - at % 10 not in holes
+        ]
+        assert Journal(directory).verify().ok, holes
 
 
 @pytest.fixture
