@@ -197,7 +197,7 @@ class _Pieces:
         self._left = memoryview(b"")
 
     def read(self, most: int) -> memoryview:
-        """Return bytes, no more than are left of a piece: Arrow reads none of its messages beyond their end."""
+        """Return bytes, no more than a piece has left: Arrow reads none of its messages beyond its end."""
         if not self._left:
             self._left = next(self._pieces, self._left)
         found, self._left = self._left[:most], self._left[most:]

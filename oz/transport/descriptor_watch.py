@@ -102,7 +102,7 @@ class Underway:
         self._begun: deque[tuple[float, int]] = deque()
 
     def __enter__(self) -> Underway:
-        """Have nobody else begin one meanwhile."""
+        """Let nobody else begin one meanwhile."""
         self._lock.acquire()
         return self
 

@@ -89,7 +89,7 @@ class Membership:
 
     @property
     def count(self) -> int:
-        """How many were heard of."""
+        """The number of those heard of."""
         return len(self._known)
 
     def is_linked(self, uuid: bytes) -> bool:

@@ -103,7 +103,7 @@ def host_of(endpoint: str) -> str | None:
 
 
 class _Kind(Enum):
-    """What a host is written as: a name, an address that is of no single host, one of its own, or another."""
+    """The form in which a host is written: a name, an address that is of no single host, one of its own, or another."""
 
     NAME = "name"
     MANY = "many"
