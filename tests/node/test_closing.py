@@ -52,18 +52,20 @@ def test_closing_lets_handlers_handle_what_has_come_and_sends_what_they_publish(
 
 def test_handlers_that_ask_in_their_turn_get_their_answers_while_their_node_closes(make, met):
     desk, service, back = make("desk"), make("service"), make("back")
-    begun, go = threading.Event(), threading.Event()
+    all_have_come, go = threading.Event(), threading.Event()
 
     def handle(message):
-        begun.set()
         go.wait(DEADLINE)
         message.reply(service.request("back", message.payload, timeout=DEADLINE).payload + 1)
 
     service.subscribe("service", handler=handle)
+    service.subscribe("marker", handler=lambda _: all_have_come.set())
     back.subscribe("back", handler=lambda message: message.reply(message.payload + 1))
     met(desk, service, back)
     asking = [Thread(lambda n=n: desk.request("service", n, timeout=DEADLINE).payload) for n in range(20)]
-    until(lambda: begun.is_set() and service.stats.received >= 20)
+    until(lambda: desk.stats.requests == 20)
+    desk.publish("marker")
+    assert all_have_come.wait(DEADLINE)
     closing = Thread(lambda: service.close(timeout=DEADLINE))
     until(lambda: not desk.interest("service"))
     go.set()
