@@ -103,7 +103,7 @@ def host_of(endpoint: str) -> str | None:
 
 
 class _Kind(Enum):
-    """The form in which a host is written: a name, an address that is of no single host, one of its own, or another."""
+    """The form of a host: a name, an address that is of no single host, one of its own, or another."""
 
     NAME = "name"
     MANY = "many"
