@@ -25,7 +25,7 @@ PATTERNS = "a.*", "b.*", "*.x", ">"
 POLICIES = "round_robin", "sticky", "failover"
 OVERFLOWS = "drop_oldest", "drop_newest", "conflate"
 ENDLESS = 10**9
-LARGEST = 256
+LARGEST = 512
 """Messages in one batch at most."""
 
 UNEVEN = 3
