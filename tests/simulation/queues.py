@@ -343,7 +343,7 @@ class QueueWorld:
         if one is None:
             return
         first, one.pipes[0].most = len(one.pipes[0].taken), 0
-        for _ in range(300):
+        for _ in range(600):
             self._send([self._message()])
         one.pipes[0].most = ENDLESS
         self._settle()
