@@ -152,7 +152,7 @@ class QueueWorld:
         yield DeliveryOptions(), [">"], [Pipe(ENDLESS)]
         yield DeliveryOptions(), [">"], [*room(), Pipe(ENDLESS)]
         for overflow in random.sample(OVERFLOWS, 2):
-            limit = 0 if overflow == "drop_newest" else choice((1, 3, 8, 300))
+            limit = 0 if overflow == "drop_newest" else choice((1, 3, 8, 600))
             pipes = room() + [Pipe(ENDLESS)] * choice((0, 1))
             yield DeliveryOptions(overflow=overflow, limit=limit), [">"], pipes
 
