@@ -223,12 +223,18 @@ def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _fill_holes(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Put records between segments where the manifest names none, as an old one does not."""
+    """Put records between segments where the manifest names none, as an old one does not.
+
+    Behind a segment that is damaged itself nothing is filled: that is for `oz journal repair`.
+    """
     for segment, following in itertools.pairwise(own.segments(directory, manifest)):
         entry = manifest.entries.get(segment.base)
-        if entry is not None and entry.end_offset < following.base:
-            gone = Segment(entry.end_offset, SEALED)
-            yield filled(directory, manifest, gone, following.base)
+        if entry is None or entry.end_offset >= following.base:
+            continue
+        with opened(directory, segment, manifest.journal) as source:
+            _, found = describe(source)
+        if not found.holes:
+            yield filled(directory, manifest, Segment(entry.end_offset, SEALED), following.base)
 
 
 def _journal_id(directory: Path, found: own.Sorted) -> str:
