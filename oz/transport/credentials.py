@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -105,7 +106,7 @@ class Credentials:
 
     def admits(self, key: str, address: str) -> bool:
         """Tell whether a peer may connect; see `Admission`."""
-        if key in self.trusted or key in self._trusted.look(_LOOK_SOON):
+        if key in self.trusted or key in self._trusted.look_for_stranger():
             return True
         self._count(f"of {address}, whose key is {key}")
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
@@ -274,11 +275,23 @@ class Reloaded(Generic[T]):
         self._seen = self._changing = _state(path)
         self._value = read(path)
         self._looked_at = time.monotonic()
+        self._asked_at = -inf
 
     @property
     def value(self) -> T:
         """Its content now; the one before, while that makes no sense."""
         return self.look(_LOOK_EVERY)
+
+    def look_for_stranger(self) -> T:
+        """Return what it says now, unless somebody unknown has had it looked at a moment ago.
+
+        Looks at other times do not count: a key that was added right after one is in it.
+        """
+        now = time.monotonic()
+        if now - self._asked_at < _LOOK_SOON:
+            return self.look(_LOOK_SOON)
+        self._asked_at = now
+        return self.look(0.0)
 
     def look(self, every: float) -> T:
         """Return what it says, and look whether that has changed if the last look is so many seconds ago."""

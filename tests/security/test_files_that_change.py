@@ -45,6 +45,17 @@ def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tm
         oz.Node(directory=tmp_path)
 
 
+def test_a_key_that_is_added_right_after_a_look_is_admitted(ring, monkeypatch):
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: 100.0)
+    feed = credentials_of(ring.security("feed"))
+    ring.make("late")
+    assert not feed.admits("?", "127.0.0.1")
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: 101.0)
+    assert ring.public("late") not in feed.trusted
+    ring.trust("late")
+    assert feed.admits(ring.public("late"), "127.0.0.1")
+
+
 def test_what_has_no_effect_is_logged_when_the_file_is_read(ring, caplog):
     ring.permit(desk="history = { deny = ['orders.>'] }")
     ring.security("feed", permissions=True)
