@@ -226,10 +226,7 @@ class Sender:
             refused = self.publish_any(socket, route, payload, item)
             while self._interrupting:
                 subject, *other = self._interrupting.popleft()
-                if self.publish_any(socket, self.routes.find(subject), *other) is not None:
-                    # Nobody is there any more to wait for room, or to be told.
-                    self.stats.dropped += 1
-                    self._dispatch.skip(1)
+                self._publish_later(socket, self.routes.find(subject), *other)
             return refused
         finally:
             self._is_publishing = False
@@ -362,7 +359,7 @@ class Sender:
 
     def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
         """Send a message that only plain subscribers want; tell whether it could go at once."""
-        if self._guard.is_busy and self._guard.is_mine:
+        if self._guard.is_interrupted:
             return False
         try:
             self.hand_over(socket, wire, payload, self.flags)
