@@ -20,8 +20,9 @@ from oz.system import after_fork
 def in_use() -> OwnershipError:
     """Make the error for a second thread."""
     return OwnershipError(
-        "another thread is using this subscriber; give each thread a subscriber of its own, "
-        "and end one from outside by ending its context with term()"
+        "another thread is using this subscriber; give each thread a subscriber of its own. To end one from "
+        "outside, let it receive with a timeout and look at a flag, or end its context with term(), at which "
+        "it raises zmq.ContextTerminated"
     )
 
 
