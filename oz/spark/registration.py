@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -39,6 +40,9 @@ _NO_OPTIONS = (
 
 class OzDataSource(DataSource):  # type: ignore[misc]
     """Journals and the bus as a source, the bus as a sink; `oz.spark.register` makes it known to Spark."""
+
+    tasks = 1
+    """How many tasks the session runs at once, if that is known: `register` makes a class that says it."""
 
     _read: Options | None = None
 
@@ -91,7 +95,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
     def _options(self, given: Mapping[str, str]) -> Options:
         # Once: the name of a private journal must be the same for all that Spark makes of this.
         if self._read is None:
-            self._read = read_options(given)
+            self._read = replace(read_options(given), tasks=self.tasks)
             if self._read.pushes and not self._keeps_filters_apart():
                 raise OptionError("pushFilters", "true", _SHARED)
         return self._read
@@ -125,7 +129,9 @@ def register(spark: SparkSession) -> None:
     Args:
         spark: any session. Its executors need oz too.
     """
-    spark.dataSource.register(OzDataSource)
+    # A session of Spark Connect has no context to ask.
+    tasks = spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1
+    spark.dataSource.register(type(OzDataSource.__name__, (OzDataSource,), {"tasks": tasks}))
 
 
 def options_of_table(given: Mapping[str, str]) -> dict[str, str] | None:

@@ -139,6 +139,14 @@ def test_a_run_with_the_same_name_repeats_nothing_for_who_dedupes(spark, journal
     assert sub.sub.stats.repeated == ROWS + 1
 
 
+def test_a_run_that_asks_for_something_else_under_the_same_name_loses_nothing(spark, journal, sub, tmp_path):
+    where = {"endpoint": sub.endpoint, "staging": tmp_path, "run": "wednesday"}
+    replay(spark, journal, start=2000, **where)
+    replay(spark, journal, subject="b.1", **where)
+    replay(spark, journal, end=2, **where)
+    assert subjects(sub, ROWS + 1 - 2000 + 3) == [*EVERYTHING[2000:], "b.1", *EVERYTHING[:2]]
+
+
 def test_what_is_neither_journal_nor_lake_is_named(spark, tmp_path):
     (tmp_path / "x.txt").write_text("x")
     for path in (tmp_path, tmp_path / "nowhere"):

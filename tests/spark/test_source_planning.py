@@ -159,6 +159,34 @@ def test_large_files_make_more_partitions_than_small_ones():
     assert sum(share[0][0] < 1_000_000 for share in shares) == 10
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "tasks", "partitions"),
+    [
+        (1, 1, 1),
+        (1, 64, 1),
+        (20, 1, 1),
+        (20, 2, 2),
+        (20, 64, 2),
+        (100, 4, 4),
+        (300, 1, 3),
+        (300, 2, 4),
+        (300, 64, 37),
+    ],
+)
+def test_partitions_keep_all_tasks_busy_unless_they_would_be_small(megabytes, tasks, partitions):
+    spans = [Span(0, 1000, float(megabytes << 20) - 100_000, None)]
+    assert len(share_out(spans, None, None, tasks)) == partitions
+
+
+def test_a_session_says_how_many_tasks_it_runs_at_once(spark, tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.append_columns(
+            {"subject": ["a"] * 200_000, "payload": [b"x"] * 200_000, "sequence": list(range(200_000))}
+        )
+    rows = spark.read.format("oz").option("journal", str(tmp_path)).load()
+    assert rows.rdd.getNumPartitions() == min(2, spark.sparkContext.defaultParallelism)
+
+
 def test_a_limit_counts_only_what_may_be_wanted(by_letter):
     def limited(most, **options):
         read = read_options({"journal": str(by_letter), **options})

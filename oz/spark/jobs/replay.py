@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 from oz import errors
 from oz.errors import JournalError, OptionError, SinkError
 from oz.journal import Journal, files
+from oz.journal.ranges import identity_of
 from oz.spark.columns import compiled_pattern, matches
 from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.registration import register
@@ -170,7 +172,7 @@ def replay(
     read_settings(settings, is_streaming=False)
     own = spark or session("local[2]")
     register(own)
-    wanted = _Wanted(own, subject, start, end)
+    wanted = _Wanted(own, subject, start, end, has_run="run" in settings)
     done = Replayed()
     for name, rows in wanted.pieces(source, rows_per_batch):
         _publish(rows, name, settings, done, on_progress)
@@ -232,16 +234,19 @@ class _Wanted:
         subject: str | Pattern | None,
         start: int | datetime | None,
         end: int | datetime | None,
+        *,
+        has_run: bool,
     ) -> None:
         self._spark, self._subject, self._start, self._end = spark, subject, start, end
         self._pattern = None if subject is None else compiled_pattern(subject)
+        self._has_run = has_run
 
     def pieces(
         self, source: DataFrame | str | os.PathLike[str], rows: int
     ) -> Iterator[tuple[str, DataFrame]]:
         """Return the rows in pieces that each are published at once, with a name for each."""
         if isinstance(source, DataFrame):
-            yield "", self._of_frame(source)
+            yield self._asked_of(""), self._of_frame(source)
             return
         path = os.fspath(source)
         if is_journal(path):
@@ -255,7 +260,13 @@ class _Wanted:
             reason = str(error if thrown is None else thrown.getMessage()).splitlines()[0]
             raise SinkError(f"{path} is neither a journal nor a lake of Parquet files: {reason}") from None
         kept = self._of_frame(frame)
-        yield "", kept.orderBy("offset") if "offset" in columns else kept
+        yield self._asked_of(os.path.abspath(path)), kept.orderBy("offset") if "offset" in columns else kept
+
+    def _asked_of(self, place: str) -> str:
+        """Name what is asked for: under one name of a run, other rows must not get the ids of these."""
+        pattern = self._pattern and (self._pattern.dialect, self._pattern.text)
+        asked = repr((place, pattern, self._start, self._end))
+        return blake2b(asked.encode(errors="surrogateescape"), digest_size=8).hexdigest()
 
     def _of_journal(self, path: str, rows: int) -> Iterator[tuple[str, DataFrame]]:
         journal = Journal(path)
@@ -265,6 +276,10 @@ class _Wanted:
         if isinstance(self._end, int):
             last = min(last, self._end)
         reader = self._spark.read.format("oz").option("journal", path)
+        if self._has_run:
+            # Ids count the rows of a partition, and how many there are hangs on cores and on what is sealed.
+            reader = reader.option("numPartitions", 1)
+        asked = self._asked_of(identity_of(Path(path)))
         for name, time_ in (("startingTime", self._start), ("endingTime", self._end)):
             if isinstance(time_, datetime):
                 reader = reader.option(name, time_.isoformat())
@@ -277,7 +292,7 @@ class _Wanted:
             frame = reader.option("startingOffset", first).option("endingOffset", end).load()
             if spec is None and self._pattern is not None:
                 frame = frame.where(_matching(frame, self._pattern))
-            yield str(end), _with_raw_subject(frame)
+            yield f"{asked} {end}", _with_raw_subject(frame)
             first = end
 
     def _of_frame(self, frame: DataFrame) -> DataFrame:

@@ -183,10 +183,11 @@ class PlannedJournal:
         Raises:
             JournalError: retention has come in between, and that is an error.
         """
+        options = self._options
         spans = list(self._spans(first, end))
         if first < end:
             self.pass_by(first)  # what was there before the segments were listed may be missing in the list
-        shares = share_out(spans, self._options.partitions, self._options.partition_rows)
+        shares = share_out(spans, options.partitions, options.partition_rows, options.tasks)
         history = history_of(self._directory, self.id)
         return [
             Share(self.id, ranges, history.epoch_before(ranges[-1].end), self._directory) for ranges in shares

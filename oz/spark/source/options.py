@@ -103,6 +103,7 @@ class Options:
         headers: the columns that come out of the headers.
         partitions: how many partitions to make.
         partition_rows: or of how many records each.
+        tasks: how many run at once, as far as that is known.
         pushes: whether to take Spark's filters.
         filtering: who filters for a recorder: `"prefix"` or `"publisher"`.
         dedupe: whether the recorder drops repeats.
@@ -132,6 +133,7 @@ class Options:
     headers: HeaderColumns = field(default_factory=HeaderColumns)
     partitions: int | None = None
     partition_rows: int | None = None
+    tasks: int = 1
     pushes: bool = False
     filtering: str = "prefix"
     dedupe: bool = False

@@ -15,7 +15,10 @@ ROW_BYTES = 100
 """What a record costs beside its share of the file."""
 
 PARTITION_BYTES = 128 << 20
-"""What a partition costs, unless told otherwise."""
+"""What a partition costs at most, unless told otherwise."""
+
+LEAST_BYTES = 8 << 20
+"""What it costs at least, if it is one of several: less is not worth a task."""
 
 
 class Range(NamedTuple):
@@ -43,13 +46,17 @@ class Share(InputPartition):  # type: ignore[misc]
         self.ranges = tuple(ranges)
 
 
-def share_out(spans: Sequence[Span], count: int | None, rows: int | None) -> list[list[Range]]:
+def share_out(
+    spans: Sequence[Span], count: int | None, rows: int | None, tasks: int = 1
+) -> list[list[Range]]:
     """Share out spans evenly; no share is empty.
 
     Args:
         spans: what is to be read, in order.
         count: how many to make, if there are as many records; or None.
-        rows: how many records each is to have at most; or None. Without either, they cost `PARTITION_BYTES`.
+        rows: how many records each is to have at most; or None. Without either, each costs at most
+            `PARTITION_BYTES`.
+        tasks: how many run at once; there are as many partitions, or a multiple, if they are not too small.
     """
     total_rows = sum(span.rows for span in spans)
     if not total_rows:
@@ -57,8 +64,14 @@ def share_out(spans: Sequence[Span], count: int | None, rows: int | None) -> lis
     by_rows = count is not None or rows is not None
     sizes = [float(span.rows) if by_rows else span.bytes + ROW_BYTES * span.rows for span in spans]
     if count is None:
-        count = math.ceil(total_rows / rows if rows is not None else sum(sizes) / PARTITION_BYTES)
+        count = math.ceil(total_rows / rows) if rows is not None else _count(sum(sizes), tasks)
     return _cut(spans, sizes, min(count, total_rows))
+
+
+def _count(cost: float, tasks: int) -> int:
+    """Choose how many shares to make: no turn of tasks is to leave processors without work."""
+    turns = math.ceil(cost / (PARTITION_BYTES * tasks))
+    return max(1, min(turns * tasks, int(cost / LEAST_BYTES)))
 
 
 def _cut(spans: Sequence[Span], sizes: Sequence[float], count: int) -> list[list[Range]]:
