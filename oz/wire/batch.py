@@ -300,10 +300,16 @@ def pack_control(**fields: Any) -> bytes:
     return packed
 
 
-if HOT is not None:
-    HOT.know_packer(msgpack.packb)
+def _pack(items: list[Any]) -> bytes:
+    # `packb` takes six times as long to come to the same.
+    packed: bytes = msgpack.Packer().pack(items)
+    return packed
 
-pack_array: Callable[[list[Any]], bytes] = msgpack.packb if HOT is None else HOT.pack
+
+if HOT is not None:
+    HOT.know_packer(_pack)
+
+pack_array: Callable[[list[Any]], bytes] = _pack if HOT is None else HOT.pack
 """Called with subjects and payloads in turn, packs them with the header of the array.
 
 Raises TypeError, ValueError or OverflowError for extras that MessagePack has no form for.

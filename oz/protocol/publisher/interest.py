@@ -13,7 +13,7 @@ from oz.protocol.publisher.groups import Choice, Group
 from oz.protocol.publisher.pattern_time import PatternTime
 from oz.protocol.publisher.stream import OutStream, number_of
 from oz.protocol.stats import PublisherStats
-from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire.keys import Declared
 
@@ -127,12 +127,14 @@ class InterestTable:
     """
 
     __slots__ = (
+        "_found_last",
         "_groups",
         "_has_warned",
         "_index",
         "_pattern_time",
         "_prefixes",
         "_recipient_sets",
+        "_recipients_last",
         "_reported",
         "has_changed",
         "pattern_count",
@@ -156,6 +158,8 @@ class InterestTable:
         self._prefixes = self.plain.counts
         self.has_changed = False
         self.pattern_count = 0
+        self._found_last: Matches | None = None
+        self._recipients_last: Recipients
         self._recipient_sets = RecipientSets()
         self._groups: dict[str, Group] = {}
         self._index = index
@@ -169,6 +173,7 @@ class InterestTable:
     def changed(self) -> None:
         """Forget the recipients that were found."""
         self.has_changed = True
+        self._found_last = None
         self._recipient_sets.clear()
 
     def add(self, stream: OutStream, pattern: Pattern) -> None:
@@ -225,17 +230,23 @@ class InterestTable:
             subject: its bytes.
             plain: what plain subscriptions are compared with: the subject and its delimiter, if any.
         """
-        streams: Iterable[OutStream] = ()
-        if self.pattern_count:
-            found = self._index.find(subject)
-            streams = found.values
-            for pattern in found.timed_out:
-                self._report_timeout(pattern, subject)
-            time = self._pattern_time
-            if time is not None and (time.overdue or time.skipped):
-                self._keep_to_time(time)
         is_plain = bool(self._prefixes) and self.plain.matches(plain)
-        return self._recipient_sets.find(streams, self._groups, is_plain=is_plain)
+        if not self.pattern_count:
+            return self._recipient_sets.find((), self._groups, is_plain=is_plain)
+        found = self._index.find(subject)
+        time = self._pattern_time
+        is_in_time = time is None or not (time.overdue or time.skipped)
+        if found is self._found_last and is_in_time and not is_plain:
+            # An index gives the same for all inboxes of a node, and each reply goes to one of its own.
+            return self._recipients_last
+        for pattern in found.timed_out:
+            self._report_timeout(pattern, subject)
+        if time is not None and not is_in_time:
+            self._keep_to_time(time)
+        recipients = self._recipient_sets.find(found.values, self._groups, is_plain=is_plain)
+        if is_in_time and not (found.timed_out or is_plain):
+            self._found_last, self._recipients_last = found, recipients
+        return recipients
 
     def _report_timeout(self, pattern: Pattern, subject: bytes) -> None:
         self.stats.timed_out += 1

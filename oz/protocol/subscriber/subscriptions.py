@@ -9,7 +9,7 @@ from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.reserved_subjects import OWN as RESERVED
 from oz.protocol.prefix_counts import PrefixCounter
-from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.subjects.prefixes.heads import MAX_LENGTH
 from oz.wire.keys import OWN
@@ -154,7 +154,6 @@ class Route:
         self.is_clear = bool(subscriptions) and not timed_out
         self.is_listed = self.is_counted = False
         handled: list[Subscribed] = []
-        # In one loop, not three: each reply has a subject of its own, and so a route.
         for one in subscriptions:
             if one.handler is None:
                 self.is_listed = True
@@ -166,6 +165,22 @@ class Route:
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and not is_text
         self.timed_out = timed_out
+
+    def renamed(self, subject: str) -> Route:
+        """Return the same for another subject that is text."""
+        # Not by the class, which works all out: each reply has a subject of its own, and so a route.
+        route = Route.__new__(Route)
+        route.subject = subject
+        route.is_text = True
+        route.subscriptions = self.subscriptions
+        route.is_clear = self.is_clear
+        route.is_listed = self.is_listed
+        route.is_counted = self.is_counted
+        route.handled = self.handled
+        route.is_only_listed = self.is_only_listed
+        route.is_malformed = False
+        route.timed_out = self.timed_out
+        return route
 
     def narrowed_to(self, some: set[Subscribed]) -> Route:
         """Return a route that leads to some of its subscriptions only."""
@@ -185,6 +200,8 @@ class SubscriptionTable:
 
     __slots__ = (
         "_delimiter",
+        "_found_last",
+        "_inbox",
         "_index",
         "_prefixes",
         "_standing",
@@ -206,6 +223,8 @@ class SubscriptionTable:
         self._prefixes = PrefixCounter()
         self._standing: dict[Subscribed, None] = {}
         self.routes: dict[bytes, Route] = {}
+        self._found_last: Matches | None = None
+        self._inbox: Route
         self.unclear = self.undecoded = 0
         self.only_lists = True
 
@@ -236,6 +255,7 @@ class SubscriptionTable:
 
     def _forget(self) -> None:
         self.routes.clear()
+        self._found_last = None
         self.unclear = self.undecoded = 0
 
     def remove(self, subscription: Subscribed) -> list[bytes]:
@@ -271,12 +291,18 @@ class SubscriptionTable:
             # A batch for others, which an empty prefix lets through behind a proxy: not worth remembering.
             return Route("", (), ())
         found = self._index.find(subject)
+        is_inbox = subject.startswith(_INBOX)
+        if is_inbox and found is self._found_last and subject.isascii():
+            # What an index gives for all inboxes of one owner leads to the same.
+            return self._inbox.renamed(subject.decode())
         text, is_text = _readable(subject)
         values = dict.fromkeys(found.values)
         if subject.startswith(_RESERVED):
             values = dict.fromkeys(one for one in values if _asks_for_reserved(one, subject))
         route = Route(text, tuple(values), found.timed_out, is_text=is_text)
-        if len(subject) > LONGEST_REMEMBERED or subject.startswith(_INBOX):
+        if is_inbox and is_text:
+            self._found_last, self._inbox = found, route
+        if len(subject) > LONGEST_REMEMBERED or is_inbox:
             # Each inbox is the subject of one answer: to remember them would drive out all others.
             return route
         if len(self.routes) >= CACHE_SIZE:

@@ -131,10 +131,12 @@ class Routes:
             ClosedError: the publisher is closed.
         """
         try:
-            return self.known[subject]
-        except (KeyError, TypeError):
+            known = self.known.get(subject)
+        except TypeError:
             # Not hashable: no text, or a bytearray.
-            pass
+            known = None
+        if known is not None:
+            return known
         if self.is_closing:
             self._check_open()
         if isinstance(subject, str) and subject.startswith(INBOX):
@@ -172,7 +174,8 @@ class Routes:
                 self._inboxes.add(owner)
         self._guard.is_wanted = True
         with self._guard:
-            route = self.look_up(*forms)
+            wire, raw = forms
+            route = self._look_up(raw, wire), wire, raw
             self._answered = subject, route
         return route
 

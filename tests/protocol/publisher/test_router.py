@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol.declared import declare
+from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher import router as routing
 from oz.protocol.publisher.batching import split
+from oz.protocol.publisher.interest import PLAIN, ROUTED
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -529,3 +531,21 @@ def test_the_policy_of_a_member_that_says_goodbye_ends_with_it(router):
     come(router, key(2, name=names[0], group="g", policy="failover", leaving=True))
     (choice,) = router.find(b"job.a", b"job.a").choices
     assert [choice.pick(b"").name for _ in range(4)] == [names[1], names[2]] * 2
+
+
+def test_who_wants_the_inboxes_of_a_node_is_known_from_the_last_until_an_interest_comes_or_goes():
+    router = Router(ORIGIN, PublisherStats(), index=ReservedIndex(cache_size=0))
+    owner = b"_INBOX." + b"ab" * 16
+    inboxes = [owner + b".%d" % number for number in range(3)]
+    assert [wanted_by(router, one) for one in inboxes] == [[], [], []]
+    asked, other = key(1, f"{owner.decode()}.>"), key(1, f"{owner.decode()}.1", name=b"o" * 16)
+    come(router, asked)
+    assert [len(wanted_by(router, one)) for one in inboxes] == [1, 1, 1]
+    assert wanted_by(router, b"_INBOX." + b"cd" * 16 + b".1") == []
+    # A plain subscription, which no index knows of.
+    come(router, inboxes[1])
+    assert [router.find(one, one).kind for one in inboxes] == [ROUTED, PLAIN | ROUTED, ROUTED]
+    go(router, inboxes[1])
+    assert [router.find(one, one).kind for one in inboxes] == [ROUTED] * 3
+    come(router, other)
+    assert [len(wanted_by(router, one)) for one in inboxes] == [1, 2, 1]

@@ -1,6 +1,7 @@
 import re
 
 import oz
+from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.subscriber import subscriptions
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 
@@ -125,3 +126,27 @@ def test_reserved_subjects_come_only_to_patterns_that_name_them():
     assert set(table.route(b"_OZ.gateway.gap").subscriptions) == {gateways, both}
     assert set(table.route(b"_OZ.gateway.up").subscriptions) == {gateways}
     assert set(table.route(b"_OZone.a").subscriptions) == {everything, both}
+
+
+def fields(route):
+    return {name: getattr(route, name) for name in subscriptions.Route.__slots__}
+
+
+def test_the_route_of_an_inbox_is_the_same_whatever_inbox_of_its_owner_was_looked_up_before():
+    owner = "_INBOX." + "ab" * 16
+    handled, listed = subscription(f"{owner}.>", handler=print), subscription(f"{owner}.>")
+    used, fresh = (SubscriptionTable(index=ReservedIndex) for _ in range(2))
+    for standing in ((), (handled,), (handled, listed)):
+        for table in (used, fresh):
+            for one in standing:
+                table.add(one)
+        for inbox in (b".1", b".2", b".3"):
+            found = fields(used.route(owner.encode() + inbox))
+            assert found["subscriptions"] == standing
+            fresh._forget()
+            assert found == fields(fresh.route(owner.encode() + inbox))
+    # Nobody else's, nor one that is not text.
+    assert used.route(b"_INBOX." + b"cd" * 16 + b".1").subscriptions == ()
+    assert not used.route(owner.encode() + b".\xff").is_text
+    used.remove(handled)
+    assert used.route(owner.encode() + b".4").subscriptions == (listed,)
