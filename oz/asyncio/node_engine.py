@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import zmq
@@ -15,11 +15,11 @@ from oz.asyncio.closing import Closing, end_in_loop, in_thread, is_cancelled
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.asyncio.reading import LoopReader
+from oz.asyncio.requesting import TaskRequester
 from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
-from oz.asyncio.waiting import TURN_SECONDS, TaskNews
+from oz.asyncio.waiting import TURN_SECONDS
 from oz.errors import NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
-from oz.protocol.node.requests import Request, RequestClient, RequestSteps
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
@@ -206,17 +206,19 @@ class LoopNode:
             async with asyncio.timeout(seconds), self._news:
                 await self._news.wait_for(lambda: self._number_of_news != seen)
 
-    def check_loop(self) -> None:
-        """Refuse what is done in another loop.
+    def check_loop(self) -> asyncio.AbstractEventLoop:
+        """Give the loop that runs, and refuse what is done in another loop than the node's.
 
         Raises:
             OwnershipError: it is.
         """
-        if self.has_started and asyncio.get_running_loop() is not self._loop:
+        loop = asyncio.get_running_loop()
+        if self.has_started and loop is not self._loop:
             raise OwnershipError(
                 f"the node {self.engine.settings.name} belongs to the loop that started it; "
                 "make one in this loop"
             )
+        return loop
 
     # handlers --------------------------------------------------------------------------------------------
 
@@ -324,98 +326,6 @@ class LoopNode:
             await ending
         else:
             await in_thread(lambda: sockets.end_context(seconds, closed_at))
-
-
-class TaskRequester:
-    """Asks, and waits for the answers in the task that asks."""
-
-    __slots__ = ("_check_loop", "_client", "_monotonic", "_wait")
-
-    def __init__(
-        self,
-        client: RequestClient,
-        wait: Callable[[Missing, float | None], Awaitable[None]],
-        check_loop: Callable[[], None],
-        monotonic: Callable[[], float],
-    ) -> None:
-        """Start with nothing asked.
-
-        Args:
-            client: decides.
-            wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
-            check_loop: refuses another loop than the node's: what comes would never be told there.
-            monotonic: the clock.
-        """
-        self._client = client
-        self._monotonic = monotonic
-        self._wait = wait
-        self._check_loop = check_loop
-
-    async def ask(
-        self,
-        subject: str | bytes,
-        payload: Any,
-        timeout: float | None,
-        headers: dict[str, Any] | None,
-        key: str | bytes | None,
-    ) -> Message:
-        """Send a request, and give its first answer; see `oz.Node.request`."""
-        self._check_loop()
-        news = TaskNews()
-        request = Request(subject, timeout, 1, self._monotonic(), news.tell)
-        try:
-            steps = self._client.begin(request, subject, payload, headers, key)
-            if steps is not None:
-                await self._go_through(steps, timeout)
-            while (answer := request.next_answer(now := self._monotonic())) is None:
-                await _await(request, news, now)
-            return answer
-        finally:
-            self._client.end(request.inbox)
-
-    async def ask_many(
-        self,
-        subject: str | bytes,
-        payload: Any,
-        timeout: float | None,
-        limit: int | None,
-        headers: dict[str, Any] | None,
-        key: str | bytes | None,
-    ) -> AsyncGenerator[Message, None]:
-        """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
-        self._check_loop()
-        news = TaskNews()
-        request = Request(subject, timeout, limit, self._monotonic(), news.tell)
-        try:
-            steps = self._client.begin(request, subject, payload, headers, key)
-            if steps is not None:
-                await self._go_through(steps, timeout)
-            while True:
-                answer = request.next_answer(now := self._monotonic())
-                if answer is not None:
-                    yield answer
-                elif request.is_over:
-                    return
-                else:
-                    await _await(request, news, now)
-        finally:
-            self._client.end(request.inbox)
-
-    async def _go_through(self, steps: RequestSteps, timeout: float | None) -> None:
-        """Take the steps to a request."""
-        with closing(steps):
-            for step in steps:
-                if callable(step):
-                    with suppress(Timeout):
-                        await self._wait(step, timeout)
-                else:
-                    await asyncio.sleep(step)
-
-
-async def _await(request: Request, news: TaskNews, now: float) -> None:
-    """Wait until an answer may have come, or the time for one is over."""
-    ends = request.next_deadline()
-    await news.wait(None if ends is None else ends - now)
 
 
 async def finish(steps: Steps[T]) -> T:

@@ -26,7 +26,7 @@ TURN_SECONDS = 0.01
 """Seconds in one turn of the loop for messages that nobody receives: handlers have them, or no pattern wants
 them."""
 
-_SHORTEST = 0.001
+SHORTEST = 0.001
 """Seconds of a timer at least: some loops count in milliseconds, and would call before the time has come."""
 
 Handler = Callable[[Message], Any]
@@ -56,19 +56,14 @@ class TaskNews:
                 # A thread, or what was closed in another loop than that which waits.
                 loop.call_soon_threadsafe(_wake, waiter)
 
-    async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the next `tell`, or for so many seconds if that is less."""
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-        # `asyncio.timeout` costs ten times as much, which a request is to have.
-        timer = None if seconds is None else loop.call_later(max(_SHORTEST, seconds), _wake, waiter)
+    async def wait(self) -> None:
+        """Wait until the next `tell`."""
+        waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
             await waiter
         finally:
             self._waiters.discard(waiter)
-            if timer is not None:
-                timer.cancel()
 
     async def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, for so many seconds; give whether it is."""
@@ -117,7 +112,7 @@ class Clock:
             # Nothing waits by now: whatever does later begins anew.
             return
         self._loop, self._at = loop, at
-        self._handle = loop.call_later(max(_SHORTEST, at - self._monotonic()), self._tick)
+        self._handle = loop.call_later(max(SHORTEST, at - self._monotonic()), self._tick)
 
     def _tick(self) -> None:
         self._handle = None

@@ -1,0 +1,149 @@
+"""Requests in a loop on a virtual clock: which frames they share, and the one timer of all of them."""
+
+import asyncio
+from math import inf
+
+import pytest
+
+import oz
+import oz.testing
+from oz.asyncio.requesting import AnswerNews, Deadlines
+from oz.protocol.publisher.batches import Batches
+
+IN_FLIGHT, ROUNDS = 32, 10
+
+
+@pytest.fixture
+def bus():
+    with oz.testing.Bus(3) as made:
+        yield made
+
+
+async def joined(bus, handler, **options):
+    asks, answers = bus.node("asks"), bus.node("answers")
+    await asks.start()
+    await answers.start()
+    answers.subscribe("svc", handler=handler, **options)
+    await asks.wait_for_peers("answers", 10)
+    await answers.wait_ready(10)
+    await asks.wait_ready(10)
+    return asks
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_requests_that_are_answered_together_share_a_frame_and_so_do_their_replies(bus, monkeypatch, inline):
+    sent = []
+
+    def counted(send):
+        def count(*arguments, **options):
+            sent.append(send.__name__)
+            return send(*arguments, **options)
+
+        return count
+
+    for send in (Batches.send, Batches.send_alone):
+        monkeypatch.setattr(Batches, send.__name__, counted(send))
+
+    async def main():
+        asks = await joined(bus, lambda message: message.reply(message.payload), inline=inline)
+        sent.clear()
+
+        async def ask(task):
+            return [(await asks.request("svc", [task, turn], 10)).payload for turn in range(ROUNDS)]
+
+        answers = await asyncio.gather(*map(ask, range(IN_FLIGHT)))
+        assert answers == [[[task, turn] for turn in range(ROUNDS)] for task in range(IN_FLIGHT)]
+
+    bus.run(main())
+    # One of the first turn goes alone.
+    assert len(sent) <= 2 * ROUNDS + 2
+
+
+def test_each_request_ends_in_its_own_time_and_the_answered_ones_before(bus):
+    async def main():
+        asks = await joined(bus, lambda message: message.payload and message.reply(message.payload))
+        began = bus.now()
+
+        async def ask(payload, timeout):
+            try:
+                return (await asks.request("svc", payload, timeout)).payload
+            except oz.Timeout:
+                return bus.now() - began
+
+        took = await asyncio.gather(
+            *(ask(None, seconds) for seconds in (3, 1, 2, 1)), ask("a", 1), ask("b", 9)
+        )
+        assert took == [pytest.approx(3, abs=0.01), pytest.approx(1, abs=0.01), pytest.approx(2, abs=0.01),
+                        pytest.approx(1, abs=0.01), "a", "b"]  # fmt: skip
+        many = [one async for one in asks.request_many("svc", "c", 2)]
+        assert [one.payload for one in many] == ["c"]
+        assert bus.now() - began == pytest.approx(5, abs=0.01)
+
+    bus.run(main())
+
+
+def timers(loop):
+    return [one for one in loop._scheduled if not one.cancelled()]
+
+
+def run(main):
+    with asyncio.Runner(loop_factory=oz.testing.VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_one_timer_does_for_all_and_with_the_last_it_goes():
+    async def main():
+        loop = asyncio.get_running_loop()
+        deadlines = Deadlines(loop.time)
+        waiting = [AnswerNews(loop) for _ in range(5)]
+        for number, news in enumerate(waiting):
+            deadlines.add(10.0 - number, news)
+            assert len(timers(loop)) == 1
+        await waiting[4].waiter
+        assert loop.time() == pytest.approx(6.0, abs=0.01)
+        for news in waiting[1:]:
+            deadlines.end(news)
+        assert len(timers(loop)) == 1
+        deadlines.end(waiting[0])
+        assert not timers(loop)
+        assert not deadlines._line
+
+    run(main)
+
+
+def test_what_has_ended_long_before_its_time_does_not_stay():
+    async def main():
+        loop = asyncio.get_running_loop()
+        deadlines, last = Deadlines(loop.time), AnswerNews(loop)
+        deadlines.add(100.0, last)
+        for _ in range(10_000):
+            news = AnswerNews(loop)
+            deadlines.add(3_600.0, news)
+            deadlines.end(news)
+        assert len(deadlines._line) < 200
+        await last.waiter
+        assert loop.time() == pytest.approx(100.0, abs=0.01)
+        # Nothing else is due.
+        assert deadlines._at in (3_600.0, inf)
+
+    run(main)
+
+
+def test_news_of_another_thread_and_of_before_the_wait_end_it():
+    async def main():
+        loop = asyncio.get_running_loop()
+        news = AnswerNews(loop)
+        news.tell()
+        news.tell()
+        await news.waiter
+        news.renew()
+        await asyncio.to_thread(news.tell)
+        await news.waiter
+        news.renew()
+        assert not news.waiter.done()
+        return news
+
+    with asyncio.Runner(loop_factory=oz.testing.VirtualLoop) as runner:
+        news = runner.run(main())
+    # Its loop has ended.
+    news.tell()
