@@ -129,6 +129,9 @@ class ThreadedNode:
             may_have_some, now = not self._signs_of_servers.isdisjoint(ready), time.monotonic()
             if has_come or sub.has_due(now):
                 may_have_some |= sub.take_in(_TURN_SECONDS, is_signed=has_come)
+                for publisher in engine.sockets.publishers:
+                    # What inline handlers have replied to several messages of this turn.
+                    publisher.go()
                 if engine.number_of_waits and has_come:
                     engine.note_news(now)
             if engine.has_due(now):
@@ -312,7 +315,7 @@ class ThreadRequester:
                 if answer is not None:
                     return answer
         finally:
-            self._client.end(request.inbox)
+            self._client.end_and_go(request.inbox)
 
     def ask_many(
         self,

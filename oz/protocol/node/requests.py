@@ -30,6 +30,9 @@ subscribe to it."""
 SECRET_SIZE, SECRET_DIGITS = 16, 39
 """Random bytes of each inbox, and the decimal digits that they are written in."""
 
+_DRAWN = 32
+"""Secrets that are drawn at once: to ask the system for each costs as much as all else of an inbox."""
+
 _IS_INBOX = re.compile(r"_INBOX\.[0-9a-f]{32}\.[0-9]{1,60}").fullmatch
 
 MOST_NOTES = 10
@@ -48,6 +51,12 @@ class Publishing(Protocol):
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether anybody has a subscription for a subject."""
+
+    def expect_others(self) -> None:
+        """Have what is sent next wait, as others are about to come."""
+
+    def go(self) -> None:
+        """Send what waits for others."""
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
@@ -85,7 +94,7 @@ class Request:
         self._subject = subject
         self._timeout = timeout
         self._asked_at = now
-        self._replied: dict[str, int] = {}
+        self._replied: dict[str, int] | None = None
         self._ends = None if timeout is None else now + timeout
         self._limit = limit
         self._wake = wake
@@ -98,6 +107,11 @@ class Request:
         """Return when `next_answer` has to be asked again, without any news; None is never."""
         return self._ends
 
+    @property
+    def is_for_one(self) -> bool:
+        """Whether it wants one answer, so that whoever asked goes on with that."""
+        return self._limit == 1
+
     def admits(self, key: str, permissions: Permissions, now: float) -> bool:
         """Tell whether the holder of a key may give one more reply, and count it.
 
@@ -107,6 +121,8 @@ class Request:
             now: monotonic seconds.
         """
         subject = self._subject if isinstance(self._subject, bytes) else str(self._subject).encode()
+        if self._replied is None:
+            self._replied = {}
         count = self._replied.get(key, 0)
         if not permissions.may_reply(permissions.user_of(key), subject, count, now - self._asked_at):
             return False
@@ -186,9 +202,21 @@ class Requests:
     Attributes:
         prefix: what all its inboxes begin with.
         late: replies that came when nobody waited for them any more.
+        answered: the numbers of those that have their one answer and have not ended: who asked is about to go
+            on, and perhaps to ask again.
     """
 
-    __slots__ = ("_is_closed", "_numbers", "_random_bytes", "_refused", "_waiting", "late", "prefix")
+    __slots__ = (
+        "_is_closed",
+        "_numbers",
+        "_random_bytes",
+        "_refused",
+        "_secrets",
+        "_waiting",
+        "answered",
+        "late",
+        "prefix",
+    )
 
     def __init__(
         self,
@@ -207,8 +235,10 @@ class Requests:
         self.late = 0
         self._numbers = count(1)
         self._random_bytes = random_bytes
+        self._secrets: list[str] = []
         self._refused = refused
         self._waiting: dict[str, Request] = {}
+        self.answered: set[str] = set()
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -222,14 +252,27 @@ class Requests:
 
     def begin(self, request: Request) -> str:
         """Begin to wait; gives the subject to answer on."""
-        secret = int.from_bytes(self._random_bytes(SECRET_SIZE), "big")
+        try:
+            secret = self._secrets.pop()
+        except IndexError:
+            secret = self._draw()
         number = f"{self.prefix}{next(self._numbers)}"
-        request.inbox = inbox = f"{number}{secret:0{SECRET_DIGITS}d}"
+        request.inbox = inbox = number + secret
         self._waiting[number] = request
         if self._is_closed:
             # Looked at last: `close` may not have seen this one.
             request.close()
         return inbox
+
+    def _draw(self) -> str:
+        """Draw secrets for some requests; give one. What other threads draw meanwhile is as good."""
+        drawn = self._random_bytes(_DRAWN * SECRET_SIZE)
+        first, *others = (
+            f"{int.from_bytes(drawn[at : at + SECRET_SIZE], 'big'):0{SECRET_DIGITS}d}"
+            for at in range(0, len(drawn), SECRET_SIZE)
+        )
+        self._secrets += others
+        return first
 
     def waiting_in(self, inbox: str) -> Request | None:
         """Return the request whose replies come to an inbox, if it is one of this node and any waits."""
@@ -241,7 +284,9 @@ class Requests:
         Args:
             inbox: what `begin` gave.
         """
-        ended = self._waiting.pop(inbox[:-SECRET_DIGITS], None)
+        number = inbox[:-SECRET_DIGITS]
+        ended = self._waiting.pop(number, None)
+        self.answered.discard(number)
         if ended is not None:
             self._count_late(ended.clear())
 
@@ -257,15 +302,18 @@ class Requests:
         inbox = subject.removesuffix(FAILED)
         number = inbox[:-SECRET_DIGITS]
         waiting = self._waiting.get(number)
-        if waiting is not None and not compare_digest(_as_bytes(waiting.inbox), _as_bytes(inbox)):
+        if waiting is not None and not (inbox.isascii() and compare_digest(waiting.inbox, inbox)):
             self._refused("a reply came to an inbox that nobody was told of")
             return
         if waiting is None or (inbox != subject) != (type(message.payload) is Failure):
             self._count_late(1)
             return
+        if waiting.is_for_one:
+            self.answered.add(number)
         waiting.put(message)
         if number not in self._waiting:
             # Another thread has ended it meanwhile, and may have counted before this one came.
+            self.answered.discard(number)
             self._count_late(waiting.clear())
 
     def _count_late(self, count: int) -> None:
@@ -276,7 +324,15 @@ class Requests:
 class RequestClient:
     """The requests of a node: who is asked, and what a request waits for before it is sent."""
 
-    __slots__ = ("_has_responders", "_no_responders", "_publisher_for", "_requests", "_stats", "end")
+    __slots__ = (
+        "_has_responders",
+        "_no_responders",
+        "_publisher_for",
+        "_requests",
+        "_shared",
+        "_stats",
+        "end",
+    )
 
     def __init__(
         self,
@@ -300,7 +356,16 @@ class RequestClient:
         self._publisher_for = publisher_for
         self._has_responders = has_responders
         self._no_responders = no_responders
+        self._shared: Publishing | None = None
         self.end = requests.end
+
+    def end_and_go(self, inbox: str) -> None:
+        """Stop waiting. With the last that has an answer what the others have asked since goes out."""
+        self.end(inbox)
+        if self._shared is not None and not self._requests.answered:
+            shared, self._shared = self._shared, None
+            if shared is not None:
+                shared.go()
 
     def begin(
         self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
@@ -320,6 +385,10 @@ class RequestClient:
             if not publisher.interest(subject):
                 return self._begin_later(inbox, subject, payload, headers, key)
             self._stats.requests += 1
+            if self._requests.answered:
+                # Answers came together, and whoever has one is about to ask again.
+                self._shared = publisher
+                publisher.expect_others()
             pauses = publisher.send_request(subject, payload, headers, key, inbox)
         except BaseException:
             self.end(inbox)
@@ -349,11 +418,12 @@ class RequestClient:
             raise
 
 
+def is_inbox(subject: str) -> bool:
+    """Tell whether a subject is the inbox of some node."""
+    return _IS_INBOX(subject) is not None
+
+
 def owner(inbox: str | bytes) -> bytes | None:
     """Return the uuid of the node whose inbox it is; None when the subject is no inbox of a node."""
     text = inbox.decode("utf-8", "replace") if isinstance(inbox, bytes) else inbox
     return bytes.fromhex(text.split(".")[1]) if _IS_INBOX(text) else None
-
-
-def _as_bytes(inbox: str) -> bytes:
-    return inbox.encode("utf-8", "surrogatepass")

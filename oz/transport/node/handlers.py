@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from oz.logs import peer_logger
 from oz.message import Extras, Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Waker, Worker, Workers
-from oz.protocol.node.requests import FAILED, owner
+from oz.protocol.node.requests import FAILED, is_inbox
 from oz.protocol.node.subscription import NodeStats
 from oz.transport.guard import Guard
 from oz.transport.node.publisher import NodePublisher
@@ -279,20 +279,28 @@ class Replies:
         """Publish a reply; one whose requester is not connected yet waits for it for a while."""
         inbox = message.reply_to
         assert inbox is not None
-        if owner(inbox) is None:
+        partition = handled_partition.get()
+        if not is_inbox(inbox):
             # Whoever asks may ask for a reply to any subject, and would have this node publish there.
             self._refused(f"the reply to {message.subject!r} was wanted on {inbox!r:.200}, which is no inbox")
         else:
-            self._answer(inbox, payload, headers)
-        if (partition := handled_partition.get()) is not None:
+            self._answer(inbox, payload, headers, partition)
+        if partition is not None:
             # Not before: what cannot be encoded is no answer.
             partition.answered = message
 
-    def _answer(self, inbox: str, payload: Any, headers: dict[str, Any] | None) -> None:
+    def _answer(
+        self, inbox: str, payload: Any, headers: dict[str, Any] | None, partition: Partition | None
+    ) -> None:
         publisher = self._publisher_for(inbox)
         self._stats.replies += 1
         if publisher.interest(inbox):
+            has_more = partition is not None and bool(partition.store)
+            if has_more:
+                publisher.expect_others()
             self._send(publisher, inbox, payload, headers)
+            if not has_more:
+                publisher.go()
         else:
             self._park(inbox, payload, headers)
 
@@ -300,7 +308,7 @@ class Replies:
         """Tell the requester that a handler raised, unless the handler had answered before."""
         inbox = message.reply_to
         partition = handled_partition.get()
-        if inbox is None or owner(inbox) is None or (partition is not None and partition.answered is message):
+        if inbox is None or not is_inbox(inbox) or (partition is not None and partition.answered is message):
             return
         publisher, subject = self._publisher_for(inbox), inbox + FAILED
         failure = Failure(type(error).__name__, _text_of(error), self._name)

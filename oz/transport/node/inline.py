@@ -7,11 +7,15 @@ from typing import Any, Protocol
 
 from oz.logs import peer_logger
 from oz.message import Message
-from oz.protocol.node.handler_queue import HandlerQueue, Handling, Worker, Workers
+from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Worker, Workers
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, WaitedNews, handled_partition, warn_of_result
 
 _log = peer_logger("oz.handlers")
+
+
+def _nothing() -> Message:
+    raise IndexError("nothing waits for an inline handler")
 
 
 class InlineCalls(Protocol):
@@ -56,6 +60,7 @@ class InlineRunner:
         calls: InlineCalls,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
+        others: object,
     ) -> None:
         """Start with nothing handled.
 
@@ -63,13 +68,13 @@ class InlineRunner:
             calls: whose thread or loop calls the handler.
             handler: is called with each message.
             failed: is called with a message and what the handler raised at it. What it raises is logged.
+            others: true while others came with the message that is put.
         """
         self._calls = calls
         self._handler = handler
         self._failed = failed
-        handler_queue = HandlerQueue()
-        self._handling = Handling(handler_queue, calls.workers)
-        self._partition = handler_queue.partitions[0]
+        self._handling = Handling(HandlerQueue(), calls.workers)
+        self._partition = Partition(others, _nothing)
         self.guard = Guard()
         self.news = calls.make_news(self.guard)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -200,6 +201,15 @@ class NodePublisher:
             )
             self._scoped[recipients, group] = scoped
         return scoped
+
+    def expect_others(self) -> None:
+        """Have what is sent next wait, as others are about to come; see `Accumulator`."""
+        self.engine.sender.accumulator.expect_others()
+
+    def go(self) -> None:
+        """Send what waits for others; see `Accumulator`."""
+        with suppress(zmq.ZMQError):
+            self.engine.sender.accumulator.go(self.engine.socket)
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -56,6 +56,29 @@ ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
 
+class TakenIn:
+    """The messages of one turn of a subscriber; true while one is handed over beside others.
+
+    Attributes:
+        count: those that were handed over.
+    """
+
+    __slots__ = ("_waiting", "count")
+
+    def __init__(self, waiting: Sized) -> None:
+        """Begin with none.
+
+        Args:
+            waiting: those that were read and are still to be handed over.
+        """
+        self._waiting = waiting
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether there were others before, or are behind."""
+        return self.count > 1 or bool(self._waiting)
+
+
 class NodeSubscriber:
     """A node's subscriber: an engine on a plain socket, which knows whom it hears.
 
@@ -66,6 +89,7 @@ class NodeSubscriber:
         engine: what receives.
         streams: what is asked for.
         has_denials: a publisher has denied something since `take_denials` was called last.
+        taken_in: what this turn has brought.
     """
 
     __slots__ = (
@@ -79,6 +103,7 @@ class NodeSubscriber:
         "has_denials",
         "socket",
         "streams",
+        "taken_in",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +151,7 @@ class NodeSubscriber:
             watches_links=False,
             limits=limits,
         )
+        self.taken_in = TakenIn(self.engine.waiting)
         assert isinstance(self.engine.receiver, BatchDecoder)
         self._decoder = self.engine.receiver
         if keys is not None and (access := self._decoder.access) is not None:
@@ -256,35 +282,38 @@ class NodeSubscriber:
             zmq.ZMQError: the socket is closed.
         """
         engine, waiting = self.engine, self.engine.waiting
-        ends = engine.monotonic() + seconds
-        # Asking whether there is more costs a third of what it does to read in vain.
-        while waiting or is_signed or self.streams.is_collecting or self.has_come:
-            if not self._take_one(ends, may_read=not waiting):
-                return True
+        monotonic = engine.monotonic
+        ends = monotonic() + seconds
+        self.taken_in.count = 0
+        while True:
+            while waiting:
+                self._hand_over(waiting.popleft())
+                if monotonic() >= ends:
+                    return True
+            # Asking whether there is more costs a third of what it does to read in vain.
+            if not (is_signed or self.streams.is_collecting or self.has_come):
+                break
             is_signed = False
-            if engine.monotonic() >= ends:
+            try:
+                message = engine.receive_path.take(self.socket, _NOBLOCK, ends)
+            except zmq.Again:
                 return True
-        if engine.monotonic() < engine.declarer.due_at:
+            self._hand_over(message)
+            if monotonic() >= ends:
+                return True
+        if monotonic() < engine.declarer.due_at:
             return False
-        engine.declarer.look(engine.monotonic(), is_idle=True)
+        engine.declarer.look(monotonic(), is_idle=True)
         return True
 
-    def _take_one(self, ends: float, *, may_read: bool) -> bool:
-        """Take a message in, from the socket if it may be; tell whether there was anything."""
+    def _hand_over(self, message: Message | None) -> None:
+        """Hand a message to handlers, if there is one."""
         engine = self.engine
-        try:
-            message = (
-                engine.receive_path.take(self.socket, _NOBLOCK, ends)
-                if may_read
-                else engine.waiting.popleft()
-            )
-        except zmq.Again:
-            return False
         if message is not None:
+            self.taken_in.count += 1
             engine.dispatch(message)
         if engine.must_check:
             engine.check()
-        return True
 
     # connections -----------------------------------------------------------------------------------------
 

@@ -225,7 +225,8 @@ class NodeSubscriptions:
             self._shell.check_handler(wanted.handler)
             make = self._shell.subscription
             if wanted.inline:
-                queue = InlineRunner(self._shell.pool, wanted.handler, self._on_failed)
+                others = self._sub.taken_in
+                queue = InlineRunner(self._shell.pool, wanted.handler, self._on_failed, others)
             else:
                 queue = self.make_queue(wanted.handler, handler_queue, dropped)
         answer, most = self._shell.answer, wanted.max_messages

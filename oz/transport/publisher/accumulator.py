@@ -27,6 +27,9 @@ QUIET = 20e-6
 """Seconds from the end of a short send, more after messages that nobody wanted, from which a publisher counts
 as quiet: the next message does not wait for others."""
 
+SHARED = 0.0005
+"""The same where others are about to come, so that they share a frame."""
+
 _SHARE = 0.25
 """The share of the time of a long send, as to many subscribers, that counts as quiet after it: to look for
 subscriptions takes longer then, too."""
@@ -59,6 +62,7 @@ class Accumulator:
         "_guard",
         "_in_turns",
         "_is_rich",
+        "_is_shared",
         "_is_turn_used",
         "_look",
         "_quiet",
@@ -110,7 +114,7 @@ class Accumulator:
         self.is_over = False
         self.is_sending = False
         self._in_turns = in_turns
-        self._is_turn_used = False
+        self._is_turn_used = self._is_shared = False
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
@@ -176,6 +180,21 @@ class Accumulator:
             self._is_turn_used = True
             self._expect_more()
         self._look(socket)
+
+    def expect_others(self) -> None:
+        """Have the next message wait, as others are about to come: for the end of the turn, or for `go`."""
+        if self._in_turns:
+            self._is_turn_used = True
+        else:
+            self._quiet = max(SHARED, self._quiet)
+            self._is_shared = True
+
+    def go(self, socket: Any) -> None:
+        """Send what waits by `expect_others`, as no others come. A loop does so as its turn ends."""
+        if self._is_shared:
+            self._is_shared = False
+            if self.messages and not self.is_held:
+                self.flush(socket)
 
     def end_turn(self, socket: Any) -> None:
         """Send what a turn of the loop has left, as it ends."""

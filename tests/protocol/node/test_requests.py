@@ -1,5 +1,6 @@
 """Requests, when they are over, and the replies that nobody waits for any more."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -111,9 +112,16 @@ class Peers:
 
     def __init__(self, known, refusals=0):
         self.known, self.refusals, self.sent = known, refusals, []
+        self.expected, self.gone = 0, 0
 
     def interest(self, subject):
         return self.known is True
+
+    def expect_others(self):
+        self.expected += 1
+
+    def go(self):
+        self.gone += 1
 
     def send_request(self, subject, payload, headers, key, reply_to):
         self.sent.append((subject, payload, headers, key, reply_to))
@@ -126,7 +134,7 @@ class Peers:
 
 
 def begun(client):
-    return client.begin(Request("svc", 1.0, None, 100.0, lambda: None), "svc", b"x", None, None)
+    return client.begin(Request("svc", 1.0, 1, 100.0, lambda: None), "svc", b"x", None, None)
 
 
 def test_a_request_goes_out_at_once_where_somebody_may_answer():
@@ -180,3 +188,51 @@ def test_a_reply_that_comes_while_another_thread_ends_the_request_is_late():
     _, inbox = asked(requests, wake=lambda: requests.end(inbox))
     requests.take(reply(inbox))
     assert (len(requests), requests.late) == (0, 1)
+
+
+def test_what_is_asked_while_others_have_answers_and_go_on_waits_for_them_and_goes_with_the_last():
+    peers = Peers(True)
+    client, requests, _ = peers.client()
+    inboxes = []
+    for _ in range(3):
+        begun(client)
+        inboxes.append(peers.sent[-1][-1])
+    assert (peers.expected, peers.gone) == (0, 0)
+    for inbox in inboxes:
+        requests.take(reply(inbox))
+    client.end_and_go(inboxes[0])
+    begun(client)
+    assert (peers.expected, peers.gone) == (1, 0)
+    client.end_and_go(inboxes[1])
+    assert peers.gone == 0
+    client.end_and_go(inboxes[2])
+    assert peers.gone == 1
+    # Nobody else is about to ask any more.
+    begun(client)
+    client.end_and_go(peers.sent[-1][-1])
+    assert (peers.expected, peers.gone) == (1, 1)
+
+
+def test_a_request_for_several_answers_that_has_some_makes_no_other_wait():
+    peers = Peers(True)
+    client, requests, _ = peers.client()
+    many = Request("svc", 60.0, None, 100.0, lambda: None)
+    client.begin(many, "svc", b"x", None, None)
+    requests.take(reply(many.inbox))
+    begun(client)
+    assert (len(requests), peers.expected) == (2, 0)
+
+
+def test_an_answer_that_another_thread_has_given_up_makes_no_other_wait():
+    requests = Requests(bytes(16))
+    _, inbox = asked(requests, limit=1, wake=lambda: requests.end(inbox))
+    requests.take(reply(inbox))
+    assert not requests.answered
+
+
+def test_each_inbox_has_a_secret_of_its_own_also_where_many_are_drawn_at_once():
+    draws = []
+    requests = Requests(bytes(16), lambda size: draws.append(size) or os.urandom(size))
+    secrets = {asked(requests)[1][-SECRET_DIGITS:] for _ in range(200)}
+    assert len(secrets) == 200
+    assert len(draws) < 20

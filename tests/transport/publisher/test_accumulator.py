@@ -6,7 +6,7 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, Accumulator
+from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator
 
 
 class Clock:
@@ -110,6 +110,56 @@ def test_in_a_turn_of_a_loop_one_message_goes_alone_and_the_others_share_a_frame
         waits.end_turn(None)
         assert dispatch.sent == [[b"0"], [b"1", b"2"]]
         clock.now += 10 * QUIET
+
+
+def in_turns(clock, seconds):
+    dispatch = SlowDispatch(clock, seconds)
+    stats = PublisherStats()
+    return Accumulator(
+        Guard(), dispatch, stats, 100, lambda _: None, lambda: None, clock, in_turns=True
+    ), dispatch
+
+
+@pytest.mark.parametrize("way", ["begin", "begin_rare"])
+def test_where_others_are_expected_in_a_turn_none_goes_alone(clock, way):
+    waits, dispatch = in_turns(clock, 3 * QUIET)
+    waits.expect_others()
+    for number in range(2):
+        getattr(waits, way)(None, None, b"%d" % number, b"")
+    waits.go(None)
+    assert dispatch.sent == []
+    waits.end_turn(None)
+    assert dispatch.sent == [[b"0", b"1"]]
+    # The next turn is one of its own.
+    clock.now += 1
+    getattr(waits, way)(None, None, b"2", b"")
+    assert dispatch.sent[1:] == [[b"2"]]
+
+
+def test_in_threads_those_that_come_while_others_are_expected_go_together(clock):
+    waits, dispatch = make(clock, 0)
+    waits.begin(None, None, b"0", b"")
+    clock.now += 2 * QUIET
+    for number in range(1, 4):
+        waits.expect_others()
+        waits.begin_rare(None, None, b"%d" % number, b"")
+        clock.now += 2 * QUIET
+    assert dispatch.sent == [[b"0"]]
+    waits.go(None)
+    assert dispatch.sent == [[b"0"], [b"1", b"2", b"3"]]
+    # Nothing waits by that, and what others have published meanwhile is no concern of it.
+    waits.begin(None, None, b"4", b"")
+    waits.go(None)
+    assert dispatch.sent[2:] == []
+
+
+def test_in_threads_the_first_after_a_while_goes_at_once_though_others_are_expected(clock):
+    waits, dispatch = make(clock, 0)
+    for number in range(2):
+        waits.expect_others()
+        waits.begin(None, None, b"%d" % number, b"")
+        clock.now += 1.1 * SHARED
+    assert dispatch.sent == [[b"0"], [b"1"]]
 
 
 def test_the_end_of_a_turn_leaves_what_is_held(clock):
