@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-# pytest rewrites the asserts of what brings a plugin: of all of oz, where it is installed, for seconds.
+# pytest rewrites the asserts of what brings a plugin: of all of oz, and of all of Hypothesis, for seconds.
 for finder in sys.meta_path:
-    getattr(finder, "_must_rewrite", set()).discard("oz")
+    getattr(finder, "_must_rewrite", set()).difference_update({"oz", "hypothesis"})
+
+from hypothesis import HealthCheck, is_hypothesis_test, settings  # noqa: E402
 
 from oz.logs import forget_rates  # noqa: E402
 from support.sizes import size  # noqa: E402
