@@ -98,10 +98,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.sized)
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Have garbage be looked for among what tests make, and not among thousands of tests each time."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
