@@ -2,10 +2,9 @@
 
 import inspect
 
-import pytest
-
 import oz
 import oz.asyncio
+from support.cases import each
 
 TWINS = {
     "Publisher": (oz.Publisher, oz.asyncio.Publisher),
@@ -40,13 +39,13 @@ def methods(twin):
             yield name, getattr(sync, name), getattr(of_loop, name)
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@each("twin", TWINS)
 def test_twins_have_the_same_public_names(twin):
     sync, of_loop = TWINS[twin]
     assert {f"{twin}.{name}" for name in public(sync) ^ public(of_loop)} <= NAMES_OF_ONE
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@each("twin", TWINS)
 def test_twins_take_the_same_arguments(twin):
     pairs = [("__init__", *(one.__init__ for one in TWINS[twin])), *methods(twin)]
     differing = {
@@ -57,7 +56,7 @@ def test_twins_take_the_same_arguments(twin):
     assert differing <= OTHER_ARGUMENTS
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@each("twin", TWINS)
 def test_twins_return_the_same_where_one_is_awaited(twin):
     differing = {
         name

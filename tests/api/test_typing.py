@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
+from support.cases import each
 
 TESTS = Path(__file__).parents[1]
 
@@ -107,7 +107,7 @@ def test_every_public_call_occurs_in_a_program_for_type_checkers():
     assert sorted(wanted - seen) == [], "add these to tests/typing/every_call*.py"
 
 
-@pytest.mark.parametrize(
+@each(
     ("program", "call"),
     [
         ("def f(one: oz.Publisher) -> None: one.flush()", "oz.Publisher.flush"),

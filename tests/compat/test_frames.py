@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cases import each
 from support.wire_meanings import from_bytes, of_downward, of_multicast, of_upward
 
 HERE = Path(__file__).parent
@@ -24,7 +25,7 @@ SCENES = [
 ]
 
 
-@pytest.mark.parametrize(("version", "scene"), SCENES)
+@each(("version", "scene"), SCENES)
 def test_what_was_said_means_the_same(version, scene):
     rows = [row for row in recorded(version) if row["scene"] == scene]
     assert {row["way"] for row in rows} == ({"multicast"} if scene == "multicast" else {"up", "down"})

@@ -28,6 +28,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from oz.wire.batch import MESSAGES, WITH_POSITIONS, head_end_2, head_start
 from oz.wire.keys import DeliveryOptions
+from support.cases import each
 from support.sizes import SOAK, size
 from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batches, spoil
 
@@ -168,11 +169,11 @@ FIELDS = (
 def given_by(one):
     """Tell all of the messages that wait, and forget them."""
     held = [stream.receive_buffer for stream in one.streams.buffered]
-    messages = [*one.waiting, *(message for each in held if each for message in each)]
+    messages = [*one.waiting, *(message for buffer in held if buffer for message in buffer)]
     one.waiting.clear()
-    for each in held:
-        if each is not None:
-            each.retain([])
+    for buffer in held:
+        if buffer is not None:
+            buffer.retain([])
     return [(type(message), [getattr(message, name) for name in FIELDS]) for message in messages]
 
 
@@ -270,17 +271,17 @@ def test_a_list_is_packed_as_msgpack_packs_it(items):
     assert HOT.pack(items) == msgpack.packb(items)
 
 
-@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+@each("count", [0, 1, 15, 16, 65_535, 65_536])
 def test_lists_of_all_sizes_are_packed_as_msgpack_packs_them(count):
     assert HOT.pack([b"ab"] * count) == msgpack.packb([b"ab"] * count)
 
 
-@pytest.mark.parametrize("length", [0, 255, 256, 65_535, 65_536])
+@each("length", [0, 255, 256, 65_535, 65_536])
 def test_bytes_of_all_sizes_are_packed_as_msgpack_packs_them(length):
     assert HOT.pack([b"a", b"x" * length]) == msgpack.packb([b"a", b"x" * length])
 
 
-@pytest.mark.parametrize("items", [(b"a",), [bytearray(b"a")], [memoryview(b"a")], {b"a": 1}, b"a", None])
+@each("items", [(b"a",), [bytearray(b"a")], [memoryview(b"a")], {b"a": 1}, b"a", None])
 def test_what_is_no_list_of_bytes_is_packed_as_msgpack_packs_it(items):
     assert HOT.pack(items) == msgpack.packb(items)
 

@@ -16,6 +16,7 @@ from oz.transport.guard import Guard
 from oz.transport.publisher import sender
 from oz.transport.publisher.sender import LOOK_EVERY, Sender
 from oz.wire.batch import LARGE
+from support.cases import each
 from support.sizes import size
 
 pytestmark = [pytest.mark.skipif(HOT is None, reason="the compiled part does not run"), pytest.mark.sized]
@@ -214,7 +215,7 @@ def test_a_send_during_which_somebody_looked_is_followed_by_a_look():
     assert ours.log[-2:] == [("socket", b"plain", b"3", 1), "listen"]
 
 
-@pytest.mark.parametrize("given", [(), ("wanted", b"x", None, 1)])
+@each("given", [(), ("wanted", b"x", None, 1)])
 def test_a_wrong_number_of_arguments_is_the_error_of_the_twin(given):
     ours, pure = both()
     assert ours.call(given, {}) == pure.call(given, {}) == ours.call(given, {})

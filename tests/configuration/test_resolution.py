@@ -8,6 +8,7 @@ from docs.markdown_blocks import ROOT, blocks
 from oz.configuration import DEFINITIONS, resolve, survey
 from oz.configuration.settings import CODECS
 from oz.wire import codec
+from support.cases import each
 
 GIVEN = {
     "bus": ("trading", "trading", "trading"),
@@ -60,7 +61,7 @@ def test_every_setting_is_read_from_the_environment(name, monkeypatch):
     assert found.sources[name] == f"environment variable OZ_{name.upper()}"
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@each("name", GIVEN)
 def test_every_setting_is_taken_as_an_argument(name):
     found = resolve(**{name: GIVEN[name][2]})
     assert getattr(found, name) == GIVEN[name][2]
@@ -172,7 +173,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), BAD)
+@each(("name", "value"), BAD)
 def test_a_value_that_makes_no_sense_is_refused_with_what_to_do(name, value):
     with pytest.raises(oz.ConfigurationError) as caught:
         resolve(**{name: value})

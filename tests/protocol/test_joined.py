@@ -17,6 +17,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import DeliveryOptions
+from support.cases import each
 from support.sizes import size
 
 ROOM = 4
@@ -312,7 +313,7 @@ def test_full_one_of_those_who_share_a_pattern_is_left_out_alone():
     assert accounted(slow) == accounted(quick) == 10
 
 
-@pytest.mark.parametrize("drops", [True, False])
+@each("drops", [True, False])
 def test_drop_oldest_holds_the_newest_for_a_full_subscriber(drops):
     publisher = Publisher(drops=drops)
     slow = Subscriber(publisher, overflow="drop_oldest", limit=BUFFERED)
@@ -328,7 +329,7 @@ def test_drop_oldest_holds_the_newest_for_a_full_subscriber(drops):
     assert accounted(slow) == 30
 
 
-@pytest.mark.parametrize("drops", [True, False])
+@each("drops", [True, False])
 def test_drop_newest_gives_the_oldest_to_a_full_subscriber(drops):
     publisher = Publisher(drops=drops)
     slow = Subscriber(publisher, overflow="drop_newest", limit=BUFFERED)
@@ -359,7 +360,7 @@ def test_conflation_gives_a_full_subscriber_the_newest_of_each_subject_without_a
     assert slow.read()[3:] == [31]
 
 
-@pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
+@each("overflow", ["drop_oldest", "conflate"])
 def test_subscription_has_drained_only_when_it_was_given_what_waited_at_the_publisher(overflow):
     delivery = {"overflow": overflow, "limit": BUFFERED}
     publisher = Publisher()

@@ -23,6 +23,7 @@ from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.pattern import weight_of
 from oz.subjects.words import takes
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
+from support.cases import each
 
 REGEX = BY_NAME["regex"].number
 NAME = b"n" * 16
@@ -53,7 +54,7 @@ def test_a_heavy_regex_is_refused_before_it_is_compiled(text, monkeypatch):
     assert compiled == []
 
 
-@pytest.mark.parametrize("dialect", ["redis", "raims.glob"])
+@each("dialect", ["redis", "raims.glob"])
 def test_a_long_glob_is_refused_and_a_long_literal_is_not(dialect):
     number = BY_NAME[dialect].number
     with pytest.raises(PatternError, match="split it"):

@@ -32,6 +32,7 @@ from protocol.test_joined import (
     joined,
     settle,
 )
+from support.cases import each
 from support.sizes import size
 
 ORIGIN = b"p" * 16
@@ -196,7 +197,7 @@ def test_a_publisher_of_version_1_is_read_without_positions():
     assert one.streams.by_key[key].sources[b"o" * 16].position is None
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
+@each("is_shared", [False, True])
 def test_who_gets_nothing_knows_where_the_publisher_stands(is_shared):
     publisher = Publisher()
     busy, idle = Subscriber(publisher), Subscriber(publisher, "b.*", is_shared=is_shared)

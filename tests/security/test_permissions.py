@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import oz
 from oz.security.permissions import Permissions, Responses, Rule, User
 from oz.subjects.relations import takes
+from support.cases import each
 from support.sizes import size
 
 WORDS = ["a", "b", "secret"]
@@ -28,7 +29,7 @@ def decide(found, asked, action="subscribe", group=None):
     return found.decide(found.users["desk"], action, oz.parse(asked), group)
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "granted", "subject"),
     [
         ("md.eu.>", True, None),
@@ -64,7 +65,7 @@ def test_two_rules_that_cover_it_only_together_do_not_grant_it():
     assert not decide(found, "regex:md[.][ab][.]x").granted
 
 
-@pytest.mark.parametrize("default", ["allow", "deny"])
+@each("default", ["allow", "deny"])
 def test_the_default_decides_what_no_rule_allows_to_anybody(default):
     found = permissions(rule("deny", "md.secret"), rule("allow", "x", "publish"), default=default)
     assert decide(found, "md.x").granted is (default == "allow")

@@ -1,23 +1,22 @@
-import pytest
-
 import oz
 from oz.subjects.advice import MAX_TOKENS, advice
+from support.cases import each
 
 DEEP = ".".join("a" * (MAX_TOKENS + 1))
 
 
-@pytest.mark.parametrize("spec", ["time.*.east", "md.>", "redis:a*", "regex:^(us|eu)\\.east", "zmq:md"])
+@each("spec", ["time.*.east", "md.>", "redis:a*", "regex:^(us|eu)\\.east", "zmq:md"])
 def test_a_pattern_with_a_literal_start_needs_none(spec):
     assert advice(oz.parse(spec)) == []
 
 
-@pytest.mark.parametrize("spec", [">", "*.a", "redis:*", "regex:.*", "regex:[^a]b", "zmq:"])
+@each("spec", [">", "*.a", "redis:*", "regex:.*", "regex:[^a]b", "zmq:"])
 def test_an_empty_prefix(spec):
     [warning] = advice(oz.parse(spec))
     assert warning.startswith("the prefix is empty")
 
 
-@pytest.mark.parametrize("spec", [DEEP, "rv:" + DEEP, f"redis:{DEEP}*", f"zmq:{DEEP}"])
+@each("spec", [DEEP, "rv:" + DEEP, f"redis:{DEEP}*", f"zmq:{DEEP}"])
 def test_too_many_tokens(spec):
     [warning] = advice(oz.parse(spec))
     assert warning.startswith("17 tokens")
@@ -31,7 +30,7 @@ def test_the_limit_itself_is_fine():
     assert advice(oz.parse(DEEP[2:])) == []
 
 
-@pytest.mark.parametrize("text", ["é.a", b"a\xff*"])
+@each("text", ["é.a", b"a\xff*"])
 def test_not_ascii(text):
     [warning] = advice(oz.compile(text, "redis"))
     assert warning.startswith("not ASCII")
@@ -41,7 +40,7 @@ def test_several_at_once():
     assert len(advice(oz.parse("*.é" + "." + DEEP))) == 3
 
 
-@pytest.mark.parametrize(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
+@each(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
 def test_a_wildcard_of_another_dialect(text, owner):
     [warning] = advice(oz.compile(text))
     assert f"and one in {owner}" in warning

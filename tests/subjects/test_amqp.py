@@ -3,10 +3,11 @@
 import pytest
 
 import oz
+from support.cases import each
 from support.sizes import in_suite
 
 
-@pytest.mark.parametrize(("text", "position"), [("x" * 256, 255), ("é" * 128, 127)])
+@each(("text", "position"), [("x" * 256, 255), ("é" * 128, 127)])
 def test_more_than_255_bytes_are_refused_with_dialect_and_position(text, position):
     with pytest.raises(oz.PatternError) as caught:
         oz.compile(text, "amqp")
@@ -17,7 +18,7 @@ def test_more_than_255_bytes_are_refused_with_dialect_and_position(text, positio
     assert (refused.value.dialect, refused.value.position) == ("amqp", position)
 
 
-@pytest.mark.parametrize("subject", ["", ".", "a..b", "*", "a.#", " ", "\0", "x" * 255])
+@each("subject", ["", ".", "a..b", "*", "a.#", " ", "\0", "x" * 255])
 def test_any_other_text_is_a_routing_key(subject):
     oz.validate_subject(subject, "amqp")
     assert oz.compile("#", "amqp").matches(subject)
@@ -30,7 +31,7 @@ def test_bytes_that_are_not_utf8_are_no_key():
         oz.compile(b"\xff.*", "amqp")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "prefix"),
     [
         ("a.#", b"a"),
@@ -47,7 +48,7 @@ def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
     assert oz.compile(text, "amqp").prefixes == (prefix,)
 
 
-@pytest.mark.parametrize("text", ["#", "#.#", "#.#.#"])
+@each("text", ["#", "#.#", "#.#.#"])
 def test_the_empty_key_has_no_words(text):
     assert oz.compile(text, "amqp").matches("")
     assert oz.compile("", "amqp").is_literal

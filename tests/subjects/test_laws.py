@@ -375,8 +375,8 @@ def test_globs_match_by_the_rules(dialect):
     law()
 
 
-@pytest.mark.parametrize("dialect", GLOBS)
-@pytest.mark.parametrize("text", ["*", "**", "*?*", "?", "??", "?*"])
+@each("dialect", GLOBS)
+@each("text", ["*", "**", "*?*", "?", "??", "?*"])
 def test_a_glob_of_only_wildcards_never_matches_the_empty_subject(text, dialect):
     assert not oz.compile(text, dialect).matches("")
     assert oz.compile(text, dialect).matches("x" * max(1, text.count("?")))
@@ -486,7 +486,7 @@ def test_equal_patterns_have_equal_hashes_dialects_texts_and_regexes(first, seco
         assert one != other
 
 
-@pytest.mark.parametrize("dialect", [*DIALECTS, "regex"])
+@each("dialect", [*DIALECTS, "regex"])
 def test_text_and_its_utf8_bytes_are_the_same(dialect):
     texts = {"regex": st.sampled_from(REGEXES)} | {
         name: few_patterns(name) for name in (*TOKEN_DIALECTS, *WORD_DIALECTS)

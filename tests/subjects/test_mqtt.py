@@ -7,7 +7,7 @@ from support.cases import each
 from support.sizes import size
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "position", "rule"),
     [
         ("", 0, "one character"),
@@ -28,7 +28,7 @@ def test_a_bad_filter_names_dialect_position_and_rule(text, position, rule):
     assert rule in caught.value.rule
 
 
-@pytest.mark.parametrize(
+@each(
     ("subject", "position", "rule"),
     [
         ("", 0, "one character"),
@@ -63,13 +63,13 @@ def test_control_characters_and_noncharacters_are_refused_as_by_mosquitto(char):
         oz.validate_subject(f"é/{char}", "mqtt")
 
 
-@pytest.mark.parametrize("char", " ~\xa0\ufdcf\ufdf0\ufffd\ufeff\u2028\u200b\U0001fffd")
+@each("char", " ~\xa0\ufdcf\ufdf0\ufffd\ufeff\u2028\u200b\U0001fffd")
 def test_their_neighbours_are_text(char):
     oz.validate_subject(char, "mqtt")
     assert oz.compile(f"{char}/+", "mqtt").matches(f"{char}/a")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "advice"),
     [
         ("$share/readers/home/+/temp", "subscribe to 'home/+/temp' with group='readers'"),
@@ -87,12 +87,12 @@ def test_a_shared_subscription_is_refused_and_says_group(text, advice):
     assert advice in caught.value.rule
 
 
-@pytest.mark.parametrize("text", ["$share", "$shared/g/x", "$SHARE/g/x", "a/$share/g/x", "$share_/g"])
+@each("text", ["$share", "$shared/g/x", "$SHARE/g/x", "a/$share/g/x", "$share_/g"])
 def test_what_only_looks_like_a_shared_subscription_is_a_filter(text):
     assert oz.compile(text, "mqtt").matches(text)
 
 
-@pytest.mark.parametrize("text", ["+", "#", "/#", "+/#"])
+@each("text", ["+", "#", "/#", "+/#"])
 def test_the_empty_subject_is_no_topic_name_and_matches_nothing(text):
     pattern = oz.compile(text, "mqtt")
     assert not pattern.matches("")
@@ -101,7 +101,7 @@ def test_the_empty_subject_is_no_topic_name_and_matches_nothing(text):
     assert list(index.match("")) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "prefix"),
     [("a/#", b"a"), ("/#", b"/"), ("#", b""), ("a/+/#", b"a/"), ("//#", b"/"), ("a/+", b"a/"), ("+/a", b"")],
 )

@@ -44,7 +44,7 @@ def test_a_refused_pattern_names_dialect_position_and_rule(dialect, text, positi
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("dialect", "text", "position", "rule"),
     [
         ("nats", "a..b", 2, "empty"),
@@ -79,7 +79,7 @@ def test_refusals_are_value_errors_and_oz_errors():
         assert issubclass(error, oz.OzError)
 
 
-@pytest.mark.parametrize("dialect", ["", "NATS", "nats ", "amqp 1.0", None, 1, []])
+@each("dialect", ["", "NATS", "nats ", "amqp 1.0", None, 1, []])
 def test_an_unknown_dialect_is_a_value_error_that_lists_those_there_are(dialect):
     for call in (oz.compile, oz.parse, oz.validate_subject):
         with pytest.raises(ValueError, match=r"no dialect is called.*nats, rv"):
@@ -100,7 +100,7 @@ def test_what_is_neither_str_nor_bytes_is_a_type_error(wrong, dialect):
 # --- text and bytes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dialect", oz.DIALECTS)
+@each("dialect", oz.DIALECTS)
 def test_a_lone_surrogate_cannot_be_sent(dialect):
     with pytest.raises(oz.PatternError, match="surrogate") as caught:
         oz.compile("ab\ud800", dialect)
@@ -111,7 +111,7 @@ def test_a_lone_surrogate_cannot_be_sent(dialect):
         oz.compile("a", dialect).matches("ab\ud800")
 
 
-@pytest.mark.parametrize("dialect", TEXT_DIALECTS)
+@each("dialect", TEXT_DIALECTS)
 def test_a_text_dialect_refuses_bytes_that_are_not_utf8(dialect):
     with pytest.raises(oz.PatternError, match="UTF-8") as caught:
         oz.compile(b"ab\xff", dialect)
@@ -122,7 +122,7 @@ def test_a_text_dialect_refuses_bytes_that_are_not_utf8(dialect):
         oz.compile("a", dialect).matches(b"ab\xff")
 
 
-@pytest.mark.parametrize("dialect", BYTE_DIALECTS)
+@each("dialect", BYTE_DIALECTS)
 def test_a_byte_dialect_accepts_any_bytes(dialect):
     pattern = oz.compile(b"ab\xff", dialect)
     oz.validate_subject(b"ab\xff", dialect)
@@ -130,7 +130,7 @@ def test_a_byte_dialect_accepts_any_bytes(dialect):
     assert pattern.prefixes == (b"ab\xff",)
 
 
-@pytest.mark.parametrize("dialect", BYTE_DIALECTS)
+@each("dialect", BYTE_DIALECTS)
 def test_a_byte_dialect_takes_escaped_text_for_its_bytes(dialect):
     pattern = oz.compile("ab\udcff", dialect)
     oz.validate_subject("ab\udcff", dialect)
@@ -139,7 +139,7 @@ def test_a_byte_dialect_takes_escaped_text_for_its_bytes(dialect):
     assert pattern.matches(b"ab\xff")
 
 
-@pytest.mark.parametrize("dialect", TEXT_DIALECTS)
+@each("dialect", TEXT_DIALECTS)
 def test_a_text_dialect_reads_escaped_text_as_its_bytes(dialect):
     assert oz.compile("a\udcc3\udca9", dialect) == oz.compile("aé", dialect)
     assert oz.compile("aé", dialect).matches("a\udcc3\udca9")
@@ -147,7 +147,7 @@ def test_a_text_dialect_reads_escaped_text_as_its_bytes(dialect):
         oz.compile("a", dialect).matches("ab\udcff")
 
 
-@pytest.mark.parametrize("dialect", BYTE_DIALECTS)
+@each("dialect", BYTE_DIALECTS)
 def test_the_text_is_bytes_only_where_it_must_be(dialect):
     assert oz.compile(b"ab\xff", dialect).text == b"ab\xff"
     assert oz.compile(b"ab", dialect).text == "ab"
@@ -155,7 +155,7 @@ def test_the_text_is_bytes_only_where_it_must_be(dialect):
     assert oz.compile("é".encode(), dialect).text == "é"
 
 
-@pytest.mark.parametrize("dialect", oz.DIALECTS)
+@each("dialect", oz.DIALECTS)
 def test_bytearray_and_memoryview_are_bytes(dialect):
     for view in (bytearray(b"ab"), memoryview(b"ab")):
         assert oz.compile(view, dialect) == oz.compile("ab", dialect)
@@ -181,7 +181,7 @@ def test_nats_is_the_default():
     assert oz.DIALECTS[0] == "nats"
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "dialect", "text"),
     [
         ("rv:Foo.*", "rv", "Foo.*"),
@@ -235,7 +235,7 @@ def test_patterns_of_different_dialects_differ():
 # --- compiled regexes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", [re, regex])
+@each("engine", [re, regex])
 def test_a_compiled_regex_is_the_regex_dialect(engine):
     pattern = oz.compile(engine.compile(r"md\.(us|eu)\..*"), "nats")
     assert pattern.dialect == "regex"
@@ -243,7 +243,7 @@ def test_a_compiled_regex_is_the_regex_dialect(engine):
     assert pattern.matches("md.eu.x")
 
 
-@pytest.mark.parametrize("engine", [re, regex])
+@each("engine", [re, regex])
 def test_a_compiled_regex_keeps_its_flags(engine):
     ignoring_case = oz.compile(engine.compile("md", engine.I))
     assert ignoring_case.matches("Md")
@@ -254,7 +254,7 @@ def test_a_compiled_regex_keeps_its_flags(engine):
     assert not oz.compile(engine.compile("a.b")).matches("a\nb")
 
 
-@pytest.mark.parametrize("engine", [re, regex])
+@each("engine", [re, regex])
 def test_a_compiled_regex_for_ascii_stays_one(engine):
     # `re.ASCII` has the number of `regex.VERSION1`, and `re.DEBUG` that of `regex.ASCII`.
     pattern = oz.compile(engine.compile(r"\w+", engine.ASCII))
@@ -277,7 +277,7 @@ def test_a_compiled_regex_keeps_its_named_lists():
     assert pattern != oz.compile(regex.compile(r"\L<cities>\.x", cities=["rome"]))
 
 
-@pytest.mark.parametrize("engine", [re, regex])
+@each("engine", [re, regex])
 def test_a_compiled_regex_of_bytes_is_refused(engine):
     with pytest.raises(oz.PatternError, match="compile it from a str"):
         oz.compile(engine.compile(b"a"))
@@ -316,7 +316,7 @@ def test_rv_positions_count_characters_where_an_element_is_too_long():
     assert caught.value.text[caught.value.position] == "y"
 
 
-@pytest.mark.parametrize(
+@each(
     ("subject", "allowed"),
     [
         ("_INBOX.x", True),
@@ -337,7 +337,7 @@ def test_rv_sends_to_few_names_that_begin_with_an_underscore(subject, allowed):
     assert oz.compile(subject, "rv").matches(subject)
 
 
-@pytest.mark.parametrize("subject", ["a.*", "a.>", "*", ">", "*.a"])
+@each("subject", ["a.*", "a.>", "*", ">", "*.a"])
 def test_who_publishes_to_a_wildcard(subject):
     for dialect in ("nats", "kubemq"):
         with pytest.raises(oz.SubjectError):
@@ -385,7 +385,7 @@ def test_lenient_does_not_excuse_an_empty_or_a_long_element():
             oz.compile(text, "rv", lenient=True)
 
 
-@pytest.mark.parametrize("dialect", ["nats", "kubemq", "raims.rv"])
+@each("dialect", ["nats", "kubemq", "raims.rv"])
 def test_lenient_has_no_effect_in_other_dialects(dialect):
     with pytest.raises(oz.PatternError):
         oz.compile("a.>.b", dialect, lenient=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oz.subjects.prefixes.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
 from oz.subjects.prefixes.literal import literal_prefixes
+from support.cases import each
 from support.sizes import in_suite, size
 
 CHARACTERS = "abAB1.-_é\u00c9ßſkK中\U0001f600+*?()[]{}|^$\\/# \n"
@@ -274,7 +275,7 @@ def test_a_prefix_of_repeats_is_sound_and_as_long_as_can_be():
     assert tried > size(25, 80)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "heads"),
     [
         ("(?:[.]{2,}){3}", ["......"]),

@@ -314,7 +314,7 @@ def engine_joins_sets_in_any_case():
     return True
 
 
-@pytest.mark.parametrize("text", [r"[^\d\D]", r"[^a\s\S]", r"x[^\w\W]*", r"(?i)[^\w\W]"])
+@each("text", [r"[^\d\D]", r"[^a\s\S]", r"x[^\w\W]*", r"(?i)[^\w\W]"])
 def test_a_set_that_the_engine_mistakes_is_compared_as_it_matches(text):
     if text == r"(?i)[^\w\W]" and not engine_joins_sets_in_any_case():
         with pytest.raises(oz.PatternError, match="the regex engine refuses it: 'AnyAll'"):
@@ -399,7 +399,7 @@ def test_a_witness_is_text_where_it_can_be():
     assert oz.parse("redis:*\\").witness(oz.compile(b"\xff?", "redis")) == "\udcff\\"
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "found"),
     [
         ("redis:a??", ">", "aé"),  # two bytes are one character

@@ -43,7 +43,7 @@ def matches(pattern, channel):
     return oz.compile(pattern, "kubemq").matches(channel)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "channel"),
     [(pattern, channel) for pattern, accepted, _ in CHANNEL_PATTERNS for channel in accepted],
 )
@@ -51,7 +51,7 @@ def test_the_pattern_accepts_the_message(pattern, channel):
     assert matches(pattern, channel)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "channel"),
     [(pattern, channel) for pattern, _, ignored in CHANNEL_PATTERNS for channel in ignored],
 )
@@ -59,12 +59,12 @@ def test_the_pattern_ignores_the_message(pattern, channel):
     assert not matches(pattern, channel)
 
 
-@pytest.mark.parametrize(("channel", "receivers"), DELIVERIES)
+@each(("channel", "receivers"), DELIVERIES)
 def test_the_patterns_of_these_receivers_match_the_channel(channel, receivers):
     assert {name for name, pattern in RECEIVERS.items() if matches(pattern, channel)} == receivers
 
 
-@pytest.mark.parametrize(("channel", "receivers"), DELIVERIES)
+@each(("channel", "receivers"), DELIVERIES)
 def test_an_index_finds_the_same_receivers(channel, receivers):
     index = oz.PatternIndex()
     for name, pattern in RECEIVERS.items():
@@ -92,7 +92,7 @@ def test_white_space_is_not_allowed(shape, space):
         oz.validate_subject(text, "kubemq")
 
 
-@pytest.mark.parametrize("text", ["", ".", ".foo", ".*", ".>"])
+@each("text", ["", ".", ".foo", ".*", ".>"])
 def test_a_channel_is_neither_blank_nor_begins_with_a_dot(text):
     with pytest.raises(oz.PatternError):
         oz.compile(text, "kubemq")
@@ -100,14 +100,14 @@ def test_a_channel_is_neither_blank_nor_begins_with_a_dot(text):
         oz.validate_subject(text, "kubemq")
 
 
-@pytest.mark.parametrize("text", [">", "*", "*.foo", "*.>", "foo.*", "foo.>", "foo*.>"])
+@each("text", [">", "*", "*.foo", "*.>", "foo.*", "foo.>", "foo*.>"])
 def test_wildcards_are_for_receivers_only(text):
     oz.compile(text, "kubemq")
     with pytest.raises(oz.SubjectError):
         oz.validate_subject(text, "kubemq")
 
 
-@pytest.mark.parametrize("text", ["foo", "USA", "org", "foo.bar", "USA.NewYork", "org.department"])
+@each("text", ["foo", "USA", "org", "foo.bar", "USA.NewYork", "org.department"])
 def test_levels_are_separated_by_dots(text):
     oz.validate_subject(text, "kubemq")
     pattern = oz.compile(text, "kubemq")

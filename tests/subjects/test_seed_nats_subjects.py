@@ -5,6 +5,7 @@ import string
 import pytest
 
 import oz
+from support.cases import each
 
 WORLD_CLOCK = ["time.us", "time.us.east", "time.us.east.atlanta", "time.eu.east", "time.eu.warsaw"]
 
@@ -19,7 +20,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "received"), EXAMPLES)
+@each(("pattern", "received"), EXAMPLES)
 def test_a_subscription_to_the_world_clock(pattern, received):
     assert [subject for subject in WORLD_CLOCK if oz.compile(pattern).matches(subject)] == received
 
@@ -52,7 +53,7 @@ def test_names_are_case_sensitive():
     assert not oz.compile("time.*").matches("TIME.us")
 
 
-@pytest.mark.parametrize("space", " \t\r\n\f")
+@each("space", " \t\r\n\f")
 def test_names_cannot_contain_white_space(space):
     with pytest.raises(oz.PatternError, match="white space"):
         oz.compile(f"time.{space}us")
@@ -60,7 +61,7 @@ def test_names_cannot_contain_white_space(space):
         oz.validate_subject(f"time.u{space}s")
 
 
-@pytest.mark.parametrize("text", ["", ".", "time..us", ".time", "time."])
+@each("text", ["", ".", "time..us", ".time", "time."])
 def test_a_token_is_not_empty(text):
     with pytest.raises(oz.PatternError, match="empty"):
         oz.compile(text)
@@ -68,13 +69,13 @@ def test_a_token_is_not_empty(text):
         oz.validate_subject(text)
 
 
-@pytest.mark.parametrize("text", ["time.*.east", "*", ">", "time.us.>", "*.*.east.>"])
+@each("text", ["time.*.east", "*", ">", "time.us.>", "*.*.east.>"])
 def test_publishers_use_a_full_subject_without_the_wildcard(text):
     with pytest.raises(oz.SubjectError, match="wildcard"):
         oz.validate_subject(text)
 
 
-@pytest.mark.parametrize("text", [">.us", "time.>.east", ">.>", ">.*"])
+@each("text", [">.us", "time.>.east", ">.>", ">.*"])
 def test_greater_only_appears_at_the_end(text):
     with pytest.raises(oz.PatternError, match="last"):
         oz.compile(text)
@@ -92,7 +93,7 @@ def test_a_wire_tap_receives_all():
         assert oz.compile(">").matches(subject)
 
 
-@pytest.mark.parametrize("count", [16, 17, 100])
+@each("count", [16, 17, 100])
 def test_more_tokens_than_recommended_are_legal(count):
     subject = ".".join(["t"] * count)
     oz.validate_subject(subject)

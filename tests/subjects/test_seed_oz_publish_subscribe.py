@@ -1,14 +1,12 @@
 """OZ, "Publish/Subscribe": a topic is a prefix for ZeroMQ, and a regex behind it."""
 
-import pytest
-
 import oz
 from support.cases import each
 
 SUBJECTS = ["md", "md.", "md.us", "md.us.ibm", "md.usa", "mdx", "xmd.us", "md.us.ibm.bid", "MD.us", "", "."]
 
 
-@pytest.mark.parametrize("dialect", oz.DIALECTS)
+@each("dialect", oz.DIALECTS)
 def test_a_topic_without_wildcards_is_the_prefix(dialect):
     pattern = oz.compile("trades", dialect)
     assert pattern.prefixes == (b"trades",)
@@ -23,7 +21,7 @@ def test_a_topic_without_wildcards_passes_more_in_zeromq_than_in_oz():
         assert not oz.compile("foo", dialect).matches("foo.bar")
 
 
-@pytest.mark.parametrize(
+@each(
     ("dialect", "text", "prefix"),
     [
         ("nats", "md.us.*", b"md.us."),
@@ -44,7 +42,7 @@ def test_the_prefix_is_the_portion_without_wildcards(dialect, text, prefix):
     assert not pattern.is_literal
 
 
-@pytest.mark.parametrize(
+@each(
     ("dialect", "text"), [("nats", "*"), ("nats", ">"), ("redis", "*"), ("regex", ".*"), ("nats", "*.us.ibm")]
 )
 def test_a_topic_that_begins_with_a_wildcard_has_no_prefix(dialect, text):

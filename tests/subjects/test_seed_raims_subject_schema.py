@@ -21,7 +21,7 @@ SPECIAL = [
 ]
 
 
-@pytest.mark.parametrize("text", SPECIAL)
+@each("text", SPECIAL)
 def test_a_subscription_with_wildcard_characters_is_a_literal(text):
     pattern = oz.compile(text, "raims.sub")
     assert pattern.is_literal
@@ -49,7 +49,7 @@ def test_the_pattern_type_decides_what_a_pattern_means():
 
 
 # The NATS rules 1 and 2 are "same subject segmentation as RV" and "same wildcarding as RV".
-RV_AND_NATS = pytest.mark.parametrize("dialect", ["raims.rv", "rv", "nats"])
+RV_AND_NATS = each("dialect", ["raims.rv", "rv", "nats"])
 
 
 @RV_AND_NATS
@@ -83,18 +83,18 @@ def test_a_greater_that_is_not_trailing_is_refused(dialect):
         oz.compile("foo.>.bar", dialect)
 
 
-@pytest.mark.parametrize("text", [".foo", "foo.", "foo..bar", ".", ""])
+@each("text", [".foo", "foo.", "foo..bar", ".", ""])
 def test_a_subject_that_is_published_has_segments_too(text):
     with pytest.raises(oz.SubjectError, match="empty"):
         oz.validate_subject(text, "raims.rv")
 
 
-@pytest.mark.parametrize("text", ["*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000, "é"])
+@each("text", ["*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000, "é"])
 def test_a_segment_may_have_any_characters(text):
     oz.validate_subject(text, "raims.rv")
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "subject", "expected"),
     [
         ("foo.bar", "foo.*", False),  # as a wildcard, the publish would reach this subscription
@@ -116,7 +116,7 @@ def test_nats_does_not_publish_to_a_wildcard():
             oz.validate_subject(subject, "nats")
 
 
-@pytest.mark.parametrize("dialect", ["raims.sub", "raims.rv", "raims.glob", "nats"])
+@each("dialect", ["raims.sub", "raims.rv", "raims.glob", "nats"])
 def test_an_inbox_is_matched_as_any_other_subject(dialect):
     oz.validate_subject("_INBOX.7", dialect)
     assert oz.compile("_INBOX.7", dialect).matches("_INBOX.7")

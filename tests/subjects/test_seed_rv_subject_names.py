@@ -8,6 +8,7 @@ import pytest
 
 import oz
 from oz.subjects import dialects
+from support.cases import each
 
 # Listening to this wildcard name, matches these, does not match these (and why).
 TABLE_36 = [
@@ -21,14 +22,12 @@ TABLE_36 = [
 TABLE_37 = ["abc*xyz", "Foo*", "*Foo", "Foo.b*", "Foo.>.baz", ">.Foo", ">.>", "Foo>"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "subject"), [(pattern, subject) for pattern, matched, _ in TABLE_36 for subject in matched]
-)
+@each(("pattern", "subject"), [(pattern, subject) for pattern, matched, _ in TABLE_36 for subject in matched])
 def test_a_listener_for_a_wildcard_name_receives(pattern, subject):
     assert oz.compile(pattern, "rv").matches(subject)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "subject"),
     [(pattern, subject) for pattern, _, unmatched in TABLE_36 for subject in unmatched],
 )
@@ -36,13 +35,13 @@ def test_a_listener_for_a_wildcard_name_does_not_receive(pattern, subject):
     assert not oz.compile(pattern, "rv").matches(subject)
 
 
-@pytest.mark.parametrize("text", TABLE_37)
+@each("text", TABLE_37)
 def test_an_invalid_wildcard_is_refused(text):
     with pytest.raises(oz.PatternError):
         oz.compile(text, "rv")
 
 
-@pytest.mark.parametrize("text", TABLE_37)
+@each("text", TABLE_37)
 def test_a_lenient_listener_takes_an_invalid_wildcard_for_a_specific_name(text):
     pattern = oz.compile(text, "rv", lenient=True)
     assert pattern.is_literal
@@ -52,7 +51,7 @@ def test_a_lenient_listener_takes_an_invalid_wildcard_for_a_specific_name(text):
         assert not pattern.matches(subject)
 
 
-@pytest.mark.parametrize("text", ["WRONG.", ".TRIPLE.WRONG..", "News..Natural_Disasters.Flood", ".", ""])
+@each("text", ["WRONG.", ".TRIPLE.WRONG..", "News..Natural_Disasters.Flood", ".", ""])
 def test_a_null_element_is_incorrect(text):
     with pytest.raises(oz.PatternError, match="empty"):
         oz.compile(text, "rv")
@@ -60,7 +59,7 @@ def test_a_null_element_is_incorrect(text):
         oz.validate_subject(text, "rv")
 
 
-@pytest.mark.parametrize("text", ["NEWS.LOCAL.POLITICS.CITY_COUNCIL", "NEWS.NATIONAL.ARTS.MOVIES.REVIEWS"])
+@each("text", ["NEWS.LOCAL.POLITICS.CITY_COUNCIL", "NEWS.NATIONAL.ARTS.MOVIES.REVIEWS"])
 def test_a_correct_name(text):
     oz.validate_subject(text, "rv")
     assert oz.compile(text, "rv").matches(text)
@@ -93,12 +92,12 @@ def test_an_element_has_at_most_252_characters():
             check("x" * 253, "rv")
 
 
-@pytest.mark.parametrize("subject", ["_INBOX.x", "_LOCAL.A.B.C", "_LOCAL", "_INBOX"])
+@each("subject", ["_INBOX.x", "_LOCAL.A.B.C", "_LOCAL", "_INBOX"])
 def test_an_application_may_send_to_inbox_and_local(subject):
     oz.validate_subject(subject, "rv")
 
 
-@pytest.mark.parametrize("subject", ["_RV.INFO.SYSTEM", "_X", "_", "_inbox.x", "_LOCALS.x", "_FOO.BAR"])
+@each("subject", ["_RV.INFO.SYSTEM", "_X", "_", "_inbox.x", "_LOCALS.x", "_FOO.BAR"])
 def test_an_application_does_not_send_to_other_names_that_begin_with_an_underscore(subject):
     with pytest.raises(oz.SubjectError, match="_INBOX and _LOCAL"):
         oz.validate_subject(subject, "rv")
@@ -109,20 +108,20 @@ def test_an_underscore_elsewhere_is_ordinary():
         oz.validate_subject(subject, "rv")
 
 
-@pytest.mark.parametrize("subject", ["_LOCAL.A.B.C", "_RV.INFO.SYSTEM", "_RV.WARN.x"])
+@each("subject", ["_LOCAL.A.B.C", "_RV.INFO.SYSTEM", "_RV.WARN.x"])
 def test_a_program_may_listen_to_reserved_names(subject):
     assert oz.compile(subject, "rv").matches(subject)
     assert oz.compile(">", "rv").matches(subject)
     assert oz.compile(subject.split(".")[0] + ".>", "rv").matches(subject)
 
 
-@pytest.mark.parametrize("subject", ["RUN.*", "RUN.>", "*", ">"])
+@each("subject", ["RUN.*", "RUN.>", "*", ">"])
 def test_sending_to_a_wildcard_is_possible_and_unwise(subject):
     oz.validate_subject(subject, "rv")
     assert "wildcard" in dialects.find("rv").subject_advice(subject)
 
 
-@pytest.mark.parametrize("subject", ["RUN", "RUN.AWAY", "a*b", "a>"])
+@each("subject", ["RUN", "RUN.AWAY", "a*b", "a>"])
 def test_there_is_no_advice_against_an_ordinary_subject(subject):
     assert dialects.find("rv").subject_advice(subject) is None
 

@@ -84,7 +84,7 @@ def test_the_examples_tell_what_differs():
     assert translate(oz.parse("time.*.east"), "redis").also_matches == "time...east"
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "dialect", "exchange", "rule"),
     [
         ("time.*", "mqtt", False, "--exchange"),

@@ -7,6 +7,7 @@ import os
 import pytest
 
 import oz
+from support.cases import each
 from support.vector_rows import rows, text_of
 
 RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
@@ -47,7 +48,7 @@ def test_the_index_gives_the_same_answer_as_each_match_row(family):
     assert wrong == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each("family", FAMILIES)
 def test_every_valid_row_is_accepted_or_refused_as_confirmed(family):
     wrong = []
     for row in rows(f"{family}.valid"):
@@ -70,7 +71,7 @@ def test_every_valid_row_is_accepted_or_refused_as_confirmed(family):
     assert wrong == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each("family", FAMILIES)
 def test_every_prefix_row_is_sound_and_long_enough(family):
     exact = total = 0
     for row in rows(f"{family}.prefix"):

@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 import oz
+from support.cases import each
 from support.waiting import DEADLINE
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -91,8 +92,8 @@ def test_a_subject_that_holds_the_delimiter_is_refused():
         assert pub.stats.published == 0
 
 
-@pytest.mark.parametrize(("delimiter", "error"), [(b"", ValueError), (" ", TypeError), (0, TypeError)])
-@pytest.mark.parametrize("kind", [oz.Publisher, oz.Subscriber])
+@each(("delimiter", "error"), [(b"", ValueError), (" ", TypeError), (0, TypeError)])
+@each("kind", [oz.Publisher, oz.Subscriber])
 def test_a_delimiter_is_bytes_and_not_empty(kind, delimiter, error):
     with pytest.raises(error, match="delimiter"):
         kind(delimiter=delimiter)

@@ -16,7 +16,7 @@ from support.inside import attachments_of
 from support.waiting import DEADLINE, until
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "tcp://127.0.0.1:5555",
@@ -33,7 +33,7 @@ def test_what_stays_on_this_host_is_local(endpoint):
     assert endpoints.is_local(endpoint)
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "tcp://0.0.0.0:5555",
@@ -52,7 +52,7 @@ def test_what_may_leave_this_host_is_not_local(endpoint):
     assert not endpoints.is_local(endpoint)
 
 
-@pytest.mark.parametrize("endpoint", ["", "tcp", "tcp:/127.0.0.1:1", "tcp://", "127.0.0.1:5555"])
+@each("endpoint", ["", "tcp", "tcp:/127.0.0.1:1", "tcp://", "127.0.0.1:5555"])
 def test_what_is_no_endpoint_is_refused_with_an_example(endpoint):
     with pytest.raises(ValueError, match=r"looks like tcp://127\.0\.0\.1:5555"):
         endpoints.check(endpoint, own_context=False)
@@ -76,8 +76,8 @@ def test_an_endpoint_without_a_port_is_refused_with_an_example(make, way, endpoi
         make(**{way: endpoint})
 
 
-@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber])
-@pytest.mark.parametrize(
+@each("make", [oz.Publisher, oz.Subscriber])
+@each(
     ("way", "endpoint", "says"),
     [
         ("connect", "tcp://::1:*", "the port of the other side"),
@@ -93,14 +93,12 @@ def test_what_libzmq_takes_for_no_endpoint_is_an_endpoint_error(make, way, endpo
     assert caught.value.errno == zmq.EINVAL
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["tcp://[::1]:5", "tcp://::1:5", "tcp://:::5", "tcp://*:*", "tcp://a:0;b:5"]
-)
+@each("endpoint", ["tcp://[::1]:5", "tcp://::1:5", "tcp://:::5", "tcp://*:*", "tcp://a:0;b:5"])
 def test_an_endpoint_with_a_port_is_one(endpoint):
     endpoints.check(endpoint, own_context=False)
 
 
-@pytest.mark.parametrize("endpoint", [None, 5555, ["tcp://127.0.0.1:1"]])
+@each("endpoint", [None, 5555, ["tcp://127.0.0.1:1"]])
 def test_what_is_no_text_is_a_type_error(endpoint):
     with pytest.raises(TypeError, match="an endpoint is a str"):
         endpoints.check(endpoint, own_context=False)
@@ -135,7 +133,7 @@ def test_the_endpoint_has_the_port_that_the_system_chose():
             assert sub.endpoint == pub.endpoint
 
 
-@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", b"", b"\xff", "no endpoint"])
+@each("endpoint", ["tcp://127.0.0.1:*", b"", b"\xff", "no endpoint"])
 def test_a_closed_socket_says_first_that_it_is_closed(endpoint):
     for closed in (oz.Publisher(), oz.Subscriber()):
         closed.close()
@@ -206,7 +204,7 @@ def test_what_is_no_endpoint_is_refused_as_pyzmq_does_and_as_a_value(endpoint, h
         assert endpoint in (b"nonsense", b"\xff") or repr(endpoint) in str(error)
 
 
-@pytest.mark.parametrize(
+@each(
     ("endpoint", "needs"),
     [
         ("tcp://[::1]:*", True),

@@ -32,15 +32,15 @@ def test_a_node_is_warned(tmp_path):
         node.subscribe("home/+/temp")
 
 
-@pytest.mark.parametrize("pattern", ["a.*", ">", "a+b", "c#", "a.b#.c", "a.+1", b"a*", b"home/+", ""])
+@each("pattern", ["a.*", ">", "a+b", "c#", "a.b#.c", "a.+1", b"a*", b"home/+", ""])
 def test_what_is_none_is_not_warned_of(pattern):
     with warnings.catch_warnings(), oz.Subscriber() as subscriber:
         warnings.simplefilter("error")
         subscriber.subscribe(pattern)
 
 
-@pytest.mark.parametrize(("pattern", "_said"), FOREIGN)
-def test_who_compiles_it_means_it(pattern, _said):
+@each("pattern", [pattern for pattern, _ in FOREIGN])
+def test_who_compiles_it_means_it(pattern):
     with warnings.catch_warnings(), oz.Subscriber() as subscriber:
         warnings.simplefilter("error")
         subscriber.subscribe(oz.compile(pattern))

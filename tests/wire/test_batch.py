@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
+from oz.logs import forget_rates
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -35,7 +36,7 @@ from oz.wire.batch import (
 from oz.wire.keys import STREAM, Declared, DeliveryOptions, pattern_key, stream_key
 from support.cases import each
 from support.wire_frames import NAME, ORIGIN, batch, control
-from support.wire_vectors import name_of, rows, text_of
+from support.wire_vectors import rows, text_of
 
 ROWS = rows("batches")
 GOOD = [row for row in ROWS if "value" in row]
@@ -123,8 +124,10 @@ def test_a_subscriber_gets_the_messages_that_a_vector_says(row):
     assert decoder.stats.malformed == 0
 
 
-@pytest.mark.parametrize("row", BAD, ids=name_of)
+@each("row", BAD)
 def test_a_malformed_frame_is_counted_skipped_and_leaves_everything_as_it_was(row, caplog):
+    caplog.clear()
+    forget_rates()
     decoder = subscriber()
     for _ in range(2):
         decoder.accept(frames_of(row), 1)
@@ -205,7 +208,7 @@ def test_bodies_are_joined_without_being_read(parts):
     assert array_header(count) + joined == pack_array([part for one in items for part in one])
 
 
-@pytest.mark.parametrize("count", [0, 15, 16, 65_535, 65_536, 2 * MAX_COUNT])
+@each("count", [0, 15, 16, 65_535, 65_536, 2 * MAX_COUNT])
 def test_the_header_of_an_array_is_what_messagepack_writes(count):
     packed = pack_array([0] * count)
     assert packed.startswith(array_header(count))
@@ -253,7 +256,7 @@ def test_the_largest_batch_is_taken_and_one_more_is_not():
         parse_head(batch(KEY, [*messages, (b"", b"")]), len(KEY))
 
 
-@pytest.mark.parametrize("depth", [1, 900, 1000, 1020, 1100, 100_000])
+@each("depth", [1, 900, 1000, 1020, 1100, 100_000])
 def test_an_error_says_little_whatever_was_read(depth):
     """msgpack's own error holds all that was read, and its text fails when that is nested."""
     nested = b"\x91" * depth + b"\1\1"
@@ -274,7 +277,7 @@ def test_the_reason_of_a_refusal_is_bounded():
         parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_385}}), len(KEY) + HEAD_SIZE)
 
 
-@pytest.mark.parametrize("frame", [b"", STREAM, b"\x001P\1\x20", b"\x001P\1\x20\1" + bytes(9000), b"a.b"])
+@each("frame", [b"", STREAM, b"\x001P\1\x20", b"\x001P\1\x20\1" + bytes(9000), b"a.b"])
 def test_what_begins_with_no_key_is_a_protocol_error(frame):
     with pytest.raises(oz.ProtocolError):
         parse_head(frame, key_size(frame))

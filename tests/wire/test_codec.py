@@ -21,7 +21,7 @@ from oz.wire.codec import (
     find_codec,
 )
 from support.cases import each
-from support.wire_vectors import name_of, rows
+from support.wire_vectors import rows
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
 values = st.recursive(
@@ -45,7 +45,7 @@ def test_any_bytes_decode_or_raise_an_exception(payload):
         MsgpackCodec().decode(payload)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x92\x01", b"\x01\x01", b"\xd9\x02\xff\xfe"])
+@each("payload", [b"", b"\xc1", b"\x92\x01", b"\x01\x01", b"\xd9\x02\xff\xfe"])
 def test_what_is_not_one_whole_value_is_refused(payload):
     with pytest.raises(ValueError):  # noqa: PT011 - msgpack gives some of them no text
         MsgpackCodec().decode(payload)
@@ -132,14 +132,14 @@ def test_introductions_pass_by_the_codec_of_the_application():
         NodeCodec(Refusing()).encode("a b")
 
 
-@pytest.mark.parametrize("value", ["a b", b"", b"\xc1", {"a": 1}, None])
+@each("value", ["a b", b"", b"\xc1", {"a": 1}, None])
 def test_values_of_the_application_go_through_its_codec(value):
     codec = NodeCodec(MsgpackCodec())
     assert codec.encode(value) == MsgpackCodec().encode(value)
     assert codec.decode(codec.encode(value)) == value
 
 
-@pytest.mark.parametrize("row", rows("failures"), ids=name_of)
+@each("row", rows("failures"))
 def test_failures_are_read_as_the_vectors_say_whatever_the_codec(row):
     codec, payload = NodeCodec(Refusing()), bytes.fromhex(row["hex"])
     if "value" not in row:

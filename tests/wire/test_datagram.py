@@ -18,7 +18,8 @@ from oz.wire.datagram import (
     parse_control,
     parse_messages,
 )
-from support.wire_vectors import name_of, rows, text_of
+from support.cases import each
+from support.wire_vectors import rows, text_of
 
 ORIGIN = bytes(range(0xA0, 0xB0))
 SUBJECTS = st.binary(min_size=1, max_size=20).filter(lambda subject: 0 not in subject)
@@ -34,7 +35,7 @@ def resealed(frame):
     return frame[:-4] + struct.pack("<I", zlib.crc32(frame[:-4]))
 
 
-@pytest.mark.parametrize("row", rows("datagrams"), ids=name_of)
+@each("row", rows("datagrams"))
 def test_vectors(row):
     frame = bytes.fromhex(row["hex"])
     value = row["value"]
@@ -78,7 +79,7 @@ def test_rich_payloads_come_back_as_they_were():
     assert read(frame)[1:] == ([b"a.b", b"a.c"], [[b"x", {"headers": {"n": 1}}], b"y"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("subjects", "prefix"),
     [
         ([b"md.a"], b"md.a"),
@@ -101,7 +102,7 @@ def test_any_changed_byte_is_found(place, change):
         parse(bytes(frame))
 
 
-@pytest.mark.parametrize(
+@each(
     "frame",
     [
         b"",
@@ -121,7 +122,7 @@ def test_what_is_torn_or_glued_together_is_refused(frame):
         parse(frame)
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "value", "says"),
     [
         (5, b"OZ", "no head"),
@@ -159,7 +160,7 @@ def test_anything_behind_a_sound_head_decodes_or_is_refused(body, flags, count):
         pass
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",

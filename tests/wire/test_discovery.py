@@ -140,7 +140,7 @@ def test_an_announcement_comes_back_as_it_was(one):
     assert unpack_announcement(pack_announcement(one)) == one
 
 
-@pytest.mark.parametrize("count", [0, 1, MAX_ROSTER, MAX_ROSTER + 1, 3 * MAX_ROSTER])
+@each("count", [0, 1, MAX_ROSTER, MAX_ROSTER + 1, 3 * MAX_ROSTER])
 def test_a_roster_comes_in_as_few_parts_as_it_takes(count):
     nodes = [announcement(number) for number in range(count)]
     parts = [unpack_reply(frame) for frame in pack_rosters([pack_announcement(one) for one in nodes])]
@@ -261,7 +261,7 @@ def test_spoiled_messages_are_read_or_are_a_protocol_error():
     assert 0 < errors < 20_000, "both must have come up"
 
 
-@pytest.mark.parametrize("depth", [10, 900, 5_000])
+@each("depth", [10, 900, 5_000])
 def test_deeply_nested_values_are_a_protocol_error(depth):
     deep = b"\x91" * depth + b"\xc0"
     fields = [msgpack.packb(one) for one in (1, *astuple(PRICING))]

@@ -16,6 +16,7 @@ from oz.wire.extras import (
     restore_extras,
     stored_extras,
 )
+from support.cases import each
 
 FULL = Extras({"h": 1}, "r", (b"s", 7), b"k")
 
@@ -29,7 +30,7 @@ def test_a_message_shows_every_field_that_travels():
     assert all(hasattr(Message, name) for name in shown)
 
 
-@pytest.mark.parametrize("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
+@each("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
 def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
     _, _, _, *options = inspect.signature(kind.publish).parameters
     assert {*options, "reply_to"} == set(Extras._fields)
@@ -50,12 +51,12 @@ def test_what_goes_out_is_not_what_its_publisher_may_still_change():
     assert found == {"headers": {"h": 1}}
 
 
-@pytest.mark.parametrize("number", [-(2**63), 2**64 - 1])
+@each("number", [-(2**63), 2**64 - 1])
 def test_the_outermost_numbers_that_a_header_may_have_go_out(number):
     assert check_extras(Extras(headers={"h": number})) == {"headers": {"h": number}}
 
 
-@pytest.mark.parametrize(
+@each(
     "extras",
     [
         {},
@@ -70,7 +71,7 @@ def test_extras_that_are_taken(extras):
     decode_extras(msgpack.unpackb(msgpack.packb(extras)))
 
 
-@pytest.mark.parametrize(
+@each(
     "extras",
     [
         [],
@@ -90,7 +91,7 @@ def test_extras_that_are_not(extras):
         decode_extras(extras)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "error"),
     [
         (Extras(headers=[]), TypeError),

@@ -162,7 +162,7 @@ def test_the_largest_chunk_that_is_made_is_a_key_that_is_taken():
     assert parse_declaration(key).patterns == patterns
 
 
-@pytest.mark.parametrize("parse", PARSE.values(), ids=PARSE)
+@each("parse", PARSE.values())
 def test_a_huge_key_is_refused_before_it_is_taken_apart(parse):
     key = b"\x001P" + b"\x01\0\0" * 1_000_000
     tracemalloc.start()

@@ -1,6 +1,5 @@
 """Positions on the wire: what is packed comes back, and whatever else comes is bounded."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from oz.wire.positions import (
     parse_positions,
     read_trailer,
 )
+from support.cases import each
 from support.wire_frames import ORIGIN
 
 KEY = stream_key(READS_POSITIONS + b"\xaa" * 10)
@@ -33,7 +33,7 @@ def test_positions_come_back_as_they_were(numbers):
     assert list(read_trailer(pack_trailer(numbers), len(numbers))) == list(numbers)
 
 
-@pytest.mark.parametrize(
+@each(
     ("numbers", "width"),
     [
         ([5], 0),
@@ -78,7 +78,7 @@ def test_where_a_publisher_stands_is_read_behind_a_control_record():
     assert read_trailer(pack_trailer([1, 3]), 0) is None
 
 
-@pytest.mark.parametrize("extras", [None, {"reply_to": "r"}])
+@each("extras", [None, {"reply_to": "r"}])
 def test_of_a_lone_message_with_a_position_each_byte_counts(extras):
     payload = b"one" if extras is None else [b"one", extras]
     flags = MESSAGES if extras is None else RICH

@@ -1,6 +1,5 @@
 """What is asked for on behalf of another bus, and what may come onto it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from oz.protocol.bridge.spanning_tree import Offer, to_text
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.keys import DeliveryOptions
+from support.cases import each
 
 PATTERNS = [oz.compile(text) for text in (">", "a.>", "a.*", "a.b", "*.b", "*.*.c", "b", "_INBOX.x.*")] + [
     oz.compile("^a.*c$", "regex"),
@@ -56,7 +56,7 @@ def test_no_more_is_asked_for_than_is_allowed():
     assert narrowed(inbox, (md,)) == (inbox,)
 
 
-@pytest.mark.parametrize("allowed", [(), (oz.compile(">"),), (oz.compile(b"", "zmq"),)])
+@each("allowed", [(), (oz.compile(">"),), (oz.compile(b"", "zmq"),)])
 def test_what_is_of_its_bus_alone_stays(allowed):
     import_filter = ImportFilter(allowed)
     assert not import_filter.lets(b"_LOCAL.a")

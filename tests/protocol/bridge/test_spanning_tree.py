@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oz.errors import ProtocolError
 from oz.protocol.bridge.spanning_tree import MAX_PATH, Offer, from_text, newest, settle, to_text
+from support.cases import each
 
 
 def rank(number):
@@ -152,7 +153,7 @@ def test_anything_else_is_malformed(token):
         from_text(token)
 
 
-@pytest.mark.parametrize("token", ["", "é", "kwEAAA", "gA", "wQ", "lAEAAMQBYQ"])
+@each("token", ["", "é", "kwEAAA", "gA", "wQ", "lAEAAMQBYQ"])
 def test_what_is_no_offer_is_refused(token):
     with pytest.raises(ProtocolError):
         from_text(token)

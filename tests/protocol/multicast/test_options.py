@@ -6,7 +6,7 @@ import oz
 from support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "least", "most", "below", "above"),
     [
         ("rate_kbps", 12, 800_000, 11, 10_000_001),
@@ -31,8 +31,8 @@ def test_what_is_no_number_is_refused(name, value):
         oz.Multicast(**{name: value})
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("name", ["recovery", "stale_after"])
+@each("value", [math.inf, -math.inf, math.nan])
+@each("name", ["recovery", "stale_after"])
 def test_a_duration_is_a_finite_number(name, value):
     with pytest.raises(ValueError, match=name):
         oz.Multicast(**{name: value})

@@ -22,6 +22,7 @@ from oz.protocol.multicast.plan import (
 from oz.protocol.multicast.sender import BEAT
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import pack
+from support.cases import each
 
 
 def compute_sqns(rate_kbps, recovery_ms, tpdu):
@@ -121,7 +122,7 @@ def test_memory_is_what_the_windows_were_measured_to_take():
     assert plan(Load(500, 200, 2)).memory / plan(Load(500, 200, 2)).window == pytest.approx(1_706, rel=0.03)
 
 
-@pytest.mark.parametrize(
+@each(
     "load",
     [
         Load(0, 1, 1),

@@ -3,7 +3,6 @@ import random
 from collections import Counter
 
 import msgpack
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import compile
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import BATCH, pack, pack_batch
+from support.cases import each
 
 A, B = b"a" * 16, b"b" * 16
 SECOND = 1_000_000_000
@@ -134,7 +134,7 @@ def test_a_publisher_that_restarts_is_another_one():
     assert [made.senders[origin].has_left for origin in (A, B)] == [True, False]
 
 
-@pytest.mark.parametrize(
+@each(
     "damage",
     [
         lambda frame: frame[:-3],
@@ -151,9 +151,7 @@ def test_a_damaged_frame_is_dropped_counted_and_found_missing(damage):
     assert (stats.malformed, made.corrupt, stats.received, stats.lost) == (1, 1, 2, 1)
 
 
-@pytest.mark.parametrize(
-    "body", [b"\xc1", msgpack.packb([b"x"]), msgpack.packb([b"x", 7]), msgpack.packb({})]
-)
+@each("body", [b"\xc1", msgpack.packb([b"x"]), msgpack.packb([b"x", 7]), msgpack.packb({})])
 def test_a_sound_frame_with_a_body_that_means_nothing_is_dropped(body):
     made = receiver()
     frame = pack(b"md.", Head(BATCH, A, 1, 1, 1), body)
@@ -220,7 +218,7 @@ def test_a_silence_that_was_announced_holds_until_something_comes():
     assert heard.quiet == 0
 
 
-@pytest.mark.parametrize("quiet", [-1, 3_601, float("nan"), float("inf"), "8", None, True])
+@each("quiet", [-1, 3_601, float("nan"), float("inf"), "8", None, True])
 def test_a_silence_that_is_none_is_malformed(quiet):
     made = receiver()
     take(made, record(0, quiet=quiet))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oz.protocol.node.handler_queue import HandlerQueue
+from support.cases import each
 
 OVERFLOWS = [None, "conflate", "drop_oldest", "drop_newest"]
 
@@ -63,7 +64,7 @@ def test_the_short_way_of_taking_gives_the_same_messages_and_then_raises():
         assert emptied(handler_queue, partition) == ["c1"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("overflow", "limit", "left", "dropped"),
     [
         (None, 10, ["a1", "b1", "a2", "b2", "a3"], 0),
@@ -101,7 +102,7 @@ def test_by_subject_the_messages_of_one_subject_stay_in_one_partition():
     assert emptied(handler_queue, partition) == [one + "1", one + "2", one + "3"]
 
 
-@pytest.mark.parametrize("overflow", OVERFLOWS)
+@each("overflow", OVERFLOWS)
 def test_the_limit_is_for_all_partitions_together(overflow):
     handler_queue = HandlerQueue(overflow, 2, concurrency=4, order_by="subject")
     one, other = two_subjects_apart(4)
@@ -128,7 +129,7 @@ def test_what_is_cleared_is_counted_and_room_again():
     assert emptied(handler_queue, partition) == ["a3", "a4"]
 
 
-@pytest.mark.parametrize("overflow", OVERFLOWS)
+@each("overflow", OVERFLOWS)
 def test_closed_partitions_ignore_what_comes(overflow):
     handler_queue = HandlerQueue(overflow)
     filled(handler_queue, "a1", "b1")
@@ -157,7 +158,7 @@ def test_what_can_be_handled_beside_a_partition_that_stands_still():
     assert shared.waiting_beside([partition, beside]) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         ({"overflow": "some"}, "overflow='some'"),

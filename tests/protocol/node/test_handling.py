@@ -2,10 +2,9 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Workers
+from support.cases import each
 
 
 class Asking(Message):
@@ -57,7 +56,7 @@ def test_a_partition_that_is_left_with_messages_stands_in_line_again():
     assert queue.put(message()) == (None, 0)
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
+@each("is_closed", [True, False])
 def test_a_partition_whose_worker_ends_waits_for_the_next_message(is_closed):
     handled, queue, workers = handling()
     partition, _ = queue.put(message())

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from oz.protocol.node.reach import Reach, host_of
 from oz.security.identity import make_uuid_of
 from support.announcing import announcement
+from support.cases import each
 
 OWN = announcement(2, endpoints=("tcp://192.0.2.1:5757",), local_endpoint="ipc:///run/oz/ab12-02.sock")
 
@@ -15,7 +14,7 @@ def at(*endpoints, **changes):
     return announcement(4, endpoints=endpoints, **{"local_endpoint": None, "host_id": b"other", **changes})
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "tcp://0.0.0.0:1", "tcp://[::]:1", "tcp://255.255.255.255:1", "tcp://224.0.0.1:1", "tcp://[ff02::1]:1",
@@ -27,7 +26,7 @@ def test_what_is_no_address_of_one_other_host_is_refused(endpoint):
     assert Reach(OWN, ["tcp://192.0.2.7:5756"]).refusal(at(endpoint)) is not None
 
 
-@pytest.mark.parametrize("endpoint", ["tcp://192.0.2.9:1", "tcp://[2001:db8::1]:1", "tcp://[fe80::1%eth0]:1"])
+@each("endpoint", ["tcp://192.0.2.9:1", "tcp://[2001:db8::1]:1", "tcp://[fe80::1%eth0]:1"])
 def test_addresses_of_hosts_are_connected_to(endpoint):
     assert Reach(OWN).refusal(at(endpoint)) is None
 
@@ -50,7 +49,7 @@ def test_who_has_no_endpoint_or_an_own_one_is_not_refused():
     assert Reach(OWN).refusal(at(*OWN.endpoints)) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("endpoint", "is_in_directory"),
     [
         ("ipc:///run/oz/ab12-04.sock", True), ("ipc:///run/oz/cd34-04.sock", False),
@@ -73,7 +72,7 @@ def keyed(key, made_from=None):
     return replace(at("tcp://192.0.2.9:1", key=key), uuid=make_uuid_of(made_from or KEY, bytes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("own", "peer", "said"),
     [
         (KEY, keyed(KEY), None),

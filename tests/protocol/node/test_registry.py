@@ -22,6 +22,7 @@ from oz.wire.discovery import (
     unpack_reply,
 )
 from support.announcing import PRICING, announcement
+from support.cases import each
 
 ID = b"s" * 16
 WELCOME = Welcome(ID, "ns1", 1.0, 3.5)
@@ -357,9 +358,7 @@ def test_news_are_taken_once_and_kept_within_bounds(registry):
     assert len(registry.take_news()) == module.MAX_NEWS
 
 
-@pytest.mark.parametrize(
-    ("name", "beacon", "expiry"), [("n" * 256, 1, 3.5), ("n", 0, 1), ("n", 1, 1), ("n", 1, 4000)]
-)
+@each(("name", "beacon", "expiry"), [("n" * 256, 1, 3.5), ("n", 0, 1), ("n", 1, 1), ("n", 1, 4000)])
 def test_what_no_node_would_understand_is_refused(name, beacon, expiry):
     with pytest.raises(ValueError, match=r"bytes|seconds|lost"):
         Registry(ID, name, beacon=beacon, expiry=expiry)

@@ -9,6 +9,7 @@ import oz
 from oz.protocol.node.requests import SECRET_DIGITS, Request, RequestClient, Requests, owner
 from oz.protocol.node.subscription import NodeStats
 from oz.wire.codec import Failure
+from support.cases import each
 
 
 def reply(inbox, payload=b""):
@@ -55,7 +56,7 @@ def test_reply_to_a_number_without_its_secret_is_refused():
     assert answers(request) == [b"a"]
 
 
-@pytest.mark.parametrize(
+@each(
     "subject",
     [
         "orders.new", "", "_INBOX", f"_INBOX.{'0' * 32}", f"_INBOX.{'0' * 32}.", f"_INBOX.{'0' * 32}.>",

@@ -1,10 +1,9 @@
 """Reserved subjects: what is found for an inbox is found for all of its owner, as far as that is so."""
 
-import pytest
-
 import oz
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.subjects.index.patterns import PatternIndex
+from support.cases import each
 
 OWNERS = ["_INBOX.0a1b", "_INBOX.ffff", "_INBOX", "_INBOX.0a1b.7"]
 NUMBERS = ["1", "2", "17", "1.failed", "x", "123456789012345678901234567890"]
@@ -27,7 +26,7 @@ def agree(index, patterns):
     return all(sorted(index.match(one)) == sorted(plain.match(one)) for one in [*subjects, *subjects])
 
 
-@pytest.mark.parametrize("uneven", [[], *([one] for one in UNEVEN), UNEVEN])
+@each("uneven", [[], *([one] for one in UNEVEN), UNEVEN])
 def test_every_inbox_of_an_owner_is_found_whatever_was_found_before(uneven):
     index, standing = ReservedIndex(), []
     for text, dialect in [*EVEN, *uneven]:

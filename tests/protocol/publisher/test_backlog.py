@@ -7,6 +7,7 @@ import pytest
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import Backlog
 from oz.protocol.publisher.slow_peers import LOOK_EVERY, TOO_LONG, SlowPeers
+from support.cases import each
 
 LIMIT = 64 << 20
 SLOW, QUICK = Peer(7, 70), Peer(8, 80)
@@ -58,8 +59,8 @@ def test_a_way_without_limit_is_never_full_and_watches_nothing():
     assert not way.backlog.is_full
 
 
-@pytest.mark.parametrize("every", [2, 3, 4, 5, 8])
-@pytest.mark.parametrize("size", [60_000, 65_536, 1 << 20])
+@each("every", [2, 3, 4, 5, 8])
+@each("size", [60_000, 65_536, 1 << 20])
 def test_what_waits_is_seen_if_only_each_nth_message_waits(every, size):
     backlog, waiting = Backlog(LIMIT), 0
     for number in range(100_000):

@@ -7,6 +7,7 @@ from oz.protocol.publisher.interest import Recipients
 from oz.wire.batch import parse_body
 from oz.wire.extras import rich
 from oz.wire.keys import DeliveryOptions
+from support.cases import each
 
 
 class Stream:
@@ -70,7 +71,7 @@ def test_each_stream_gets_its_messages_in_the_order_of_publishing(count):
         assert got.get(stream, []) == expected
 
 
-@pytest.mark.parametrize("count", [1, 7, 40])
+@each("count", [1, 7, 40])
 def test_a_message_has_the_same_position_on_each_stream(count):
     one, two, member = Stream(), Stream(overflow="conflate", limit=5), Stream(group="g")
     recipient_sets = [

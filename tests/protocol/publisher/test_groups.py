@@ -1,9 +1,8 @@
 from collections import Counter
 
-import pytest
-
 from oz.protocol.publisher import groups
 from oz.protocol.publisher.groups import Choice, Group
+from support.cases import each
 
 
 class Member:
@@ -41,7 +40,7 @@ def test_sets_of_members_that_are_used_alternately_leave_nobody_out():
     assert counts == {0: 25, 1: 50, 2: 25}
 
 
-@pytest.mark.parametrize("is_kept", [True, False])
+@each("is_kept", [True, False])
 def test_all_members_of_one_connection_have_one_turn_together(is_kept):
     honest = [Member(0), Member(101)]
     many = [Member(number, share=b"hostile") for number in range(1, 101)]
@@ -70,7 +69,7 @@ def test_a_connection_none_of_whose_members_can_take_more_is_passed_over():
     assert sorted(picked(choice, 4)) == [0, 0, 2, 2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("policy", "state"),
     [
         ("round_robin", "is_full"),
@@ -96,7 +95,7 @@ def test_who_cannot_take_more_is_passed_over(policy, state):
     assert unable.joined in picked(choice, 3)
 
 
-@pytest.mark.parametrize("policy", ["sticky", "failover"])
+@each("policy", ["sticky", "failover"])
 def test_a_sticky_or_first_member_that_is_full_keeps_its_share(policy):
     members = [Member(number) for number in range(3)]
     choice = Choice(group_of(policy, *members), members)

@@ -1,10 +1,9 @@
-import pytest
-
 from oz.protocol.publisher.batching import Batch, split
 from oz.protocol.publisher.send_buffer import Passing
 from oz.subjects.pattern import compile as pattern
 from oz.wire.batch import parse_body
 from oz.wire.keys import DeliveryOptions
+from support.cases import each
 
 
 class Member:
@@ -109,7 +108,7 @@ def test_what_is_refused_a_second_time_keeps_the_order_of_what_was_handed_over()
     assert numbers(other) == [0, 1, 3]
 
 
-@pytest.mark.parametrize("must_go", [False, True])
+@each("must_go", [False, True])
 def test_what_a_member_that_is_gone_leaves_goes_to_another_even_out_of_order(must_go):
     other, gone = Member(), Member()
     others, mine = split(accumulated(Recipients(other, gone), [b"a"] * 3), 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from math import inf
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from oz.protocol.publisher.router import MOST_IN_CHUNK, Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
+from support.cases import each
 from support.sizes import size
 
 ORIGIN = bytes(16)
@@ -335,7 +335,7 @@ def test_keys_that_wait_are_bounded_by_their_bytes():
     assert pub.come(HOSTILE, key(99, "c")) == [((stream_key(NAME),), ())]
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
+@each("has_begun", [False, True])
 def test_what_a_connection_took_back_by_ending_is_behind_what_it_asked_for(has_begun):
     pub = Publisher()
     for one in (key(1, *"abcdef"), stream_key(NAME)):
@@ -383,7 +383,7 @@ def test_what_connections_asked_for_that_have_closed_is_bounded():
     assert pub.stats.refused > 0
 
 
-@pytest.mark.parametrize("ending", ["explicit", "by closing"])
+@each("ending", ["explicit", "by closing"])
 def test_the_end_of_who_was_refused_a_key_takes_it_from_nobody(ending):
     pub = Publisher(plain_subscriptions=1, streams=1)
     pub.come(HONEST, b"a", stream_key(NAME), key(1, "n"))
@@ -534,10 +534,8 @@ def sweep(pub, looks=2 * (SETTLED + 1)):
         pub.work()
 
 
-@pytest.mark.parametrize(
-    "peer", [HOSTILE, HOSTILE._replace(inode=None)], ids=["known", "closed before it was read"]
-)
-@pytest.mark.parametrize("is_shared", [False, True])
+@each("peer", [HOSTILE, HOSTILE._replace(inode=None)])
+@each("is_shared", [False, True])
 def test_a_key_that_was_asked_for_twice_ends_with_its_connection(peer, is_shared):
     pub, all_keys = Publisher(), [b"a", key(1, "n"), stream_key(NAME)]
     if is_shared:

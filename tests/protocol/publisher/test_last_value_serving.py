@@ -13,6 +13,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import Declaration, DeliveryOptions
+from support.cases import each
 
 STEP = 0.0001
 
@@ -130,7 +131,7 @@ def test_who_has_gone_or_takes_it_back_is_served_no_more(world):
     assert not world.serving
 
 
-@pytest.mark.parametrize("others", [True, False])
+@each("others", [True, False])
 def test_a_shared_pattern_gives_each_message_by_itself_or_as_a_last_value(others):
     """Its key is ZeroMQ's from when the declaration is read, which may wait to be looked at."""
     cache, shared = LastValueCache(), DeliveryOptions(is_shared=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
@@ -22,6 +20,7 @@ from oz.protocol.publisher.records import (
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
+from support.cases import each
 
 NAME = b"n" * 16
 
@@ -226,7 +225,7 @@ def test_many_streams_are_answered_a_part_at_a_time_and_each_once():
     assert len(pub.sink.frames) == len(set(pub.sink.frames)) == 100
 
 
-@pytest.mark.parametrize("count", [3, None])
+@each("count", [3, None])
 def test_who_was_told_that_this_is_all_is_told_of_no_loss_behind_it(count):
     pub = Publisher()
     pub.declare(1, declare(oz.compile("a")))

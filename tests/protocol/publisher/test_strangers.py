@@ -17,6 +17,7 @@ from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
 from support.calls import count_calls
+from support.cases import each
 
 NAME = b"n" * 16
 KEY = stream_key(NAME)
@@ -100,7 +101,7 @@ def test_a_number_that_a_stranger_uses_later_stays_the_subscribers():
     assert pub.router.interest.pattern_count == 0
 
 
-@pytest.mark.parametrize("is_first", [False, True])
+@each("is_first", [False, True])
 def test_what_a_stranger_is_refused_its_subscriber_is_not(is_first):
     pub = Publisher()
     asks = [(STRANGER, (KEY, INVALID)), (HONEST, (key(1, "a"), KEY))]
@@ -156,7 +157,7 @@ def test_what_a_stranger_is_refused_its_subscriber_is_not_that_was_cut_off_meanw
     assert (pub.stream.live(), pub.stream.refused) == ([1], {})
 
 
-@pytest.mark.parametrize("delivery", [DeliveryOptions(), GROUP])
+@each("delivery", [DeliveryOptions(), GROUP])
 def test_a_goodbye_of_a_stranger_while_the_subscriber_is_cut_off_is_over_when_it_returns(delivery):
     pub = Publisher()
     keys = key(1, "a", delivery=delivery), KEY

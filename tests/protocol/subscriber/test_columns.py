@@ -6,6 +6,7 @@ import oz
 from oz.message import Arrival, Extras, RichMessage, RoutedMessage
 from oz.protocol.subscriber.columns import BatchColumns, MessageBatch
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
+from support.cases import each
 
 ORIGIN = b"o" * 16
 
@@ -54,7 +55,7 @@ def test_extras_several_frames_and_large_payloads_are_found():
     assert (third.payload, fourth.payload) == (b"large", b"w")
 
 
-@pytest.mark.parametrize(
+@each(
     "payloads", [[1], [None], [[b"x"]], [[b"x", {"headers": 1}]], [[[], {}]], [[[b"x", 1], {}]], [[None, {}]]]
 )
 def test_a_malformed_payload_is_refused(payloads):
@@ -62,7 +63,7 @@ def test_a_malformed_payload_is_refused(payloads):
         columns(payloads)
 
 
-@pytest.mark.parametrize("subject", [1, [], b"\x001S"])
+@each("subject", [1, [], b"\x001S"])
 def test_a_subject_that_is_none_is_refused(subject):
     with pytest.raises(oz.ProtocolError):
         columns([b"x"], subjects=[subject])

@@ -1,7 +1,5 @@
 from types import SimpleNamespace
 
-import pytest
-
 from oz.protocol.subscriber import receive_buffer
 from support.cases import each
 
@@ -62,7 +60,7 @@ def test_room_that_was_made_is_used_again():
     assert emptied(buffer) == ["a2", "a4"]
 
 
-@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
+@each("overflow", ["conflate", "drop_oldest", "drop_newest"])
 def test_only_what_is_still_wanted_stays(overflow):
     buffer = receive_buffer.make(overflow, 3)
     buffer.put(messages("a1", "b1", "c1"))
@@ -72,7 +70,7 @@ def test_only_what_is_still_wanted_stays(overflow):
     assert emptied(buffer) == ["a1", "c1", "d1"]
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
+@each("at_once", [1, 3])
 def test_beyond_the_bound_of_subjects_the_one_that_came_up_first_goes(at_once):
     buffer = receive_buffer.make("conflate", 2)
     texts = ["a1", "b1", "c1"]

@@ -1,11 +1,10 @@
 import logging
 
-import pytest
-
 import oz
 from oz.protocol.subscriber.receiver import PrefixReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.codec import MsgpackCodec
+from support.cases import each
 
 HOSTILE = "(a|aa)+$"
 SUBJECT = b"a" * 60 + b"b"
@@ -25,7 +24,7 @@ def test_a_message_has_its_subject_as_text_and_its_frames_as_they_came():
     assert [one.patterns[0].text for one in message.subscriptions] == ["a.*"]
 
 
-@pytest.mark.parametrize("frames", [[b"a.b"], [b"a.b", b""]])
+@each("frames", [[b"a.b"], [b"a.b", b""]])
 def test_no_payload_is_an_empty_one(frames):
     assert receiver("a.*").accept(frames, 0).payload == b""
 

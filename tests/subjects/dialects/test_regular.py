@@ -58,9 +58,7 @@ def test_rewritten(text, expected):
     regex.compile(expected, names=["a"], ignore_unused=True)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"]
-)
+@each("text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"])
 def test_left_as_it_is(text):
     assert for_engine(text) == text
 
@@ -80,7 +78,7 @@ def test_a_last_newline_is_not_skipped():
     assert not regex.fullmatch(for_engine("(?=a$)a\n"), "a\n")
 
 
-@pytest.mark.parametrize("text", ["($", "$)", "[$", "a**$", r"$\1"])
+@each("text", ["($", "$)", "[$", "a**$", r"$\1"])
 def test_no_regex(text):
     with pytest.raises(regex.error) as caught:
         for_engine(text)

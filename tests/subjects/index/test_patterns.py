@@ -3,13 +3,12 @@
 import gc
 import weakref
 
-import pytest
-
 import oz
 from oz.subjects.dialects.base import Wild
 from oz.subjects.index import words
 from oz.subjects.index.patterns import AnswerCache
 from oz.subjects.index.words import Shape, shape_of
+from support.cases import each
 
 
 def test_a_pattern_that_comes_or_goes_counts_for_subjects_that_are_remembered():
@@ -91,7 +90,7 @@ def test_a_memory_may_be_of_one_or_none():
         assert len(memory) == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "dialect", "shape"),
     [
         ("a.*.c", "nats", Shape((0, 2), 3, False, False)),
