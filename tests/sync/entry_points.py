@@ -158,9 +158,11 @@ def proxy(pub: oz.Publisher, is_over: IsOver) -> None:
 
 def queue(pub: oz.Publisher, is_over: IsOver) -> None:
     """`monitored_queue` from a SUB to the publisher."""
+    # Made here: the context may end before the device begins.
+    side = pub.context.socket(zmq.PUB)
 
     def device(incoming: zmq.Socket[bytes]) -> None:
-        with pub.context.socket(zmq.PUB) as side:
+        with side:
             monitored_queue(incoming, pub, side)
 
     _through(pub, is_over, device)
