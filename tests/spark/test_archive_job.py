@@ -19,6 +19,7 @@ from oz.journal import Journal, Kind, Writer
 from oz.spark import LakeLayout, archive, lake_files
 from oz.spark.jobs.archiving import manifest
 from oz.spark.jobs.archiving.writing import take_census
+from support.sizes import size
 from support.waiting import until
 
 DAY_NS = 86_400_000_000_000
@@ -198,15 +199,17 @@ def test_compaction_merges_files_and_keeps_every_record(spark, odd, tmp_path):
     assert (again.merged, archive_lakes.files(root / "lake")) == (0, after)
 
 
-@pytest.mark.heavy
+@pytest.mark.sized
 def test_what_is_large_is_compacted_into_several_files(spark, journal, lake):
-    archive_lakes.write_journal(journal, [[("a.b", os.urandom(100)) for _ in range(3000)]])
-    archive(spark, journal, lake, layout=LakeLayout(step_rows=500), unsealed=True)
+    steps = size(5, 6)
+    rows = size(20, 500)
+    archive_lakes.write_journal(journal, [[("a.b", os.urandom(1_000)) for _ in range(steps * rows)]])
+    archive(spark, journal, lake, layout=LakeLayout(step_rows=rows), unsealed=True)
     sizes = [os.path.getsize(path) for path in lake_files(lake)]
-    assert len(sizes) == 6
+    assert len(sizes) == steps
     layout = LakeLayout(file_bytes=2 * max(sizes) + 2)
     done = archive(spark, journal, lake, layout=layout, compact=True)
-    assert (done.merged, done.merged_into, len(lake_files(lake))) == (6, 2, 2)
+    assert (done.merged, done.merged_into, len(lake_files(lake))) == (steps, 2, 2)
     archive_lakes.assert_same(journal, lake)
     assert archive(spark, journal, lake, layout=layout, compact=True).merged == 0
 

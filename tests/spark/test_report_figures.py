@@ -218,12 +218,20 @@ def test_a_journal_without_a_message(spark, tmp_path, records):
     json.loads(made.json())
 
 
-@pytest.mark.heavy
-def test_a_lake_to_which_nothing_was_archived_yet(spark, tmp_path):
+@pytest.fixture
+def empty_lake(spark, tmp_path):
     Writer(tmp_path / "recorded").close()
     oz.spark.archive(spark, tmp_path / "recorded", tmp_path / "lake")
-    assert oz.spark.report(spark, tmp_path / "lake").figures["total"]["messages"] == 0
-    assert oz.spark.replay(spark, tmp_path / "lake", endpoint="tcp://127.0.0.1:1").published == 0
+    return tmp_path / "lake"
+
+
+def test_nothing_is_published_of_a_lake_to_which_nothing_was_archived_yet(spark, empty_lake):
+    assert oz.spark.replay(spark, empty_lake, endpoint="tcp://127.0.0.1:1").published == 0
+
+
+@pytest.mark.heavy
+def test_a_lake_to_which_nothing_was_archived_yet(spark, empty_lake):
+    assert oz.spark.report(spark, empty_lake).figures["total"]["messages"] == 0
 
 
 @pytest.mark.heavy

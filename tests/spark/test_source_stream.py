@@ -48,6 +48,21 @@ def test_query_takes_batches_of_a_size_and_goes_on_where_it_was(spark, tmp_path)
     assert sorted(row.offset for row in rows_of(spark, tmp_path, "offset")) == list(range(900))
 
 
+def test_two_queries_read_a_journal_at_once(spark, tmp_path):
+    fill(tmp_path / "journal", [numbered(70)])
+    queries = []
+    for name, subject in (("few", "n.0\nn.2"), ("whole", ">")):
+        frame = streamed(spark, tmp_path / "journal", subject=subject)
+        writing = frame.select(frame.payload.cast("string").cast("int").alias("number")).writeStream
+        writing = writing.format("memory").queryName(name).trigger(availableNow=True)
+        queries.append(writing.option("checkpointLocation", str(tmp_path / name)).start())
+    assert all(query.awaitTermination(400) for query in queries)
+    assert sorted(row.number for row in spark.table("whole").collect()) == list(range(70))
+    assert sorted(row.number for row in spark.table("few").collect()) == [
+        number for number in range(70) if number % 7 in (0, 2)
+    ]
+
+
 @pytest.mark.heavy
 def test_two_queries_follow_a_journal_while_it_is_written(spark, tmp_path):
     with Writer(tmp_path / "journal", segment_bytes=5000, retain_bytes=1 << 30) as writer:
