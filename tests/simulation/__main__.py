@@ -21,6 +21,7 @@ from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
+from simulation.members import MemberWorld
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
@@ -31,7 +32,7 @@ from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
-NODES_EVERY = 20
+NODES_EVERY, MEMBERS_EVERY = 20, 10
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
 BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
@@ -47,6 +48,7 @@ WORLDS = {
     "hostile": HostileWorld,
     "secure": SecureWorld,
     "nodes": NodeWorld,
+    "members": MemberWorld,
     "forwarders": ForwarderWorld,
     "patterns": PatternWorld,
     "doubles": DoubleWorld,
@@ -89,6 +91,8 @@ def worlds(seed):
         kinds.append(ServingWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
+    if seed % MEMBERS_EVERY == 4:
+        kinds.append(MemberWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:
         kinds.append(ForwarderWorld)
     return kinds
@@ -96,7 +100,7 @@ def worlds(seed):
 
 def warm_up():
     """Run a seed of each kind, for what is imported, compiled and remembered then: processes inherit it."""
-    for kind in (World, HostileWorld, SecureWorld, NodeWorld, ForwarderWorld):
+    for kind in (World, HostileWorld, SecureWorld, NodeWorld, MemberWorld, ForwarderWorld):
         run(0, kind=kind)
     gc.freeze()
 

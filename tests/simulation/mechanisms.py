@@ -81,6 +81,26 @@ EXPECTED = (
     "member: forged",
     "member: got something",
     "member: publishes",
+    *(
+        f"node member: {what}"
+        for what in (
+            "answers",
+            "ask",
+            "calm",
+            "forge",
+            "got something",
+            "introduce",
+            "join",
+            "listen",
+            "pretend",
+            "refused",
+            "say_what_is_denied",
+            "say_what_is_granted",
+            "speak_for_others",
+            "spoil",
+            "want",
+        )
+    ),
     "stranger: ask",
     "stranger: ask_dearly",
     "stranger: ask_for_much",
