@@ -19,6 +19,7 @@ from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
+from simulation.granting import GrantWorld
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.members import MemberWorld
@@ -35,7 +36,7 @@ PART = 20
 NODES_EVERY, MEMBERS_EVERY = 20, 10
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
-BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
+BACKLOGS_EVERY, QUEUES_EVERY, GRANTS_EVERY, COUNTERS_EVERY = 8, 8, 8, 16
 ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
@@ -55,6 +56,7 @@ WORLDS = {
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
     "queues": QueueWorld,
+    "grants": GrantWorld,
     "counters": CounterWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
@@ -81,6 +83,8 @@ def worlds(seed):
         kinds.append(BacklogWorld)
     if seed % QUEUES_EVERY == 5:
         kinds.append(QueueWorld)
+    if seed % GRANTS_EVERY == 4:
+        kinds.append(GrantWorld)
     if seed % COUNTERS_EVERY == 9:
         kinds.append(CounterWorld)
     if seed % ASKERS_EVERY == 3:
