@@ -192,13 +192,14 @@ class Member:
         return [one for one in self._engine.sockets.main.streams() if one.listeners]
 
     def _frame(self, origin, epoch, sequence):
-        """Make a frame that a publisher might send."""
+        """Make a frame that a publisher might send: it says who it is not, unless it is its own."""
+        said = FORGED if origin == local_origin(self._engine.settings.uuid) else IMPOSTOR
         key = self._random.choice(self._streams()).key
         count, body = self._random.choice(
             (
                 (0, b""),
                 (0, pack_control(bye=True)),
-                (1, pack_array([OPEN.encode(), msgpack.packb(IMPOSTOR)])),
+                (1, pack_array([OPEN.encode(), msgpack.packb(said)])),
                 (0, pack_control(live=[], refused={1: "no", 2: "no"}, paths=1)),
             )
         )
