@@ -32,6 +32,7 @@ EXPECTED = (
     "group handed over",
     "conflated at the publisher",
     "oldest dropped at the publisher",
+    "record past the full",
     "dropped at the subscriber",
     "epoch changed",
     "passed over as seen before",
