@@ -100,7 +100,7 @@ class Member:
     def act(self):
         """Do something, once it knows all others; return how often that is refused at least."""
         others = [one for one in self._engine.membership.up if one.name in NAMES]
-        if len(others) < len(NAMES):
+        if len(others) < len(NAMES) or not self._streams():
             return 0
         acts = (
             self._say_what_is_denied, self._say_what_is_granted, self._ask, self._want, self._join,
