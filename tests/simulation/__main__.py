@@ -19,8 +19,10 @@ from simulation.crowds import Crowd, Equals
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
+from simulation.granting import GrantWorld
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
+from simulation.members import MemberWorld
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
@@ -31,10 +33,10 @@ from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
-NODES_EVERY = 20
+NODES_EVERY, MEMBERS_EVERY = 20, 10
 FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
-BACKLOGS_EVERY, QUEUES_EVERY, COUNTERS_EVERY = 8, 8, 16
+BACKLOGS_EVERY, QUEUES_EVERY, GRANTS_EVERY, COUNTERS_EVERY = 8, 8, 8, 16
 ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
@@ -47,12 +49,14 @@ WORLDS = {
     "hostile": HostileWorld,
     "secure": SecureWorld,
     "nodes": NodeWorld,
+    "members": MemberWorld,
     "forwarders": ForwarderWorld,
     "patterns": PatternWorld,
     "doubles": DoubleWorld,
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
     "queues": QueueWorld,
+    "grants": GrantWorld,
     "counters": CounterWorld,
     "askers": AskerWorld,
     "tellers": TellerWorld,
@@ -79,6 +83,8 @@ def worlds(seed):
         kinds.append(BacklogWorld)
     if seed % QUEUES_EVERY == 5:
         kinds.append(QueueWorld)
+    if seed % GRANTS_EVERY == 4:
+        kinds.append(GrantWorld)
     if seed % COUNTERS_EVERY == 9:
         kinds.append(CounterWorld)
     if seed % ASKERS_EVERY == 3:
@@ -89,6 +95,8 @@ def worlds(seed):
         kinds.append(ServingWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
+    if seed % MEMBERS_EVERY == 4:
+        kinds.append(MemberWorld)
     if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:
         kinds.append(ForwarderWorld)
     return kinds
@@ -96,7 +104,7 @@ def worlds(seed):
 
 def warm_up():
     """Run a seed of each kind, for what is imported, compiled and remembered then: processes inherit it."""
-    for kind in (World, HostileWorld, SecureWorld, NodeWorld, ForwarderWorld):
+    for kind in (World, HostileWorld, SecureWorld, NodeWorld, MemberWorld, ForwarderWorld):
         run(0, kind=kind)
     gc.freeze()
 

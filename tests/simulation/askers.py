@@ -56,6 +56,9 @@ TICK = 0.1
 SELDOM, OFTEN = 0.1, 0.3
 """The share of turns, and of changes, after which it is looked whether all is as it is said to be."""
 
+SOON_OVER = 0.1
+"""The share of many subscriptions that end before the next one begins."""
+
 STEADY = 4.0
 """Seconds for which nothing has gone wrong with a publisher that counts as one that answers."""
 
@@ -303,6 +306,9 @@ class AskerWorld:
             last_value = count == 1 and self.random.random() < 0.2
             self.subscriptions[subscription] = delivery
             self.ask(self.streams.add(subscription, delivery, last_value=last_value))
+            if count > 1 and self.random.random() < SOON_OVER:
+                # It may be collected still, with others.
+                self._end(subscription)
         self.ask(self.streams.flush())
         for publisher in self.publishers:
             check(not self.streams.has_answered(publisher.origin), "it has an answer before it has asked")
@@ -409,13 +415,16 @@ class AskerWorld:
         return self.streams._homes[subscription].name
 
     def _check_asked(self):
-        """What is wanted is declared, and nothing on streams that there are not."""
-        asked = {}
+        """What is wanted is declared, nothing on streams that there are not, and the newest is known."""
+        asked, newest = {}, {}
         for key in self.asked:
             if key[:3] == DECLARATION:
                 said = parse_declaration(key)
                 check(not said.is_closing, "a goodbye is asked for still")
                 asked.setdefault(said.stream, set()).update(one.text.decode() for one in said.patterns)
+                if said.patterns:
+                    newest[said.stream] = max(said.chunk, newest.get(said.stream, 0))
+        check(self.streams.asked() == newest, "{} are the newest, and not {}", newest, self.streams.asked())
         if not self.streams.is_collecting:
             for subscription in self.subscriptions:
                 if subscription in self.streams._homes:

@@ -28,6 +28,7 @@ from oz.wire.batch import (
 )
 from oz.wire.keys import DeliveryOptions
 from simulation.ledger import check
+from simulation.repeats import check_repeats
 from simulation.schedule import Fault
 
 NS = 1_000_000_000
@@ -169,6 +170,7 @@ class DoubleWorld:
         self._check_replaced()
         self._check_calm()
         check_claims(self.random)
+        check_repeats(self.random)
         return self
 
     def _turns(self, begins, ends):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from simulation.oracle import check
 from simulation.processes import NOBLOCK, Process
 
 NAMES = ("desk", "risk", "lab")
+ANYBODY = "any"
 NAMESERVER = "tcp://10.0.2.1:5756"
 LASTS = 8.0
 """Virtual seconds of traffic and faults."""
@@ -72,7 +74,19 @@ class SimNameServer(Process):
 
 
 class NodeWorld:
-    """One run: three nodes that ask each other and tell each other news, while things go wrong."""
+    """One run: three nodes that ask each other and tell each other news, while things go wrong.
+
+    Attributes:
+        asked: the subjects that they ask on: behind the dot stands who answers.
+        told: the subjects of news.
+        kinds: of what goes wrong, and how often each comes.
+        other: who is cut off from nodes as they are from each other.
+    """
+
+    asked = tuple(f"svc.{one}" for one in (*NAMES, ANYBODY))
+    told = "news.x", "news.y", "news.z"
+    kinds = KINDS
+    other = "nameserver"
 
     def __init__(self, seed, faults=None, mechanisms=None):
         self.seed, self.random = seed, Random(seed)
@@ -89,8 +103,8 @@ class NodeWorld:
 
     def _fault(self):
         random = self.random
-        kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
-        who = tuple(random.sample((*NAMES, "nameserver"), 2))
+        kind = random.choices(tuple(self.kinds), tuple(self.kinds.values()))[0]
+        who = tuple(random.sample((*NAMES, self.other), 2))
         if kind in ("kill", "close"):
             who = (random.choice(NAMES),)
         return NodeFault(random.uniform(1.0, LASTS), kind, who, random.choice((0.1, 0.5, 2.0, 4.0)))
@@ -98,30 +112,40 @@ class NodeWorld:
     def run(self):
         """Let everything happen, and check what must be so."""
         with self.bus:
-            self.nameserver.start()
             self.bus.run(self._main())
         return self
 
     async def _main(self):
-        for name in NAMES:
-            await self._start(name)
-        await asyncio.gather(*(node.wait_for_peers(2, timeout=SETTLES) for node in self.nodes.values()))
-        random = self.random
-        jobs = [self._later(random.uniform(0.5, LASTS), self._ask()) for _ in range(REQUESTS)]
-        jobs += [self._later(random.uniform(0.5, LASTS), self._tell()) for _ in range(MESSAGES)]
-        jobs += [self._later(fault.at, self._harm(fault)) for fault in self.faults]
-        await asyncio.gather(*jobs)
+        await self._begin()
+        await asyncio.gather(*self._jobs())
         self.bus.heal()
         await self._settle()
         self._check_news()
 
+    def _jobs(self):
+        """Return all that is to happen."""
+        uniform = self.random.uniform
+        jobs = [self._later(uniform(0.5, LASTS), self._ask) for _ in range(REQUESTS)]
+        jobs += [self._later(uniform(0.5, LASTS), self._tell) for _ in range(MESSAGES)]
+        return jobs + [self._later(fault.at, partial(self._harm, fault)) for fault in self.faults]
+
+    async def _begin(self):
+        """Have everybody there."""
+        self.nameserver.start()
+        for name in NAMES:
+            await self._start(name)
+        await asyncio.gather(*(node.wait_for_peers(2, timeout=SETTLES) for node in self.nodes.values()))
+
+    def _make_node(self, name):
+        return self.bus.node(name, nameserver=NAMESERVER)
+
     @staticmethod
-    async def _later(seconds, job):
+    async def _later(seconds, work):
         await asyncio.sleep(seconds)
-        await job
+        await work()
 
     async def _start(self, name):
-        node = self.nodes[name] = self.bus.node(name, nameserver=NAMESERVER)
+        node = self.nodes[name] = self._make_node(name)
         self.heard[node] = []
         await node.start()
 
@@ -130,10 +154,16 @@ class NodeWorld:
             await asyncio.sleep(self.random.random() * 0.05)
             await message.reply(f"{message.payload} by {name}")
 
-        node.subscribe(f"svc.{name}", handler=answer)
-        node.subscribe("svc.any", handler=answer, group="workers")
-        heard = self.heard[node]
-        node.subscribe("news.*", handler=lambda one: heard.append((one.subject, int(one.payload))))
+        for subject in self.asked:
+            if subject.endswith(f".{ANYBODY}"):
+                node.subscribe(subject, handler=answer, group="workers")
+            elif subject.endswith(f".{name}"):
+                node.subscribe(subject, handler=answer)
+        node.subscribe("news.*", handler=partial(self._hear, node))
+        return node
+
+    def _hear(self, node, message):
+        self.heard[node].append((message.subject, int(message.payload.rpartition(" ")[2])))
 
     async def _start_again(self, name):
         """Start it, as often as it takes: a node does not join while no name server answers."""
@@ -146,7 +176,7 @@ class NodeWorld:
     # what happens ----------------------------------------------------------------------------------------
 
     async def _ask(self):
-        name, subject = self.random.choice(NAMES), f"svc.{self.random.choice((*NAMES, 'any'))}"
+        name, subject = self.random.choice(NAMES), self.random.choice(self.asked)
         await self._request(self.nodes[name], subject)
 
     async def _request(self, node, subject, *, must_succeed=False):
@@ -169,15 +199,15 @@ class NodeWorld:
             self.mechanisms["request answered"] += 1
             check(answer.payload.startswith(f"{token} by "), "{!r} is no answer to {}", answer.payload, token)
             by = answer.payload.rpartition(" ")[2]
-            check(subject in (f"svc.{by}", "svc.any"), "{} answered {}", by, subject)
+            check(subject.endswith((f".{by}", f".{ANYBODY}")), "{} answered {}", by, subject)
 
     async def _tell(self):
-        name, subject = self.random.choice(NAMES), f"news.{self.random.choice('xyz')}"
+        name, subject = self.random.choice(NAMES), self.random.choice(self.told)
         self.numbers += 1
         node, number = self.nodes[name], self.numbers
         self.published[number] = node
         try:
-            await node.publish(subject, str(number))
+            await node.publish(subject, f"{subject} {number}")
         except oz.ClosedError:
             del self.published[number]
 
@@ -206,12 +236,16 @@ class NodeWorld:
 
     # what must be so -------------------------------------------------------------------------------------
 
+    def _names_of(self, peers):
+        """Return who some peers are."""
+        return [one.name for one in peers]
+
     async def _settle(self):
         """All find each other, and each answers all others."""
         for name, node in self.nodes.items():
-            others = {*NAMES} - {name}
+            others = sorted({*NAMES} - {name})
             ends = self.network.now + SETTLES
-            while {peer.name for peer in node.peers} != others or len(node.peers) != len(others):
+            while sorted(self._names_of(node.peers)) != others:
                 check(
                     self.network.now < ends, "{} knows {} after {} s", name, [one.name for one in node.peers],
                     SETTLES,
