@@ -309,9 +309,9 @@ class RoutedReceivePath(ReceivePath):
         waiting = self.waiting
         if waiting:
             # What `first_of` does, without a call.
-            message = waiting[0]
+            first = waiting[0]
             del waiting[0]
-            return message
+            return first
         streams, declarer, may_wait = self._decoder.streams, self._declarer, not flags & _NOBLOCK
         while True:
             if (streams.is_collecting or streams.buffered) and (message := self._at_hand(socket)) is not None:
@@ -363,9 +363,20 @@ class RoutedReceivePath(ReceivePath):
         except zmq.ZMQError:
             if not taken:
                 raise
+        except BaseException:
+            self._take_back(taken)
+            raise
         finally:
             self._decoder.in_batches = False
         return taken
+
+    def _take_back(self, taken: list[Arrived]) -> None:
+        """Have what was taken come first the next time, one by one, as a signal handler has raised."""
+        line: list[Any] = []
+        for one in (*taken, *self.waiting):
+            line += one.messages() if isinstance(one, MessageBatch) else [one]
+        self.waiting.clear()
+        self.waiting.extend(line)
 
     def _at_hand(self, socket: Any) -> Message | None:
         """Return a message that is held back, once there is none newer; declare what was collected."""
