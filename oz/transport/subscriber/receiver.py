@@ -159,7 +159,10 @@ class ReceivePath:
                 if not is_mine:
                     raise in_use()
                 frames = self._read(socket, flags)
-            except (zmq.ZMQError, OwnershipError):
+            except OwnershipError:
+                is_mine = is_mine or False
+                raise
+            except zmq.ZMQError:
                 raise
             except BaseException:
                 self._skip_frames(socket)
@@ -423,7 +426,10 @@ class RoutedReceivePath(ReceivePath):
                 frames, link = self._read_with_link(socket, flags)
             else:
                 frames = self._read(socket, flags)
-        except (zmq.ZMQError, OwnershipError):
+        except OwnershipError:
+            is_mine = is_mine or False
+            raise
+        except zmq.ZMQError:
             raise
         except BaseException:
             self._skip_frames(socket)

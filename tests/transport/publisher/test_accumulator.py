@@ -6,7 +6,7 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, Accumulator
+from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, Accumulator, Holding
 
 
 class Clock:
@@ -120,11 +120,11 @@ def test_the_end_of_a_turn_leaves_what_is_held(clock):
     waits = Accumulator(
         Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock, in_turns=True
     )
-    waits.holders = [None]
-    waits.begin(None, None, b"0", b"")
-    waits.end_turn(None)
-    assert len(waits) == 1
-    assert not dispatch.sent
+    with Holding(waits, lambda: None):
+        waits.begin(None, None, b"0", b"")
+        waits.end_turn(None)
+        assert len(waits) == 1
+        assert not dispatch.sent
 
 
 class InterruptedDispatch(SlowDispatch):
