@@ -7,7 +7,7 @@
 #include <structmember.h>
 
 #define MOST_HELD 7
-#define MOST_PLACES 4
+#define MOST_PLACES 5
 
 /* Source: zmq.h of libzmq. */
 typedef int (*Getsockopt)(void *socket, int option, void *value, size_t *size);
@@ -389,7 +389,7 @@ PLAIN_SPEC(hot_take_spec, take_slots, "oz.compiled._hot.Take", take_new,
 
 /* Handing over --------------------------------------------------------------------------------------------------- */
 
-enum { IS_WANTED, IS_BUSY, IS_LOSSLESS, COUNTED_FROM };
+enum { IS_WANTED, IS_BUSY, IS_HANDING_OVER, IS_LOSSLESS, COUNTED_FROM };
 enum { HAND_TWIN, GUARD, POSTPONED, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR };
 
 /* A signal handler has raised in the middle: the frame behind the first one goes all the same, or the next message
@@ -399,16 +399,9 @@ finish_message(Plain *self, PyObject *const *payload_arguments)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *sent = PyObject_Vectorcall(self->held[SEND], payload_arguments, 3, NULL);
-    if (sent == NULL && !PyErr_ExceptionMatches(self->held[ZMQ_ERROR])) {
-        /* Another signal, which counts as it would in Python. */
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(traceback);
-        return;
-    }
-    /* An error of ZeroMQ: there was no room for the first frame, and there is none for this. */
-    Py_XDECREF(sent);
+    /* Another one does not count: behind it this frame has gone, too. Nor does an error of ZeroMQ: there was no room for
+       the first frame, and there is none for this. */
+    Py_XDECREF(PyObject_Vectorcall(self->held[SEND], payload_arguments, 3, NULL));
     PyErr_Restore(type, value, traceback);
 }
 
@@ -498,16 +491,17 @@ hand_over_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
     if (!guard_call(self, acquire)) {
         return NULL;
     }
-    if (hot_get(self->held[GUARD], self->places[IS_BUSY]) != Py_False) {
-        /* One that was postponed. */
+    if (hot_get(self->held[GUARD], self->places[IS_BUSY]) != Py_False ||
+        hot_get(self->held[GUARD], self->places[IS_HANDING_OVER]) != Py_False) {
+        /* One that was postponed, or a signal handler that raised has left a flag behind. */
         int is_released = guard_call(self, release);
         return is_released ? PyObject_Vectorcall(self->held[HAND_TWIN], arguments, 4, NULL) : NULL;
     }
-    guard_set(self, IS_BUSY, Py_True);
+    guard_set(self, IS_HANDING_OVER, Py_True);
     int is_sent = send_lossy(self, arguments);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    guard_set(self, IS_BUSY, Py_False);
+    guard_set(self, IS_HANDING_OVER, Py_False);
     int is_ended = guard_end(self);
     if (!is_sent) {
         PyErr_Clear();
@@ -530,12 +524,14 @@ hand_over_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     }
     Py_ssize_t is_wanted = hot_offset(Py_TYPE(held[GUARD]), "is_wanted");
     Py_ssize_t is_busy = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_busy");
-    Py_ssize_t is_lossless = is_busy < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
+    Py_ssize_t is_handing_over = is_busy < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_handing_over");
+    Py_ssize_t is_lossless = is_handing_over < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
     Plain *self = is_lossless < 0 || !know_guards() ? NULL : plain_new(type, hand_over_call, held, 7);
     if (self != NULL) {
         self->option = more;
         self->places[IS_WANTED] = is_wanted;
         self->places[IS_BUSY] = is_busy;
+        self->places[IS_HANDING_OVER] = is_handing_over;
         self->places[IS_LOSSLESS] = is_lossless;
         self->places[COUNTED_FROM] = counted_from;
     }

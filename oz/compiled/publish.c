@@ -9,7 +9,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *guard, *monotonic, *socket, *error;
-    Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen, is_busy;
+    Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen, is_busy, is_handing_over;
     Py_ssize_t large, look_every;
     double listen_every;
 } Publish;
@@ -118,7 +118,7 @@ send_plain(Publish *self, PyObject *way, PyObject *payload)
     PyObject *hand_over = hot_get(self->sender, self->hand_over), *flags = hot_get(self->sender, self->flags);
     /* Whoever has the guard may be what a signal handler has interrupted here: the twin finds out. */
     if (hand_over == NULL || flags == NULL || PyBytes_GET_SIZE(way) == 0 || needs_no_look(self) <= 0 ||
-        hot_get(self->guard, self->is_busy) != Py_False) {
+        hot_get(self->guard, self->is_busy) != Py_False || hot_get(self->guard, self->is_handing_over) != Py_False) {
         return NULL;
     }
     PyObject *const given[] = {self->socket, way, payload, flags};
@@ -230,7 +230,8 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
         (said.hand_over = hot_offset(Py_TYPE(said.sender), "hand_over")) < 0 ||
         (said.flags = hot_offset(Py_TYPE(said.sender), "flags")) < 0 ||
         (said.listen = hot_offset(Py_TYPE(said.sender), "listen")) < 0 ||
-        (said.is_busy = hot_offset(Py_TYPE(said.guard), "is_busy")) < 0) {
+        (said.is_busy = hot_offset(Py_TYPE(said.guard), "is_busy")) < 0 ||
+        (said.is_handing_over = hot_offset(Py_TYPE(said.guard), "is_handing_over")) < 0) {
         return NULL;
     }
     Publish *self = (Publish *)type->tp_alloc(type, 0);

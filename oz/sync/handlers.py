@@ -218,19 +218,30 @@ class ThreadPool:
     def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
         """Wait for a message; see `Mailbox.receive`."""
         with mailbox.guard:
-            if not mailbox.is_readable:
-                self.check_may_wait()
-            if not mailbox.is_readable and not mailbox.news.wait_for(lambda: mailbox.is_readable, timeout):
-                raise Timeout(f"no message in {timeout:g} s")
-            return mailbox.take()
+            if mailbox.is_readable:
+                return mailbox.take()
+            self.check_may_wait()
+        taken: list[Message] = []
+
+        def take() -> bool:
+            if mailbox.is_readable:
+                taken.append(mailbox.take())
+            return bool(taken)
+
+        if not mailbox.news.wait_for(take, timeout):
+            raise Timeout(f"no message in {timeout:g} s")
+        return taken[0]
 
     def drain(self, queue: Drained, timeout: float | None = None) -> bool:
         """Wait until all is handled; see `HandlerRunner.drain`."""
         if queue.guard.is_foreign:
             return True
         me = threading.current_thread()
-        with self.stand_still(), queue.guard:
-            return queue.news.wait_for(lambda: queue.is_done(me), timeout) and queue.is_handled
+        with self.stand_still():
+            if not queue.news.wait_for(lambda: queue.is_done(me), timeout):
+                return False
+            with queue.guard:
+                return queue.is_handled
 
     def finish(self, result: Any) -> Any:
         """Return what an inline handler has given as it is; see `InlineCalls`."""

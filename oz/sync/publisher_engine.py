@@ -234,7 +234,7 @@ class ThreadedPublisher(PublisherEngine):
         """
         if not self.guard.is_mine:
             return self.news.wait_for(is_so, timeout)
-        if self.guard.is_busy:
+        if self.guard.is_interrupted:
             # A signal handler in the middle of a message, or of an answer: nothing new is heard.
             return is_so()
         # A signal handler that interrupts oz: nobody else may get in between, nor take the sign.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from math import ceil, inf
 from typing import Any
 
@@ -19,7 +18,7 @@ from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath
+from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath, first_of
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -54,7 +53,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         ready = self._ready
         if ready:
-            return ready.popleft()
+            return first_of(ready)
         if self._engine.must_check:
             self._engine.check()
         if timeout is None:
@@ -87,20 +86,30 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout)]
+        try:
+            self._take_more(messages, limit)
+        except zmq.ZMQError:
+            pass
+        except BaseException:
+            # A signal handler has raised: they come first the next time.
+            self._ready.extendleft(messages[::-1])
+            raise
+        return messages
+
+    def _take_more(self, messages: list[Message], limit: int) -> None:
+        """Take what is there already, up to a limit."""
         ready, take, waiting = self._ready, self._engine.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
         until = time.monotonic() + PATIENCE
-        with suppress(zmq.ZMQError):
-            while len(messages) < limit:
-                if ready:
-                    messages.append(ready.popleft())
-                    continue
-                message = waiting.popleft() if waiting else take(self, _NOBLOCK, until)
-                if message is None:
-                    break
-                if message.route.is_only_listed or self._engine.dispatch(message):
-                    messages.append(message)
-        return messages
+        while len(messages) < limit:
+            if ready:
+                messages += (first_of(ready),)
+                continue
+            message = first_of(waiting) if waiting else take(self, _NOBLOCK, until)
+            if message is None:
+                break
+            if message.route.is_only_listed or self._engine.dispatch(message):
+                messages += (message,)
 
     def receive_batches(
         self, limit: int = MANY, timeout: float | None = None
@@ -150,10 +159,10 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         while True:
             if ready:
                 # Its handlers have been called.
-                yield ready.popleft()
+                yield first_of(ready)
                 continue
             if waiting:
-                unpacked = waiting.popleft()
+                unpacked = first_of(waiting)
                 if unpacked.route.is_only_listed or self._engine.dispatch(unpacked):
                     yield unpacked
                 continue
@@ -231,8 +240,10 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
     def _next_within(self, timeout: float) -> Message:
         now = time.monotonic()
         # What is there comes also when there is no time to wait.
-        with suppress(zmq.Again):
+        try:
             return self._next(_NOBLOCK, now + max(timeout, PATIENCE))
+        except zmq.Again:
+            pass
         return self._next_until(now + timeout, timeout)
 
     def _next_forever(self) -> Message:
@@ -260,7 +271,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         waiting = self._waiting
         try:
-            message = waiting.popleft() if waiting else self._engine.take(self, flags, until)
+            message = first_of(waiting) if waiting else self._engine.take(self, flags, until)
             if message is not None and message.route.is_only_listed:
                 return message
             if until == -inf:

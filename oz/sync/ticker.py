@@ -13,8 +13,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from contextlib import closing
+from contextlib import closing, suppress
 from math import ceil
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class Ticker:
         self._publisher = weakref.ref(publisher)
         self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
-        self._stop = threading.Event()
+        self._stop: SimpleQueue[None] = SimpleQueue()
         self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
         self._used_at = monotonic()
@@ -108,7 +109,7 @@ class Ticker:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self._stop.set()
+        self._stop.put(None)
         self.wake()
         if waits and threading.current_thread() is not self._thread:
             self._thread.join()
@@ -168,7 +169,7 @@ class Ticker:
                 _log.exception("looking after a publisher failed; it goes on")
             if publisher.has_to_make_room():
                 # Others would hardly get in between: it takes the guard again before they wake up.
-                self._stop.wait(room_after(monotonic() - began))
+                self._pause(room_after(monotonic() - began))
             if had_work:
                 idle, patience = 0, min(2 * patience, _IDLE_ROUNDS)
             else:
@@ -179,5 +180,10 @@ class Ticker:
                 if not publisher.sender.accumulator:
                     return True
             del publisher
-            self._stop.wait(self._delay)
+            self._pause(self._delay)
         return False
+
+    def _pause(self, seconds: float) -> None:
+        """Let so many seconds pass, or less if it is stopped."""
+        with suppress(Empty):
+            self._stop.get(timeout=seconds)

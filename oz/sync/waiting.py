@@ -6,14 +6,15 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from math import ceil
+from contextlib import AbstractContextManager, contextmanager, suppress
+from math import ceil, inf
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
 
 import zmq
 
 from oz.message import Message
-from oz.transport.guard import Guard
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
@@ -22,30 +23,32 @@ Handler = Callable[[Message], None]
 
 
 class ThreadNews:
-    """Wakes the threads that wait for something guarded to become different."""
+    """Wakes the threads that wait for something guarded to become different.
 
-    __slots__ = ("__weakref__", "_changed", "_guard", "_rings", "_waiters")
+    Who waits has the guard for each look, and not in between: where a signal handler raises, nothing is to be
+    taken back.
+    """
 
-    def __init__(self, guard: Guard) -> None:
+    __slots__ = ("__weakref__", "_guard", "_rings", "_waiters")
+
+    def __init__(self, guard: AbstractContextManager[Any]) -> None:
         """Start with nobody waiting.
 
         Args:
             guard: is had for each look and for each change, and by whoever tells not at all.
         """
         self._guard = guard
-        self._changed = threading.Condition(guard)  # type: ignore[arg-type]
-        self._waiters = 0
+        self._waiters: set[SimpleQueue[None]] = set()
         self._rings: set[Callable[[], object]] = set()
 
     def tell(self) -> None:
         """Wake all who wait, to look again."""
         # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
-        if self._waiters:
-            with self._changed:
-                self._changed.notify_all()
-                rings = tuple(self._rings)
-            for ring in rings:
-                ring()
+        for waiter in tuple(self._waiters):
+            if waiter.empty():
+                waiter.put(None)
+        for ring in tuple(self._rings):
+            ring()
 
     @contextmanager
     def rings(self, ring: Callable[[], object]) -> Iterator[None]:
@@ -54,29 +57,29 @@ class ThreadNews:
         Args:
             ring: is called by whoever tells, such as that of a `Bell`.
         """
-        with self._changed:
-            self._rings.add(ring)
-            self._waiters += 1
         try:
+            self._rings.add(ring)
             yield
         finally:
-            with self._changed:
-                self._rings.discard(ring)
-                self._waiters -= 1
+            self._rings.discard(ring)
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, for so many seconds; give whether it is."""
-        with self._changed:
-            self._waiters += 1
-            try:
-                return self._changed.wait_for(
-                    is_so, None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-                )
-            finally:
-                self._waiters -= 1
-                if not self._guard.is_mine:
-                    # A signal handler raised while this took it back, which `with` is about to release.
-                    self._guard.acquire()
+        ends = inf if timeout is None else monotonic() + timeout
+        told: SimpleQueue[None] = SimpleQueue()
+        try:
+            while True:
+                self._waiters.add(told)
+                with self._guard:
+                    if is_so():
+                        return True
+                left = ends - monotonic()
+                if left <= 0:
+                    return False
+                with suppress(Empty):
+                    told.get(timeout=None if left == inf else min(left, threading.TIMEOUT_MAX))
+        finally:
+            self._waiters.discard(told)
 
 
 class Bell:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -51,18 +50,23 @@ def send_frames(
         zmq.Again: there is no room.
     """
     last = len(frames) - 1
-    at = 0
+    at = -1
     try:
         while at < last:
-            send(socket, frames[at], flags | _MORE, copy)
+            # First: where one raises, that frame has gone.
             at += 1
-        send(socket, frames[last], flags, copy)
+            send(socket, frames[at], flags | _MORE if at < last else flags, copy)
     except zmq.ZMQError:
         raise
     except BaseException:
-        # If there was no room, none has gone, and there is none for the others: that must not take the place
-        # of what the handler raised.
-        with suppress(zmq.Again):
-            for place in range(at + 1, last + 1):
-                send(socket, frames[place], flags | (_MORE if place < last else 0))
+        while -1 < at < last:
+            at += 1
+            try:
+                send(socket, frames[at], flags | (_MORE if at < last else 0))
+            except zmq.ZMQError:
+                # There was no room, so that none has gone: that must not take the place of what was raised.
+                break
+            except BaseException:
+                # Another one: this frame has gone, too.
+                continue
         raise

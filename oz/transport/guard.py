@@ -9,12 +9,13 @@ from __future__ import annotations
 import _thread
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from oz.errors import OwnershipError
 from oz.system import after_fork
+
+T = TypeVar("T")
 
 
 def in_use() -> OwnershipError:
@@ -55,18 +56,35 @@ class Guard(_Lock):
     A publisher's lets other threads wait, since its calls are short and whole. It *is* a lock, and taking it
     is one call in C: a signal handler that raises comes before or after, so that it is never left held.
 
+    What a signal handler of this thread may not come between is done with `busy` held, another lock of that
+    kind. A handler that raises leaves `is_busy` behind, which means nothing without that lock; and `is_torn`,
+    where numbers were being given: who comes next mends that first.
+
     A lock is not fair: who releases it and takes it at once has it again before others wake up. So whoever
     publishes says first that it is coming, and the thread that looks after a publisher makes room then.
 
     Attributes:
         is_wanted: somebody was about to take it for a message since the last time that room was made.
-        is_busy: who has it sends the frames of a message, or takes subscriptions in: what a signal handler
-            does with the socket in the middle of that would come between.
-        postponed: what signal handlers have put off for that reason; see `do_postponed`.
+        busy: who has it sends the frames of a message, or takes subscriptions in: what a signal handler does
+            with the socket in the middle of that would come between. Taken by who has the guard.
+        is_busy: somebody has that, or a signal handler that raised has cut it short.
+        is_handing_over: the compiled part does the same, which nothing cuts short.
+        is_torn: what is sent was given numbers, and is being sent, or its sender was cut short.
+        mend: called before anything else is sent when that was cut short.
+        postponed: what signal handlers have put off; see `do_postponed`.
         when_disowned: called when this is disowned.
     """
 
-    __slots__ = ("is_busy", "is_wanted", "postponed", "when_disowned")
+    __slots__ = (
+        "busy",
+        "is_busy",
+        "is_handing_over",
+        "is_torn",
+        "is_wanted",
+        "mend",
+        "postponed",
+        "when_disowned",
+    )
 
     is_foreign = False
     """Whether its socket was made before a fork, in the parent process."""
@@ -74,7 +92,9 @@ class Guard(_Lock):
     def __init__(self) -> None:
         """Start free."""
         super().__init__()
-        self.is_wanted = self.is_busy = False
+        self.is_wanted = self.is_busy = self.is_handing_over = self.is_torn = False
+        self.busy = _Lock()
+        self.mend: Callable[[], object] = bool
         self.postponed: deque[Callable[[], object]] = deque()
         self.when_disowned: Callable[[], None] | None = None
         _guards.add(self)
@@ -88,29 +108,51 @@ class Guard(_Lock):
     @property
     def is_interrupted(self) -> bool:
         """Whether a signal handler asks, in the middle of what must not be divided."""
-        return self.is_busy and self.is_mine
+        if self.is_handing_over:
+            return self.is_mine
+        # A flag alone would stay where a handler has raised.
+        return self.is_busy and self.busy._is_owned()
 
-    @contextmanager
-    def undivided(self) -> Iterator[None]:
-        """Let no signal handler of this thread, which has it, come between what is done meanwhile."""
-        before, self.is_busy = self.is_busy, True
-        try:
-            yield
-        finally:
-            self.is_busy = before
+    def undivided(self, do: Callable[..., T], *given: Any) -> T:
+        """Do something with this held, and let no signal handler of this thread come in between.
+
+        Args:
+            do: what is to be done.
+            given: what it is called with.
+
+        Returns:
+            What that gives.
+        """
+        before = self.is_interrupted
+        with self.busy:
+            self.is_busy = True
+            if self.is_torn and not before:
+                self.mend_torn()
+            result = do(*given)
+        self.is_busy = before
+        if self.postponed and not before:
             self.do_postponed()
+        return result
+
+    def mend_torn(self) -> None:
+        """Mend what was cut short in the middle of being sent; called with `busy` held, before all else."""
+        self.mend()
+        self.is_torn = False
 
     def do_postponed(self) -> None:
-        """Do what signal handlers have put off, in their order; called by who was busy, and has it still."""
-        if not self.postponed or self.is_busy:
-            return
-        # What handlers do meanwhile comes behind it.
-        self.is_busy = True
-        try:
+        """Do what signal handlers have put off, in their order; called by who has it, and is not busy."""
+        with self.busy:
+            # What handlers do meanwhile comes behind it.
+            self.is_busy = True
             while self.postponed:
                 self.postponed.popleft()()
-        finally:
-            self.is_busy = False
+        self.is_busy = False
+
+    def end_interrupted(self) -> None:
+        """Have what is done from now on be whole: what it interrupts does not get to its end."""
+        if self.is_torn:
+            self.mend_torn()
+        self.is_busy = self.is_handing_over = False
 
     def check_owner(self) -> None:
         """Refuse the child of a fork.
@@ -139,9 +181,17 @@ class StrictGuard(Guard):
         Raises:
             OwnershipError: another thread has it, or the process did not make it.
         """
-        if not self.acquire(False):
-            raise in_use()
-        return True
+        try:
+            if self.acquire(False):
+                return True
+        except BaseException:
+            # A signal handler has raised behind it.
+            try:  # noqa: SIM105 - no call before it, in which one might raise again
+                self.release()
+            except RuntimeError:
+                pass  # Another thread has it.
+            raise
+        raise in_use()
 
 
 class _Foreign(Guard):

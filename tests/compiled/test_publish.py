@@ -147,7 +147,7 @@ steps = st.lists(
     | st.sampled_from(
         [("now", 10.0), ("now", 10.0005), ("now", 10.002), ("is_behind", True), ("is_behind", False)]
     )
-    | st.sampled_from([("is_busy", True), ("is_busy", False), ("held",)])
+    | st.sampled_from([("is_handing_over", True), ("is_handing_over", False), ("held",)])
     | st.sampled_from([("tries", True), ("notices", True), ("notices", False)])
     | st.sampled_from([("tries", zmq.Again()), ("tries", zmq.ZMQError(zmq.ENOTSOCK)), ("tries", KeyError())])
     | st.sampled_from([("error", zmq.ZMQError(zmq.ENOTSOCK)), ("error", KeyError("x")), ("error", None)]),
@@ -167,8 +167,8 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
                 one.dispatch.is_blocked = step[1]
             elif step[0] in ("now", "is_behind", "tries", "notices"):
                 setattr(one.parts, step[0], step[1])
-            elif step[0] == "is_busy":
-                one.parts._guard.is_busy = step[1]
+            elif step[0] == "is_handing_over":
+                one.parts._guard.is_handing_over = step[1]
             elif step[0] == "held":
                 (one.parts._guard.release if one.parts._guard.is_mine else one.parts._guard.acquire)()
             elif step[0] == "error":
@@ -199,7 +199,7 @@ def test_a_message_of_a_signal_handler_in_the_middle_of_another_takes_the_long_w
         one.publish("plain", b"1")
         one.publish("plain", b"2")
         with one.parts._guard:
-            one.parts._guard.is_busy = True
+            one.parts._guard.is_handing_over = True
             assert one.publish("plain", b"3") == "long"
     assert ours.log == pure.log
 

@@ -268,7 +268,8 @@ class MulticastDispatch:
             self._began_at = self._clock() - age
 
     def lose_count(self) -> None:
-        """Called when sending was cut short: what did not go has its number, and is found missing."""
+        """Count anew: of what was being sent when that was cut short, some may have no number yet."""
+        self._epoch += 1
 
     # records ---------------------------------------------------------------------------------------------
 

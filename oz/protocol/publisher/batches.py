@@ -36,6 +36,7 @@ class Batches:
 
     __slots__ = (
         "_clock",
+        "_doubtful",
         "_drops",
         "_passing",
         "_router",
@@ -64,6 +65,8 @@ class Batches:
         self._clock = clock
         self._drops = drops
         self._passing = Passing()
+        # What is being sent of a send buffer: it stays there until that is done.
+        self._doubtful: tuple[OutStream, int, tuple[bytes, ...]] | None = None
         self.full: dict[OutStream, float] = {}
         self.is_blocked = False
         self.left_out_at = -inf
@@ -323,7 +326,13 @@ class Batches:
         self.is_blocked = self.is_blocked and any(_blocks(one) for one in self.full)
 
     def _has_sent_all(self, stream: OutStream) -> bool:
-        """Send what a stream has waiting, as far as there is room; tell whether that was all."""
+        """Send what a stream has waiting, as far as there is room; tell whether that was all.
+
+        What a signal handler cuts short may have gone, and goes again the next time: whoever has it passes
+        over a frame that is the same to the last byte.
+        """
+        if self._doubtful is not None:
+            self._settle(*self._doubtful)
         while stream.unsent:
             if not self._send_waiting(stream, stream.unsent[0]):
                 return False
@@ -345,10 +354,20 @@ class Batches:
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         if stream.vanished_at is None:
             frames = stream.frames(RICH if is_rich else PLAIN, sequence, positions, pack_array(items))
+            self._doubtful = stream, len(positions), frames
             if not self._send_waiting(stream, frames):
+                self._doubtful = None
                 return False
         stream.send_buffer.drop(stream, len(positions))
+        self._doubtful = None
         return True
+
+    def _settle(self, stream: OutStream, count: int, frames: tuple[bytes, ...]) -> None:
+        """Have what was cut short go again as it was, whatever comes into the send buffer meanwhile."""
+        self._doubtful = None
+        if stream.send_buffer:
+            stream.send_buffer.drop(stream, count)
+            stream.unsent.append(frames)
 
 
 def _blocks(stream: OutStream) -> bool:

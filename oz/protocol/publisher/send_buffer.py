@@ -114,9 +114,10 @@ class ConflatingSendBuffer:
 
     def drop(self, stream: OutStream, count: int) -> None:
         """Forget those whose subjects came up first, and number them only now: none is conflated any more."""
-        stream.sequence += count
-        for subject in list(islice(self._newest, count)):
-            del self._newest[subject]
+        if count:
+            left = dict(islice(self._newest.items(), count, None))
+            # In one statement: a signal handler that raises comes before or after.
+            self._newest, stream.sequence = left, stream.sequence + count
 
 
 def _apart(held: Iterable[tuple[bytes, Any, int]]) -> tuple[list[Any], list[int]]:

@@ -7,10 +7,10 @@ message takes no lock: one `list.extend` is whole whatever other threads do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import inf
 from typing import Any
+from weakref import ref
 
 import zmq
 
@@ -42,16 +42,43 @@ _MOST = STEP * MAX_COUNT
 _NO_RECIPIENTS = Recipients(is_plain=False, streams=(), choices=())
 
 
+class Holding:
+    """A `with` block in which what is published is held back; it ends with this at the latest."""
+
+    __slots__ = ("__weakref__", "_accumulator", "_own", "_when_over")
+
+    def __init__(self, accumulator: Accumulator, when_over: Callable[[], object]) -> None:
+        """Hold nothing back yet.
+
+        Args:
+            accumulator: of the publisher.
+            when_over: called at the end, if nobody else holds anything back.
+        """
+        self._accumulator = accumulator
+        self._when_over = when_over
+        self._own = ref(self)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._accumulator.holders.append(self._own)
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        # Two threads may each have one, and they end in any order.
+        self._accumulator.holders.remove(self._own)
+        if not self._accumulator.has_holders():
+            self._when_over()
+
+
 class Accumulator:
     """The messages that one publisher sends in its next batches.
 
     Attributes:
         messages: recipients, subject and payload in turn; see `batching.STEP`.
         limit: the length at which they go out.
-        is_held: `with publisher.batch():`, so that nothing goes out before it is full, but for what an
-            answer to a subscriber must not overtake.
+        holders: the blocks of `with publisher.batch():` that there are: nothing goes out before it is full,
+            but for what an answer to a subscriber must not overtake.
         is_over: the publisher has closed, and nothing goes out any more.
-        is_sending: something with a number goes out; who sees that with the guard held interrupts it.
     """
 
     __slots__ = (
@@ -71,9 +98,8 @@ class Accumulator:
         "_took",
         "_unwanted",
         "_whole_limit",
-        "is_held",
+        "holders",
         "is_over",
-        "is_sending",
         "limit",
         "messages",
     )
@@ -103,6 +129,7 @@ class Accumulator:
             in_turns: `expect_more` has `end_turn` called at the end of the present turn of a loop.
         """
         self._guard = guard
+        guard.mend = dispatch.lose_count
         self._dispatch = dispatch
         self._stats = stats
         self._look = look
@@ -110,9 +137,8 @@ class Accumulator:
         self._clock = clock
         self.messages: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
-        self.is_held = 0
+        self.holders: list[ref[Holding]] = []
         self.is_over = False
-        self.is_sending = False
         self._in_turns = in_turns
         self._is_turn_used = self._is_shared = False
         self._is_rich = False
@@ -139,42 +165,41 @@ class Accumulator:
         if (
             not self.messages
             and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
-            and not (self.is_held or self._is_turn_used)
+            and not (self.holders or self._is_turn_used)
         ):
             self._guard.is_wanted = True
             with self._guard:
-                if not (self.messages or self._guard.is_busy):
+                if not (self.messages or self._guard.is_interrupted):
                     self._send_alone(socket, recipients, raw, item, now)
                     return
         self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
-        elif not self.is_held:
+        elif not (self.holders and self.has_holders()):
             self._expect_more()
 
     def _send_alone(self, socket: Any, recipients: Recipients, raw: bytes, item: Any, now: float) -> None:
         """Send a message that waits for no others, with the guard held."""
         self._check_open()
-        self._unwanted = self._stats.unwanted
-        self._stats.sent += 1
-        self.is_sending = self._guard.is_busy = True
-        try:
+        guard = self._guard
+        # What `undivided` does, the short way.
+        with guard.busy:
+            guard.is_busy = True
+            if guard.is_torn:
+                guard.mend_torn()
+            self._unwanted = self._stats.unwanted
+            self._stats.sent += 1
+            guard.is_torn = True
             self._dispatch.send_alone(recipients, raw, item)
+            guard.is_torn = False
             # Not from its beginning: with many subscribers a send takes longer than what counts as quiet, and
             # every message of a burst would go out alone.
             self._sent_at = sent_at = self._clock()
             self._took = took = min(sent_at - now, 2 * max(QUIET, self._took))
             self._quiet = max(QUIET, _SHARE * took)
-        except zmq.ZMQError:
-            raise
-        except BaseException:
-            # Not by `_counting`, which would cost half of the time of it all.
-            self._dispatch.lose_count()
-            raise
-        finally:
-            self.is_sending = self._guard.is_busy = False
-            if self._guard.postponed:
-                self._guard.do_postponed()
+        guard.is_busy = False
+        if guard.postponed:
+            guard.do_postponed()
         if self._in_turns:
             # Tasks of one turn publish further apart than what counts as quiet.
             self._is_turn_used = True
@@ -193,27 +218,33 @@ class Accumulator:
         """Send what waits by `expect_others`, as no others come. A loop does so as its turn ends."""
         if self._is_shared:
             self._is_shared = False
-            if self.messages and not self.is_held:
+            if self.messages and not (self.holders and self.has_holders()):
                 self.flush(socket)
+
+    def has_holders(self) -> bool:
+        """Tell whether anybody holds it back; of one that was cut short only a reference is left."""
+        with self._guard:
+            for one in tuple(self.holders):
+                if one() is None:
+                    self.holders.remove(one)
+        return bool(self.holders)
 
     def end_turn(self, socket: Any) -> None:
         """Send what a turn of the loop has left, as it ends."""
         self._is_turn_used = False
-        if self.messages and not self.is_held:
+        if self.messages and not self.holders:
             self.flush(socket)
 
     def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
         self._check_open()
         content = item[0] if type(item) is Rich else item
-        if type(content) is bytes and len(content) >= LARGE and not self._guard.is_busy:
+        if type(content) is bytes and len(content) >= LARGE and not self._guard.is_interrupted:
             self._send(socket)
-            self._stats.sent += 1
-            with self._counting():
-                self._dispatch.send_large([recipients, raw, item])
+            self._guard.undivided(self._send_large, [recipients, raw, item])
             self._look(socket)
             return
-        is_quiet = not (self.messages or self.is_held or self._is_turn_used or self._guard.is_busy)
+        is_quiet = not (self.messages or self.holders or self._is_turn_used or self._guard.is_interrupted)
         if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
@@ -221,7 +252,7 @@ class Accumulator:
         self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
-        elif not self.is_held:
+        elif not (self.holders and self.has_holders()):
             self._expect_more()
 
     def position(self) -> int:
@@ -254,15 +285,6 @@ class Accumulator:
         """
         self.limit = self._whole_limit = 0
 
-    def cut_short(self) -> None:
-        """Show the messages being sent as a gap, if there are any: their sender does not get to the end.
-
-        Whoever calls holds the guard, and so is a signal handler in the middle of sending.
-        """
-        if self.is_sending:
-            self._dispatch.lose_count()
-        self.is_sending = self._guard.is_busy = False
-
     def end(self) -> None:
         """Send nothing more."""
         self.is_over = True
@@ -286,37 +308,57 @@ class Accumulator:
         with self._guard:
             if self.messages:
                 self._check_open()
-            if self._guard.is_busy:
+            if self._guard.is_interrupted:
                 self._expect_more()
                 return
+            if self._guard.postponed:
+                self._guard.do_postponed()
             # As much as there is now: other threads may go on adding to it.
             for _ in range(0, len(self.messages), _MOST):
                 self._send(socket)
 
     def _send(self, socket: Any) -> None:
-        messages, dispatch = self.messages, self._dispatch
         begun_at = self._clock()
-        with self._counting():
-            length = min(len(messages), _MOST)
-            count = length // STEP
-            if not count:
-                return
-            # In one statement, so that a signal handler comes before or after: what it publishes has a
-            # position of its own, and nothing is sent twice.
-            first = dispatch.position
-            taken, messages[:length], dispatch.position = messages[:length], (), first + count
-            if not taken:
-                return  # One that came before it has closed the publisher, and sent them all.
-            self._stats.sent += count - self._counted
-            self._counted = 0
-            is_rich, self._is_rich = self._is_rich, False
-            dispatch.send(taken, first, is_rich=is_rich)
+        length = self._guard.undivided(self._take_and_send)
+        if not length:
+            return
         self._sent_at = sent_at = self._clock()
         self._took = took = min(sent_at - begun_at, 2 * max(QUIET, self._took))
         self._quiet = max(QUIET, _SHARE * took)
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)
         self._look(socket)
+
+    def _take_and_send(self) -> int:
+        """Send what waits, with a number each; return the length that it had."""
+        guard, messages, dispatch = self._guard, self.messages, self._dispatch
+        length = min(len(messages), _MOST)
+        count = length // STEP
+        if not count:
+            return 0
+        first = dispatch.position
+        # In one statement, so that a signal handler comes before or after: what it publishes has a position
+        # of its own, and what is taken is sent once, or told lost if it raises.
+        taken, messages[:length], dispatch.position, guard.is_torn = (
+            messages[:length],
+            (),
+            first + count,
+            True,
+        )
+        if taken:
+            self._stats.sent += count - self._counted
+            self._counted = 0
+            is_rich, self._is_rich = self._is_rich, False
+            dispatch.send(taken, first, is_rich=is_rich)
+        # Otherwise one that came before it has closed the publisher, and sent them all.
+        guard.is_torn = False
+        return len(taken)
+
+    def _send_large(self, message: list[Any]) -> None:
+        self._stats.sent += 1
+        self._guard.is_torn = True
+        self._dispatch.send_large(message)
+        self._guard.is_torn = False
 
     def _limit_bytes(self, length: int) -> None:
         """Take fewer large messages into a batch from now on, or more again, going by the last one."""
@@ -325,21 +367,3 @@ class Accumulator:
             self.limit = max(STEP, fewer - fewer % STEP)
         elif self.limit < self._whole_limit:
             self.limit = min(self._whole_limit, 2 * self.limit)
-
-    @contextmanager
-    def _counting(self) -> Iterator[None]:
-        """Let nothing come between what is given numbers and sent meanwhile.
-
-        What a raising signal handler cuts short shows as a gap: nobody knows what has gone.
-        """
-        self.is_sending = self._guard.is_busy = True
-        try:
-            yield
-        except zmq.ZMQError:
-            raise
-        except BaseException:
-            self._dispatch.lose_count()
-            raise
-        finally:
-            self.is_sending = self._guard.is_busy = False
-            self._guard.do_postponed()

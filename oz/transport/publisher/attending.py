@@ -191,12 +191,10 @@ class Attendant:
     def listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
         with self._guard:
-            if self._socket.closed or self._guard.is_busy:
+            if self._socket.closed or self._guard.is_interrupted:
                 return False
             router = self._router
-            with self._guard.undivided():
-                has_come = self._take_in()
-            if has_come:
+            if self._guard.undivided(self._take_in):
                 self._heard()
             self._sender.is_behind = self._queue.waits or self._has_left_some
             if self._sender.is_behind:
@@ -212,8 +210,7 @@ class Attendant:
             if (router.to_answer or router.to_serve) and not self._closing.said_goodbye:
                 # What was published before goes out before.
                 self._sender.accumulator.flush(self._socket)
-                with self._guard.undivided():
-                    self._records.answer()
+                self._guard.undivided(self._records.answer)
                 self._in_use()
             return has_changed
 
@@ -333,24 +330,26 @@ class Attendant:
             if self._socket.closed or self._closing.said_goodbye:
                 return False
             if self._access is not None and self._access.has_changed():
-                with self._guard.undivided():
-                    self._queue.revoke(self._backend.monotonic())
+                self._guard.undivided(self._queue.revoke, self._backend.monotonic())
                 self._end_revoked(self._queue.to_cut)
             if self._calls is not None:
                 self._calls.look(self._socket, self._backend.monotonic())
             accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
             records.is_halfway = False
-            if not accumulator.is_held:
+            if not accumulator.has_holders():
                 accumulator.flush(self._socket)
             self.listen()
-            with self._guard.undivided():
-                if not self._sender.is_behind:
-                    self._queue.sweep(self._backend.monotonic())
-                self._retry()
-                records.beat(self._backend.monotonic())
+            self._guard.undivided(self._tell)
             self._heard()
             return was_busy or records.is_halfway
+
+    def _tell(self) -> None:
+        """Send what waits for room, and tell streams where they stand."""
+        if not self._sender.is_behind:
+            self._queue.sweep(self._backend.monotonic())
+        self._retry()
+        self._records.beat(self._backend.monotonic())
 
     def _retry(self) -> None:
         """Send what waits for room; the longer there is none, the later it tries again without a sign."""

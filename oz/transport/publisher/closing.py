@@ -132,7 +132,7 @@ class PublisherClosing:
         attachments, is_own = self._attachments, self._attachments.own_context
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
-            self._sender.accumulator.cut_short()
+            self._guard.end_interrupted()
             self._send_rest(seconds if waits else 0.0)
             self._sender.accumulator.end()
             if (linger is not None or timeout is not None) and seconds < inf:
@@ -269,8 +269,7 @@ class PublisherClosing:
             try:
                 had_all = self._take_more is None or self._take_more()
                 self._sender.accumulator.flush(self._socket)
-                with self._guard.undivided():
-                    self._dispatch.retry()
+                self._guard.undivided(self._dispatch.retry)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True

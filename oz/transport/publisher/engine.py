@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import Any, NoReturn
@@ -23,6 +22,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.option_checks import check_count
 from oz.transport.peer_keys import PeerKeys
+from oz.transport.publisher.accumulator import Holding
 from oz.transport.publisher.attending import Attendant, Secured, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -315,20 +315,13 @@ class PublisherEngine:
 
     # what is due -----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self) -> Holding:
         """Hold what is published until the end of a `with` block; see `oz.Publisher.batch`."""
-        accumulator = self.sender.accumulator
-        with self.guard:
-            accumulator.is_held += 1
-        try:
-            yield
-        finally:
-            # Counted: two threads may each have one, and they end in any order.
-            with self.guard:
-                accumulator.is_held -= 1
-            if not accumulator.is_held and not self.closed:
-                self.flush_now()
+        return Holding(self.sender.accumulator, self._flush_open)
+
+    def _flush_open(self) -> None:
+        if not self.closed:
+            self.flush_now()
 
     # publishing ------------------------------------------------------------------------------------------
 
@@ -385,7 +378,7 @@ class PublisherEngine:
         with self.guard:
             # What was published before stays before.
             self.sender.accumulator.flush(self.socket)
-            self.dispatch.skip(count)
+            self.guard.undivided(self.sender.skip, count)
             self.records.beats_at = 0.0
             self.records.beat(self.monotonic())
             self._shell.in_use()

@@ -147,7 +147,7 @@ class RawSends:
         self._guard.is_wanted = True
         with self._guard:
             self._check_first(frames[0])
-            if self._guard.is_busy:
+            if self._guard.is_interrupted:
                 # A signal handler, in the middle of another message.
                 self._guard.postponed.append(partial(self._send_later, frames, flags, tracker))
                 return self._as_result(tracker)
@@ -158,8 +158,7 @@ class RawSends:
         with self._guard:
             self._sender.look(self._socket)
             if self._dispatch.is_blocked:
-                with self._guard.undivided():
-                    self._dispatch.retry()
+                self._guard.undivided(self._dispatch.retry)
                 if self._dispatch.is_blocked:
                     self._sender.look(self._socket)
                     raise zmq.Again
@@ -170,8 +169,7 @@ class RawSends:
             else:
                 size = sum(map(_size, frames))
                 given = frames if size < WATCHED_FROM else self._sink.weigh(frames, size)
-                with self._guard.undivided():
-                    result = self._deliver(given, flags, tracker)
+                result = self._guard.undivided(self._deliver, given, flags, tracker)
             self._route_too(frames)
             if not self._sender.is_unheard:
                 self._sender.listen()
@@ -274,7 +272,7 @@ class RawSends:
                 return slow_send(data, flags, copy, track, routing_id=routing_id, group=group)  # type: ignore[no-any-return]
             guard.is_wanted = True
             with guard:
-                if guard.is_busy:
+                if guard.is_interrupted:
                     return slow_send(data)  # type: ignore[no-any-return]
                 if data < _FIRST_FREE:
                     check(data)
@@ -299,19 +297,14 @@ class RawSends:
                     return slow_multipart(frames)  # type: ignore[no-any-return]
             guard.is_wanted = True
             with guard:
-                if guard.is_busy:
+                if guard.is_interrupted:
                     return slow_multipart(frames)  # type: ignore[no-any-return]
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])
                 if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
                 make_lossy()
-                guard.is_busy = True
-                try:
-                    send_frames(_send, socket, frames, 0)
-                finally:
-                    guard.is_busy = False
-                    guard.do_postponed()
+                guard.undivided(send_frames, _send, socket, frames, 0)
                 if streams:
                     route(frames)
                 if not sender.is_unheard:

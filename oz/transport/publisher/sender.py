@@ -438,7 +438,13 @@ class Sender:
                 return
         # Nobody is there any more to wait for room, or to be told.
         self.stats.dropped += 1
-        self._dispatch.skip(1)
+        self.skip(1)
+
+    def skip(self, count: int | None) -> None:
+        """Report messages as lost here; called where nothing comes in between."""
+        self._guard.is_torn = True
+        self._dispatch.skip(count)
+        self._guard.is_torn = False
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""
@@ -475,7 +481,6 @@ class Sender:
     def _make_room(self, socket: Any) -> bool:
         """Try to send what waits for room; tell whether the publisher can go on."""
         with self._guard:
-            with self._guard.undivided():
-                self._dispatch.retry()
+            self._guard.undivided(self._dispatch.retry)
             self.look(socket)
         return not self._dispatch.is_blocked

@@ -6,7 +6,6 @@ See `oz.protocol.publisher.sink` for what decides about batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from math import inf
 from typing import Any, Protocol
 
@@ -66,7 +65,7 @@ class XpubSink:
         self._backend = backend = backend_of(socket)
         self._send = backend.send
         self._drops = drops
-        self._is_lossless = not drops
+        self._is_lossless: bool | None = not drops
         self._several = Backlog(unsent)
         self.try_add = self._several.try_add
         self._slow = SlowPeers()
@@ -112,6 +111,9 @@ class XpubSink:
         return True
 
     def _try_send(self, frames: Sequence[Any], *, copy: bool) -> bool:
+        if not copy and self._backend.has_handle:
+            # Before any of them goes: pyzmq starts a thread for the first, in Python.
+            frames = [zmq.Frame(one, copy=False) if type(one) is bytes else one for one in frames]
         try:
             send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
         except zmq.Again:
@@ -150,8 +152,8 @@ class XpubSink:
 
     def send_past_the_full(self, frames: tuple[bytes, ...]) -> None:
         """Send frames to those connections that have room."""
+        self._is_lossless = None
         self._backend.set(self._socket, _NODROP, 0)
-        self._is_lossless = False
         send_frames(self._send, self._socket, frames, _NOBLOCK, copy=sum(map(len, frames)) < LARGE)
         self.make_lossless()
 
@@ -161,13 +163,16 @@ class XpubSink:
 
     def make_lossless(self) -> None:
         """Make ZeroMQ say when there is no room, so that every drop is known."""
-        if not self._is_lossless:
+        if self._is_lossless is not True:
+            # In between nobody knows: a signal handler that raises comes before the call, or behind it.
+            self._is_lossless = None
             self._backend.set(self._socket, _NODROP, 1)
             self._is_lossless = True
 
     def make_lossy(self) -> None:
         """Make ZeroMQ drop messages for a plain subscriber without room, if that is the publisher's way."""
-        if self._is_lossless and self._drops:
+        if self._is_lossless is not False and self._drops:
+            self._is_lossless = None
             self._backend.set(self._socket, _NODROP, 0)
             self._is_lossless = False
 
@@ -268,19 +273,18 @@ class PlainFrames:
         guard = self._guard
         guard.is_wanted = True
         with guard:
-            if guard.is_busy:
+            if guard.is_interrupted:
                 # One that was postponed.
                 self._dispatch.make_lossy()
                 self._send_message(socket, wire, payload, flags)
                 return
-            guard.is_busy = True
-            try:
+            with guard.busy:
+                guard.is_busy = True
                 self._dispatch.make_lossy()
                 self._send_message(socket, wire, payload, flags)
-            finally:
-                guard.is_busy = False
-                if guard.postponed:
-                    guard.do_postponed()
+            guard.is_busy = False
+            if guard.postponed:
+                guard.do_postponed()
 
     def _send_apart(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Send the subject as a frame, and the payload behind it."""
@@ -300,8 +304,10 @@ class PlainFrames:
         except BaseException:
             # See `send_frames`, of which this is the short way.
             if is_open:
-                with suppress(zmq.ZMQError):
+                try:  # noqa: SIM105 - no call before it, in which one might raise again
                     self._send(socket, payload, flags)
+                except BaseException:
+                    pass  # Another one: that has gone, too.
             raise
 
     def _send_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:

@@ -18,7 +18,7 @@ from oz.protocol.subscriber.subscriptions import Route, Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, RoutedReceivePath
+from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, RoutedReceivePath, first_of
 
 _log = peer_logger("oz.subscriber")
 
@@ -170,8 +170,8 @@ class SubscriberEngine:
             if message is None:
                 if not waiting:
                     message = take(socket, flags, until)
-                elif hand_out is None:
-                    message = popleft()
+                elif hand_out is None or waiting[0].route.is_only_listed:
+                    message = first_of(waiting)
                 else:
                     message = hand_out(self, waiting, popleft)
             if message is not None and (message.route.is_only_listed or dispatch(message)):
@@ -193,7 +193,7 @@ class SubscriberEngine:
             zmq.Again: there is none.
         """
         if self.waiting:
-            return self.waiting.popleft()
+            return first_of(self.waiting)
         return self.take(self.socket, _NOBLOCK, until)
 
     def prefetch(self) -> bool:

@@ -13,6 +13,7 @@ docs/decisions/010-asking-libzmq-for-rcvmore.md
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import ceil, inf, nan
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 import zmq
 
 from oz.compiled import HOT
-from oz.errors import SubjectWarning
+from oz.errors import OwnershipError, SubjectWarning
 from oz.message import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
@@ -60,6 +61,14 @@ FrameReader = Callable[[Any, int], list[bytes]]
 The socket is the one that the reader was made for, and nobody else uses it meanwhile. Raises `zmq.Again`
 when there is no message.
 """
+
+
+def first_of(line: deque[Message]) -> Message:
+    """Take the first of a line; no signal handler comes between that and what the caller does with it."""
+    # A call, as that of `popleft`, would be followed by a look for signals.
+    message = line[0]
+    del line[0]
+    return message
 
 
 class Take(Protocol):
@@ -143,17 +152,24 @@ class ReceivePath:
         """
         guard = self._guard
         while True:
-            if not guard.acquire(False):
-                raise in_use()
+            # Taken inside: a signal handler may raise right behind that.
+            is_mine = None
             try:
+                is_mine = guard.acquire(False)
+                if not is_mine:
+                    raise in_use()
                 frames = self._read(socket, flags)
+            except OwnershipError:
+                is_mine = is_mine or False
+                raise
             except zmq.ZMQError:
                 raise
             except BaseException:
                 self._skip_frames(socket)
                 raise
             finally:
-                guard.release()
+                if is_mine is not False:
+                    guard.release()
             message = self._accept(frames, self._time_ns())
             if message is not None:
                 return message
@@ -295,7 +311,10 @@ class RoutedReceivePath(ReceivePath):
         """
         waiting = self.waiting
         if waiting:
-            return waiting.popleft()
+            # What `first_of` does, without a call.
+            first = waiting[0]
+            del waiting[0]
+            return first
         streams, declarer, may_wait = self._decoder.streams, self._declarer, not flags & _NOBLOCK
         while True:
             if (streams.is_collecting or streams.buffered) and (message := self._at_hand(socket)) is not None:
@@ -313,7 +332,7 @@ class RoutedReceivePath(ReceivePath):
             if lone is not None:
                 return lone
             if waiting:
-                return waiting.popleft()
+                return first_of(waiting)
             if may_wait and self._decoder.answers.denials:
                 return None
             if until is not None and self._monotonic() >= until:
@@ -347,9 +366,20 @@ class RoutedReceivePath(ReceivePath):
         except zmq.ZMQError:
             if not taken:
                 raise
+        except BaseException:
+            self._take_back(taken)
+            raise
         finally:
             self._decoder.in_batches = False
         return taken
+
+    def _take_back(self, taken: list[Arrived]) -> None:
+        """Have what was taken come first the next time, one by one, as a signal handler has raised."""
+        line: list[Any] = []
+        for one in (*taken, *self.waiting):
+            line += one.messages() if isinstance(one, MessageBatch) else [one]
+        self.waiting.clear()
+        self.waiting.extend(line)
 
     def _at_hand(self, socket: Any) -> Message | None:
         """Return a message that is held back, once there is none newer; declare what was collected."""
@@ -385,21 +415,28 @@ class RoutedReceivePath(ReceivePath):
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
         guard, links = self._guard, self._links
-        if not guard.acquire(False):
-            raise in_use()
-        is_curious = links is not None and links.is_curious
+        # Taken inside: a signal handler may raise right behind that.
+        is_mine = None
         try:
+            is_mine = guard.acquire(False)
+            if not is_mine:
+                raise in_use()
+            is_curious = links is not None and links.is_curious
             if is_curious:
                 frames, link = self._read_with_link(socket, flags)
             else:
                 frames = self._read(socket, flags)
+        except OwnershipError:
+            is_mine = is_mine or False
+            raise
         except zmq.ZMQError:
             raise
         except BaseException:
             self._skip_frames(socket)
             raise
         finally:
-            guard.release()
+            if is_mine is not False:
+                guard.release()
         now = self._time_ns()
         if now >= self._look_at:
             # Also when there is always something to read.

@@ -6,7 +6,7 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator
+from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, Holding
 
 
 class Clock:
@@ -27,6 +27,9 @@ class SlowDispatch:
         self._clock = clock
         self.seconds = seconds
         self.sent = []
+
+    def lose_count(self):
+        pass
 
     def send_alone(self, recipients, raw, item):
         self._clock.now += self.seconds
@@ -167,11 +170,11 @@ def test_the_end_of_a_turn_leaves_what_is_held(clock):
     waits = Accumulator(
         Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock, in_turns=True
     )
-    waits.is_held = 1
-    waits.begin(None, None, b"0", b"")
-    waits.end_turn(None)
-    assert len(waits) == 1
-    assert not dispatch.sent
+    with Holding(waits, lambda: None):
+        waits.begin(None, None, b"0", b"")
+        waits.end_turn(None)
+        assert len(waits) == 1
+        assert not dispatch.sent
 
 
 class InterruptedDispatch(SlowDispatch):
@@ -189,19 +192,17 @@ class InterruptedDispatch(SlowDispatch):
     def position(self, position):
         self.at = position
 
-    def lose_count(self):
-        pass
-
 
 def test_a_signal_handler_may_close_between_the_count_of_what_waits_and_its_sending(clock):
     dispatch = InterruptedDispatch(clock, QUIET)
-    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock)
+    guard = Guard()
+    waits = Accumulator(guard, dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock)
     for number in range(3):
         waits.begin(None, None, b"%d" % number, b"")
 
     def close():
         dispatch.handler = lambda: None
-        waits.cut_short()
+        guard.end_interrupted()
         waits.flush(None)
         waits.end()
 

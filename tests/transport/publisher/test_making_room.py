@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -119,11 +118,13 @@ def test_the_thread_rests_between_two_looks_for_those_who_publish(is_wanted):
         until(lambda: looking.noted)
         stop = ticker._stop
 
-        class Resting(threading.Event):
-            def wait(self, timeout=None):
+        class Resting:
+            put = stop.put
+
+            def get(self, timeout=None):
                 looking.noted.append("rests")
                 assert timeout <= LONGEST_ROOM
-                return stop.wait(timeout)
+                return stop.get(timeout=timeout)
 
         ticker._stop = Resting()
         looking.noted.clear()
