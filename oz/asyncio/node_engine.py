@@ -207,7 +207,7 @@ class LoopNode:
                 await self._news.wait_for(lambda: self._number_of_news != seen)
 
     def check_loop(self) -> asyncio.AbstractEventLoop:
-        """Give the loop that runs, and refuse what is done in another loop than the node's.
+        """Return the loop that runs, and refuse what is done in another loop than the node's.
 
         Raises:
             OwnershipError: it is.

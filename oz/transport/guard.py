@@ -149,7 +149,7 @@ class Guard(_Lock):
         self.is_busy = False
 
     def end_interrupted(self) -> None:
-        """Have what is done from now on be whole: what it interrupts does not get to its end."""
+        """Mark what is done from now on as whole: what it interrupts does not get to its end."""
         if self.is_torn:
             self.mend_torn()
         self.is_busy = self.is_handing_over = False

@@ -53,7 +53,7 @@ class Publishing(Protocol):
         """Tell whether anybody has a subscription for a subject."""
 
     def expect_others(self) -> None:
-        """Have what is sent next wait, as others are about to come."""
+        """Hold what is sent next, as others are about to come."""
 
     def go(self) -> None:
         """Send what waits for others."""
@@ -109,7 +109,7 @@ class Request:
 
     @property
     def is_for_one(self) -> bool:
-        """Whether it wants one answer, so that whoever asked goes on with that."""
+        """Whether it wants one answer, so that the asking task goes on with that."""
         return self._limit == 1
 
     def admits(self, key: str, permissions: Permissions, now: float) -> bool:

@@ -363,7 +363,7 @@ class Batches:
         return True
 
     def _settle(self, stream: OutStream, count: int, frames: tuple[bytes, ...]) -> None:
-        """Have what was cut short go again as it was, whatever comes into the send buffer meanwhile."""
+        """Send what was cut short again as it was, whatever comes into the send buffer meanwhile."""
         self._doubtful = None
         if stream.send_buffer:
             stream.send_buffer.drop(stream, count)

@@ -203,7 +203,7 @@ class NodePublisher:
         return scoped
 
     def expect_others(self) -> None:
-        """Have what is sent next wait, as others are about to come; see `Accumulator`."""
+        """Hold what is sent next, as others are about to come; see `Accumulator`."""
         self.engine.sender.accumulator.expect_others()
 
     def go(self) -> None:

@@ -207,7 +207,7 @@ class Accumulator:
         self._look(socket)
 
     def expect_others(self) -> None:
-        """Have the next message wait, as others are about to come: for the end of the turn, or for `go`."""
+        """Hold the next message, as others are about to come: for the end of the turn, or for `go`."""
         if self._in_turns:
             self._is_turn_used = True
         else:

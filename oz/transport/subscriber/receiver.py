@@ -374,7 +374,7 @@ class RoutedReceivePath(ReceivePath):
         return taken
 
     def _take_back(self, taken: list[Arrived]) -> None:
-        """Have what was taken come first the next time, one by one, as a signal handler has raised."""
+        """Put what was taken first the next time, one by one, as a signal handler has raised."""
         line: list[Any] = []
         for one in (*taken, *self.waiting):
             line += one.messages() if isinstance(one, MessageBatch) else [one]
