@@ -159,9 +159,8 @@ class Links:
                 steps += self._hear(event.announcement, now, by=endpoint)
             elif not isinstance(event, Left):
                 steps += self._follow(self.membership.lose(event.uuid, now, by=endpoint), now)
-            elif not self.membership.is_linked(event.uuid):
-                # A link tells when the last messages have come; without one there are none.
-                steps += self._follow(self.membership.leave(event.uuid, now), now)
+            else:
+                steps += self._follow(self.membership.leave(event.uuid, now, by=endpoint), now)
         return steps + self._look_at_servers(now)
 
     def hear_of(self, text: str, now: float) -> list[LinkStep]:

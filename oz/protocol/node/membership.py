@@ -152,9 +152,17 @@ class Membership:
         for one in self._known.values():
             one.vouched.discard(server)
 
-    def leave(self, uuid: bytes, now: float) -> list[Step]:
-        """Record that a node said goodbye."""
-        return self._end(uuid, now, Act.LEFT)
+    def leave(self, uuid: bytes, now: float, *, by: str) -> list[Step]:
+        """Record that a node said goodbye to a name server.
+
+        A link that stands tells by itself when the last messages have come; without one there are none.
+        """
+        one = self._known.get(uuid)
+        if one is None:
+            return []
+        # Also of one that is linked: its link may break before it tells, and nobody says it once more.
+        one.vouched.discard(by)
+        return [] if one.linked else self._end(uuid, now, Act.LEFT)
 
     def lose(self, uuid: bytes, now: float, *, by: str) -> list[Step]:
         """Record that a name server misses a node; as long as its link stands it is there."""

@@ -55,7 +55,7 @@ def test_membership_forgets_in_the_end_whom_it_looks_for_in_vain():
 def test_membership_remembers_for_a_while_who_said_goodbye():
     membership, peer = Membership(announcement(2), LOST_AFTER), announcement(4)
     membership.link([peer], {peer.uuid}, set(), 10.0)
-    membership.leave(peer.uuid, 20.0)
+    membership.link([], set(), set(), 20.0)
     forgotten_at = membership.next_deadline()
     assert forgotten_at == 20.0 + 4 * LOST_AFTER
     assert membership.hear(peer, before(forgotten_at)) == []

@@ -348,6 +348,21 @@ def test_peer_that_a_name_server_misses_stays_as_long_as_its_link_stands(registe
 
 
 @pytest.mark.parametrize("word", [Left, Lost])
+def test_peer_that_was_linked_when_the_name_server_said_it_goes_ends_though_its_link_breaks(registered, word):
+    registered.hear_server(Joined(PEER))
+    registered.up(PEER)
+    registered.hear_server(word(PEER.uuid))
+    registered.network.go(PEER, is_cut=True)
+    registered.look()
+    for _ in range(round(LOST_AFTER) + 1):
+        registered.run(1.0)
+        # It is live, and says nothing of that peer any more.
+        registered.hear_server(Joined(OWN))
+    assert registered.links.membership.known == []
+    assert registered.links.unready() == []
+
+
+@pytest.mark.parametrize("word", [Left, Lost])
 def test_peer_without_a_link_goes_as_the_name_server_says(registered, word):
     registered.hear_server(Joined(PEER), word(PEER.uuid))
     assert registered.links.membership.known == []
