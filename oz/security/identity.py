@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 
 UUID_SIZE = 16
 
@@ -20,6 +21,9 @@ _GROUP, _MOST = 5, 0xFFFFFFFF
 
 _HASH_SIZE = 10
 """Bytes of a uuid that come from the key: nobody finds another key that has the same."""
+
+_REMEMBERED = 1_024
+"""Keys whose hashes are remembered: a node looks at all its peers whenever links come or go."""
 
 
 def is_key(text: str) -> bool:
@@ -51,5 +55,6 @@ def is_of(uuid: bytes, key: str) -> bool:
     return len(uuid) == UUID_SIZE and uuid.startswith(_hash(key))
 
 
+@lru_cache(_REMEMBERED)
 def _hash(key: str) -> bytes:
     return hashlib.blake2b(key.encode(), digest_size=_HASH_SIZE).digest()

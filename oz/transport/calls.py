@@ -39,6 +39,9 @@ _REFUSALS = 2
 _STRANGERS = 3
 """Searches in a row that find a stranger, before it is told: one may find a listener that ends."""
 
+_NOBODYS = (Probed.STRANGER, Probed.SILENT)
+"""What is found where somebody is, and nobody whose key is trusted."""
+
 
 class _Call:
     """The state of one endpoint."""
@@ -176,7 +179,7 @@ class Calls:
             return
         call, credentials = self._calls[endpoint], self._attachments.credentials
         assert credentials is not None
-        call.strangers = call.strangers + 1 if found.outcome is Probed.STRANGER else 0
+        call.strangers = call.strangers + 1 if found.outcome in _NOBODYS else 0
         if found.outcome is Probed.REFUSED:
             self._report(call, credentials.refused_by(endpoint, key))
         elif call.strangers >= _STRANGERS:

@@ -21,6 +21,7 @@ import zmq
 from oz.configuration.permission_file import read_permissions
 from oz.errors import ConfigurationError, PermissionDenied, TransportUnavailable
 from oz.logs import peer_logger
+from oz.protocol.node.reach import host_of
 from oz.protocol.publisher.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
@@ -33,6 +34,10 @@ _log = peer_logger("oz.security")
 
 _LOOK_EVERY, _LOOK_SOON = 0.5, 0.05
 """Seconds between two looks at whether a file has changed, and between two that somebody unknown causes."""
+
+_BACKLOG = 2_048
+"""Connections that wait to be accepted, if the system allows so many; ZeroMQ has 100. Beyond that the system
+drops packets, and it looks as if nobody spoke."""
 
 _MOST_FOUND = 4_096
 """Endpoints of which it is remembered whose key was there."""
@@ -151,6 +156,8 @@ class Credentials:
         socket.set(zmq.CURVE_SERVER, 1)
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        # Who does not know the key of this side tries several at once, and many may come at the same time.
+        socket.set(zmq.BACKLOG, _BACKLOG)
         if socket.get(zmq.RCVHWM) == 1:
             # libzmq hands up nothing then, of whoever has to prove a key.
             socket.set(zmq.RCVHWM, 2)
@@ -199,15 +206,20 @@ class Credentials:
         if not candidates:
             return Probed.STRANGER, None
         found: tuple[Probed, str | None] = (Probed.STRANGER, None)
-        if (before := self._found.get(endpoint)) in candidates:
-            found = probe(endpoint, kind, self._pair, [before])
-        if found[0] is Probed.STRANGER:
-            found = probe(endpoint, kind, self._pair, candidates)
+        if (likely := self._found.get(endpoint) or self._key_named(host_of(endpoint))) in candidates:
+            found = probe(endpoint, kind, self._pair, [likely])
+        others = [one for one in candidates if one != likely]
+        if found[0] is Probed.STRANGER and others:
+            found = probe(endpoint, kind, self._pair, others)
         if found[1] is not None:
             if len(self._found) >= _MOST_FOUND:
                 self._found.clear()
             self._found[endpoint] = found[1]
         return found
+
+    def _key_named(self, name: str | None) -> str | None:
+        """Return the trusted key whose certificate is called so, as that of a host may be; None for none."""
+        return next((key for key, its in self.trusted.items() if its == name), None)
 
     def refused_by(self, endpoint: str, key: str | None) -> str:
         """Say in words that somebody does not trust the own key."""
@@ -230,9 +242,9 @@ class Credentials:
 
     def rights(self) -> Rights:
         """Return who is trusted and what is allowed, the same object as long as that is the same."""
-        now = Rights(self._trusted.value, self.permissions)
-        if now[0] is not self._rights[0] or now[1] is not self._rights[1]:
-            self._rights = now
+        trusted, permissions = self._trusted.value, self.permissions
+        if trusted is not self._rights.trusted or permissions is not self._rights.permissions:
+            self._rights = Rights(trusted, permissions)
         return self._rights
 
     def _set_pair(self, socket: zmq.Socket[Any]) -> None:
@@ -247,7 +259,7 @@ class Credentials:
             return key
         if found is Probed.REFUSED:
             raise PermissionDenied(self.refused_by(endpoint, key))
-        if found is Probed.STRANGER:
+        if found in (Probed.STRANGER, Probed.SILENT):
             raise PermissionDenied(self.strange_to(endpoint))
         return self._found.get(endpoint, candidates[0])
 
@@ -319,11 +331,18 @@ class Reloaded(Generic[T]):
 
 
 def _state(path: Path) -> object:
-    """Return what changes when a file does, or one of a directory."""
+    """Return what changes when a file does, or one of a directory.
+
+    Each node of a process looks at its directory of keys twice a second: without a `Path` for each file.
+    """
     try:
         if path.is_dir():
-            return [_state(one) for one in sorted(path.iterdir())]
-        found = os.stat(path)
+            with os.scandir(path) as entries:
+                return sorted((one.name, *_marks(os.stat(one.path))) for one in entries)
+        return _marks(os.stat(path))
     except OSError:
         return None
-    return str(path), found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _marks(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -6,6 +6,7 @@ ZeroMQ says nothing at the socket itself of a connection that one of the two sid
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -44,6 +45,10 @@ _OUTCOMES: dict[int, Outcome] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: Outcome.FAILED,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: Outcome.BROKEN,
 }
+
+
+_EVENT = struct.Struct("=hi")
+"""The number of an event, and what it says. Source: the manual of ZeroMQ, zmq_socket_monitor."""
 
 
 class Handshake(NamedTuple):
@@ -100,14 +105,11 @@ class Handshakes:
         """Yield what has come of handshakes since the last call."""
         if self.pair is None:
             return
-        # It imports asyncio, which most programs do without.
-        from zmq.utils.monitor import parse_monitor_message
-
         with suppress(zmq.ZMQError):
             for _ in range(_MOST_EVENTS):
-                event = parse_monitor_message(self.pair.recv_multipart(zmq.NOBLOCK))
-                where = event["endpoint"].decode(errors="replace")
-                yield Handshake(_OUTCOMES[int(event["event"])], where, event["value"])
+                event, where = self.pair.recv_multipart(zmq.NOBLOCK)
+                number, value = _EVENT.unpack(event)
+                yield Handshake(_OUTCOMES[number], where.decode(errors="replace"), value)
 
 
 def named(where: str, called: Iterable[str]) -> str | None:

@@ -64,8 +64,10 @@ class PeerKeys:
         called = self._attachments.called
         if not called or self._backend.prove is not None:
             return _admitted_key(frame)
-        if len(set(called.values())) == 1 and not self._attachments.has_bound:
-            return next(iter(called.values()))
+        first = next(iter(called.values()))
+        # It ends with the second of those who have keys of their own.
+        if not self._attachments.has_bound and all(one == first for one in called.values()):
+            return first
         inode, known = self._backend.inode(descriptor), self._known.get(descriptor)
         if known is None or inode not in (None, known[0]):
             known = self._known[descriptor] = (inode, self._look_up(descriptor, frame))

@@ -16,14 +16,18 @@ import zmq
 
 from oz.transport.certificates import KeyPair
 
-PATIENCE = 2.0
-"""Seconds for which a handshake is waited for where somebody accepts connections."""
+PATIENCE, PATIENCE_WITH_BUSY = 2.0, 10.0
+"""Seconds for which a handshake is waited for where somebody accepts connections, and where handshakes with
+other keys have ended meanwhile: who may come in is asked by Python, which may have much else to do."""
 
 _TO_ACCEPT = 0.3
 """Seconds for which it is waited for that somebody accepts one."""
 
-_AT_ONCE = 32
-"""Keys that are tried at once."""
+_AT_ONCE = 16
+"""Keys that are tried at once. Many may look for one listener, which has a queue for connections."""
+
+_NOT_AGAIN = 1_000 * ceil(PATIENCE_WITH_BUSY)
+"""Milliseconds before ZeroMQ connects again by itself: by then nobody waits any more."""
 
 _OTHER_ENDS = {
     zmq.SUB: zmq.SUB,
@@ -54,6 +58,8 @@ class Probed(enum.Enum):
     """Somebody has one of them, and does not trust ours."""
     STRANGER = enum.auto()
     """Somebody is there, and has none of them."""
+    SILENT = enum.auto()
+    """Somebody accepts connections and says nothing, or not all that there is to say: it may be busy."""
     ABSENT = enum.auto()
     """Nobody is there yet."""
 
@@ -93,6 +99,8 @@ class _Try:
         self.has_connected = False
         self._socket = socket = context.socket(_OTHER_ENDS[zmq.SocketType(kind)])
         socket.set(zmq.LINGER, 0)
+        # ZeroMQ tries a handshake that has failed again, each 0.1 s, at a listener that many may look for.
+        socket.set(zmq.RECONNECT_IVL, _NOT_AGAIN)
         socket.set(zmq.CURVE_PUBLICKEY, pair.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, pair.secret.encode())
         socket.set(zmq.CURVE_SERVERKEY, key.encode())
@@ -119,6 +127,9 @@ class _Try:
                 self.outcome = Probed.STRANGER
 
     def close(self) -> None:
+        """End it, unless that was done."""
+        if self._socket.closed:
+            return
         self._socket.disable_monitor()
         self.monitor.close(0)
         self._socket.close(0)
@@ -130,17 +141,30 @@ def _outcome(tried: Sequence[_Try]) -> tuple[Probed, str | None]:
     for one in tried:
         poller.register(one.monitor, zmq.POLLIN)
     while True:
-        for one in tried:
+        for one in [one for one in tried if one.outcome is None]:
             one.read()
             if one.outcome in (Probed.ADMITTED, Probed.REFUSED):
                 return one.outcome, one.key
+            if one.outcome is not None:
+                poller.unregister(one.monitor)
+                one.close()
         waiting = [one for one in tried if one.outcome is None]
-        patience = PATIENCE if any(one.has_connected for one in tried) else _TO_ACCEPT
-        left = begun + patience - time.monotonic()
+        left = begun + _patience(tried) - time.monotonic()
         if not waiting or left <= 0:
             break
         poller.poll(ceil(1000 * left))
-        for one in tried:
-            if one.outcome is not None and one.monitor in poller:
-                poller.unregister(one.monitor)
-    return (Probed.STRANGER if any(one.has_connected for one in tried) else Probed.ABSENT), None
+    if not any(one.has_connected for one in tried):
+        return Probed.ABSENT, None
+    return (Probed.SILENT if waiting else Probed.STRANGER), None
+
+
+def _patience(tried: Sequence[_Try]) -> float:
+    """Return for how many seconds to wait, as far as is known now."""
+    if not any(one.has_connected for one in tried):
+        return _TO_ACCEPT
+    return PATIENCE_WITH_BUSY if _has_answered(tried) else PATIENCE
+
+
+def _has_answered(tried: Sequence[_Try]) -> bool:
+    """Tell whether somebody there has said of a key that it is none of theirs."""
+    return any(one.outcome is Probed.STRANGER for one in tried)

@@ -75,6 +75,10 @@ class Announcement:
     started_ns: int
     key: str | None = None
 
+    def __hash__(self) -> int:
+        """Go by the uuid: others with the same are seldom, and it is asked for whenever one is looked up."""
+        return hash(self.uuid)
+
     def __post_init__(self) -> None:
         """Check it: what is announced reaches every node."""
         check_uuid(self.uuid)

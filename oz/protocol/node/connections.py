@@ -206,6 +206,17 @@ class Connections:
             self._dialled_at[call.endpoint] = now
         return [*map(HangUp, ended), *(Dial(call.endpoint, call.name, key=call.key) for call in calls)]
 
+    def note_admitted(self, endpoint: str, now: float) -> None:
+        """Record that the peer at an endpoint has proved its key, and taken this node's: it can be heard."""
+        if endpoint in self._dialled:
+            self._redials.admitted.add(endpoint)
+            self._dialled_at[endpoint] = now
+            self._dials.note_admitted(endpoint)
+
+    def crowd_patience(self, now: float) -> float:
+        """Return the seconds that so many nodes as are known may take to link with each other."""
+        return self._redials.crowd_patience(now)
+
     def is_waiting(self, peer: Announcement) -> bool:
         """Tell whether a peer was not dialled yet, since so many others are."""
         return any(endpoint in self._dials for endpoint, _ in self._ways_to(peer))
@@ -281,6 +292,7 @@ class Connections:
         self._probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
+        self._redials.admitted.discard(endpoint)
         was_waiting = self._dials.drop(endpoint)
         return [] if was_waiting or endpoint in self._seeds else [HangUp(endpoint)]
 

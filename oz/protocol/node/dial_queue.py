@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from oz.security.limits import DEFAULT_LIMITS, Limits
@@ -41,7 +42,7 @@ class Call(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """Whom somebody dialled, and when, in monotonic seconds."""
+    """Whom somebody dialled, and when, in monotonic seconds; `-inf` where the connection stands."""
 
     call: Call
     at: float
@@ -79,6 +80,11 @@ class DialQueue:
         """Have a peer dialled; one that waits already keeps its place."""
         if call.endpoint not in self:
             (self._again if call.is_again else self._new)[call.endpoint] = call
+
+    def note_admitted(self, endpoint: str) -> None:
+        """Record that a connection stands: others may be dialled before its peer is heard."""
+        if (begun := self._begun.get(endpoint)) is not None:
+            self._begun[endpoint] = begun._replace(at=-inf)
 
     def drop(self, endpoint: str) -> bool:
         """Forget an endpoint; tell whether it was still waiting."""

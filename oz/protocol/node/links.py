@@ -168,7 +168,10 @@ class Links:
         steps: list[LinkStep] = []
         for word in text.split():
             with suppress(ProtocolError):
-                steps += self._hear(from_text(word), now)
+                peer = from_text(word)
+                # Nearly all are: each peer tells of all others.
+                if not self.membership.knows(peer):
+                    steps += self._hear(peer, now)
         return steps
 
     def _hear(self, peer: Announcement, now: float, by: str | None = None) -> list[LinkStep]:
@@ -188,6 +191,7 @@ class Links:
             self.is_stale = self.is_stale or self._has_changed()
         if now >= self.look_at:
             steps += self.look(now)
+        self.membership.crowd_patience = self.connections.crowd_patience(now)
         steps += self._follow(self.membership.tick(now, self.connections.is_waiting), now)
         steps += self._scan(now)
         steps += self.connections.begin_dials(now)

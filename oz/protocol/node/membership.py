@@ -59,9 +59,13 @@ class _Known:
 
 
 class Membership:
-    """The peers of one node."""
+    """The peers of one node.
 
-    __slots__ = ("_gone", "_introduced", "_known", "_lost_after", "_missing", "_own")
+    Attributes:
+        crowd_patience: seconds more for a peer whose link has never stood, as many may begin at once.
+    """
+
+    __slots__ = ("_gone", "_introduced", "_known", "_lost_after", "_missing", "_own", "crowd_patience")
 
     def __init__(self, own: Announcement, lost_after: float) -> None:
         """Start alone.
@@ -72,6 +76,7 @@ class Membership:
         """
         self._own = own
         self._lost_after = lost_after
+        self.crowd_patience = 0.0
         self._known: dict[bytes, _Known] = {}
         self._gone: dict[bytes, tuple[float, Act]] = {}
         self._introduced: dict[bytes, None] = {}
@@ -102,10 +107,17 @@ class Membership:
         """Those that were heard of, without those that did not answer the last time."""
         return [one.announced for uuid, one in self._known.items() if one.linked or uuid not in self._missing]
 
+    def knows(self, peer: Announcement) -> bool:
+        """Tell whether a peer is known, by the same announcement."""
+        one = self._known.get(peer.uuid)
+        return one is not None and (one.announced is peer or one.announced == peer)
+
     def refuses(self, peer: Announcement) -> bool:
         """Tell whether an announcement contradicts that of a peer that is linked, or a name server's word."""
         one = self._known.get(peer.uuid)
-        return one is not None and one.announced != peer and (one.linked or bool(one.vouched))
+        if one is None or one.announced is peer:
+            return False
+        return one.announced != peer and (one.linked or bool(one.vouched))
 
     def hear(self, peer: Announcement, now: float, *, by: str | None = None) -> list[Step]:
         """Record that there is such a node.
@@ -214,7 +226,7 @@ class Membership:
     def _replace(self, peer: Announcement) -> list[Step]:
         """Forget what others said of a peer that says something else itself."""
         one = self._known.get(peer.uuid)
-        if one is None or one.announced == peer:
+        if one is None or one.announced is peer or one.announced == peer:
             return []
         self._introduced.pop(peer.uuid, None)
         del self._known[peer.uuid]
@@ -234,7 +246,7 @@ class Membership:
             if not one.is_up and is_waiting(one.announced):
                 one.since = now
                 continue
-            if now >= one.since + self._lost_after and (one.is_up or not one.vouched):
+            if now >= self._lost_at(one) and (one.is_up or not one.vouched):
                 if one.vouched:
                     one.is_up = False
                     steps.append(Step(Act.LOST, one.announced))
@@ -252,11 +264,14 @@ class Membership:
         if (look_at := self._missing.next_deadline()) is not None:
             deadlines.append(look_at)
         deadlines += [
-            one.since + self._lost_after
+            self._lost_at(one)
             for one in self._known.values()
             if not one.linked and (one.is_up or not one.vouched)
         ]
         return min(deadlines, default=None)
+
+    def _lost_at(self, one: _Known) -> float:
+        return one.since + self._lost_after + (0.0 if one.is_up else self.crowd_patience)
 
     def _end(self, uuid: bytes, now: float, act: Act) -> list[Step]:
         one = self._known.pop(uuid, None)

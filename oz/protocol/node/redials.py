@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 REDIAL_AFTER = 2.0
 """Seconds without an answer after which a peer is connected to anew: what refused once is not tried.
 
@@ -19,6 +21,9 @@ most that is waited for that reason."""
 PROGRESS = 4
 """So many times as long is waited while others are heard for the first time: the host is busy with them."""
 
+CROWD_PROGRESS = 10.0
+"""Seconds since somebody was heard for the first time, for which many are taken to be joining."""
+
 MOST_LATE = 8.0
 """Seconds that count at most of those by which a look comes late: a process that stood still is not slow."""
 
@@ -28,18 +33,20 @@ class Redials:
 
     Attributes:
         in_vain: how often each endpoint was dialled since somebody was heard there, where that was in vain.
+        admitted: the endpoints whose connections stand, as far as that is told: with keys.
         crowd: how many peers the node knew when it looked last.
         sockets: how many sockets of others were in the directory.
         progress_at: when somebody was heard for the first time, in monotonic seconds.
     """
 
-    __slots__ = ("_late", "crowd", "in_vain", "progress_at", "sockets")
+    __slots__ = ("_late", "admitted", "crowd", "in_vain", "progress_at", "sockets")
 
     def __init__(self) -> None:
         """Begin with nobody."""
         self.in_vain: dict[str, int] = {}
+        self.admitted: set[str] = set()
         self.crowd = self.sockets = 0
-        self.progress_at = 0.0
+        self.progress_at = -inf
         self._late = 0.0
 
     def note_look(self, late: float) -> None:
@@ -57,7 +64,26 @@ class Redials:
             dialled_at: when it was dialled, in monotonic seconds.
             now: monotonic seconds.
         """
-        crowd = min(max(self.crowd, self.sockets) ** 2 * PAIR_SECONDS, LONGEST_CROWD)
-        patience = max(LONGEST_REDIAL if endpoint in self.in_vain else REDIAL_AFTER, crowd)
+        patience = max(LONGEST_REDIAL if endpoint in self.in_vain else REDIAL_AFTER, self._crowd_seconds)
+        if endpoint in self.admitted:
+            # It is slow to speak, and slower if it is connected to once more.
+            patience = LONGEST_CROWD
+        return now - dialled_at >= patience * self._slowness(now)
+
+    def crowd_patience(self, now: float) -> float:
+        """Return the seconds that many nodes which begin at once may take to link with each other.
+
+        None where nobody was heard for the first time of late: whoever announces many that are not there
+        gains no time for them.
+        """
+        if now - self.progress_at >= CROWD_PROGRESS:
+            return 0.0
+        return self._crowd_seconds * PROGRESS * (1.0 + self._late)
+
+    @property
+    def _crowd_seconds(self) -> float:
+        return min(max(self.crowd, self.sockets) ** 2 * PAIR_SECONDS, LONGEST_CROWD)
+
+    def _slowness(self, now: float) -> float:
         is_progressing = now - self.progress_at < REDIAL_AFTER
-        return now - dialled_at >= patience * (PROGRESS if is_progressing else 1) * (1.0 + self._late)
+        return (PROGRESS if is_progressing else 1) * (1.0 + self._late)

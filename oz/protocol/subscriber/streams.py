@@ -24,6 +24,9 @@ from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declared, DeliveryOptions, pa
 RENEW_EVERY = 0.1
 """Seconds between two looks at what is unanswered."""
 
+FEW, RENEW_EVERY_MORE, LONGEST_RENEW = 8, 0.005, 0.5
+"""Seconds more for each publisher beyond a few, as it goes through all, and the most between two looks."""
+
 _NAME_SIZE = ID_SIZE - 2
 _MOST_NAMES = 65_536
 
@@ -310,7 +313,8 @@ class Streams:
         changes = SubscriptionChanges()
         if now < self._renew_at or now < self.due_at or self._goodbyes:
             return changes
-        self._renew_at = now + RENEW_EVERY
+        more = max(0, len(self._met) - FEW) * RENEW_EVERY_MORE
+        self._renew_at = now + min(RENEW_EVERY + more, LONGEST_RENEW)
         self.due_at = inf
         for interest, number, _ in self._denials():
             # For one of them perhaps: the others are not to go without.

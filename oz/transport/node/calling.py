@@ -37,6 +37,7 @@ class KeyedCalls:
     """
 
     __slots__ = (
+        "_admitted",
         "_failures",
         "_is_registered",
         "_keys",
@@ -56,6 +57,7 @@ class KeyedCalls:
         keys: NodeKeys,
         sockets: NodeSockets,
         is_registered: Callable[[str], bool],
+        admitted: Callable[[str], object],
         tell: Callable[[str, str], object],
         wake: Callable[[], object],
     ) -> None:
@@ -65,12 +67,14 @@ class KeyedCalls:
             keys: of the node.
             sockets: of the node.
             is_registered: tells whether the name server at an endpoint has the node.
+            admitted: is told where a peer has proved its key, and trusts this one.
             tell: is told of what is refused: in words, and where.
             wake: has the I/O side call `look` soon; called by any thread.
         """
         self._keys = keys
         self._sockets = sockets
         self._is_registered = is_registered
+        self._admitted = admitted
         self._tell = tell
         self._search = KeySearch(keys.credentials, wake)
         self._named: set[str] = set()
@@ -134,6 +138,7 @@ class KeyedCalls:
         """Take in what has become of the call of a peer; others dial one again that was announced."""
         if outcome is Outcome.ADMITTED:
             self._succeed(endpoint)
+            self._admitted(endpoint)
             return
         if len(self._failures) >= _MOST_FAILED:
             self._failures.clear()
@@ -154,7 +159,7 @@ class KeyedCalls:
     def _go_on(self, found: Found, now: float) -> None:
         """Connect to what the user has named, or look again later."""
         endpoint, key = found.endpoint, found.key
-        if found.outcome is not Probed.ADMITTED:
+        if found.outcome not in (Probed.ADMITTED, Probed.SILENT):
             self._unknown.discard(endpoint)
         if (why := found.wrong(self._keys.credentials)) is not None:
             self._served.pop(endpoint, None)

@@ -141,10 +141,15 @@ class NodeEngine:
         sockets, config = self.sockets, self.settings.configuration
         sub, uuid = sockets.sub, self.settings.uuid.hex()
         self.subscriptions.open(sub)
-        sub.introduce(compile(f"{reserved_subjects.NAMING}{uuid}", "nats"), self._hear_of)
-        # Before the presence announcement: who has that has this too, unless it is a node of an older oz.
-        sub.introduce(compile(interest_subject(self.settings.uuid), "nats"), self._hear_about_interest)
-        sub.introduce(presence_pattern(sockets.announcement), _ignore)
+        # In one declaration, which costs each peer a third: who has the presence announcement has the others.
+        sub.introduce(
+            (
+                compile(f"{reserved_subjects.NAMING}{uuid}", "nats"),
+                compile(interest_subject(self.settings.uuid), "nats"),
+                presence_pattern(sockets.announcement),
+            ),
+            self._hear_node,
+        )
         sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
         self.membership = Membership(sockets.announcement, config.lost_after)
         self._introductions = Introductions(sockets.main, self.membership)
@@ -200,6 +205,7 @@ class NodeEngine:
             keys,
             self.sockets,
             lambda endpoint: discovery_clients[endpoint].is_registered(self.monotonic()),
+            lambda endpoint: self.links.connections.note_admitted(endpoint, self.monotonic()),
             lambda text, where: self.notices.denied(text, about=where),
             self.note_due,
         )
@@ -226,13 +232,12 @@ class NodeEngine:
         if self._watcher is not None:
             self._watcher.on_gap(gap)
 
-    def _hear_of(self, message: Message) -> None:
+    def _hear_node(self, message: Message) -> None:
+        """Take what a peer tells of others, asks, or answers."""
         if isinstance(message.payload, Introduction):
             self.dialler.hear_of(message.payload, self.monotonic())
             self.links.wake()
-
-    def _hear_about_interest(self, message: Message) -> None:
-        if self._inquiries.take(message):
+        elif self._inquiries.take(message):
             self.note_news(self.monotonic())
 
     def peer_changed(self, act: Act, peer: Announcement) -> None:
@@ -478,7 +483,3 @@ class NodeEngine:
     def described(self) -> str:
         """Show name, bus and state, for `repr`."""
         return f"<oz.Node {self.settings.name!r} on bus {self.bus!r}{' closed' if self.is_closed else ''}>"
-
-
-def _ignore(_: Message) -> None:
-    """Take a message that nobody sends."""

@@ -48,9 +48,9 @@ GREETING = 60.0
 """Seconds between two greetings; see `Streams`. Nothing stands between nodes that may drop a key, and whoever
 connects anew is told all: it is for what nobody has thought of."""
 
-PATIENCE = 5.0
-"""Seconds for an answer before something is declared again: a publisher that is slow answers no sooner for
-that, and all the others take in and answer it once more."""
+PATIENCE = 30.0
+"""Seconds for an answer before something is declared again, as nothing between nodes drops it: a publisher
+that is slow answers no sooner for that, and all the others take in and answer it once more."""
 
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
@@ -205,9 +205,9 @@ class NodeSubscriber:
         self.begin(subscription, delivery, last_value=False)
         return subscription
 
-    def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
+    def introduce(self, patterns: tuple[Pattern, ...], handler: Callable[[Message], Any]) -> None:
         """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
-        subscription = Subscribed([pattern], handler, lambda _: None, None)
+        subscription = Subscribed(patterns, handler, lambda _: None, None)
         self.begin(subscription, INTRODUCTION, last_value=False)
         self._introduced = self.streams.stream(subscription)
 
@@ -385,8 +385,8 @@ class NodeSubscriber:
             return
         self._handshakes.close(self.socket)
         with guard:
-            has_said = self.engine.declarer.say_goodbye()
-            self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said and not is_drained else 0)
+            has_said = not is_drained and self.engine.declarer.say_goodbye()
+            self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said else 0)
 
     # what is denied --------------------------------------------------------------------------------------
 

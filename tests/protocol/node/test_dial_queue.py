@@ -71,3 +71,11 @@ def test_one_that_is_dropped_is_not_dialled_and_one_that_waits_keeps_its_place(q
     assert queue.next_deadline() == pytest.approx(0.05)
     assert queue.begin(LONGEST_DIAL)[1] == [calls[5], calls[7]]
     assert queue.next_deadline() is None
+
+
+def test_a_connection_that_stands_leaves_room_for_another_before_its_peer_is_heard(queue):
+    fill(queue, 7)
+    _, begun = queue.begin(0.0)
+    assert queue.begin(0.5)[1] == []
+    queue.note_admitted(begun[0].endpoint)
+    assert len(queue.begin(0.6)[1]) == 1

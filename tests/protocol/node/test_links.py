@@ -488,6 +488,14 @@ def test_introduced_peers_are_dialled_a_few_at_a_time_and_forgotten_when_they_do
     assert peers[-1] in bus.links.membership.known
 
 
+def test_introduced_peers_are_not_given_up_while_others_of_a_crowd_are_heard_for_the_first_time(bus):
+    heard, *peers = peers_over_tcp(60)
+    bus.up(heard)
+    introduce(bus, peers)
+    bus.run(LOST_AFTER + 1.0, heard)
+    assert set(peers) <= set(bus.links.membership.known)
+
+
 def test_too_many_introductions_push_out_those_that_came_first_and_none_that_a_server_vouches_for():
     bus = Bus(servers=[SERVER])
     vouched, *peers = peers_over_tcp(MOST_INTRODUCED + 11)
