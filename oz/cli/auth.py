@@ -13,6 +13,7 @@ from oz.cli.output import json_field, plain_table, say, write_json, write_line
 from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
 from oz.escaping import printable
 from oz.security.permissions import ACTIONS, Action, Permissions, User, Verdict
+from oz.transport.security import credentials_of, resolve_security
 
 _HELP = """Show what a file of permissions grants to whom, by which rule.
 
@@ -57,7 +58,9 @@ def auth() -> None:
 @auth.command(help=_EXPLAIN_HELP, short_help="Say what a user may do with a subject or pattern, and why.")
 @click.argument("user")
 @click.argument("subject")
-@click.option("--file", "path", required=True, metavar="FILE", help="The file of permissions.")
+@click.option("--file", "path", metavar="FILE",
+              help="The file of permissions.  [default: what OZ_SECURITY or the configuration file names]",
+)  # fmt: skip
 @click.option("--action", type=click.Choice(ACTIONS), help="Only this one.")
 @click.option("--group", metavar="NAME", help="The queue group, for the action group.")
 @click.option("--dialect", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
@@ -68,7 +71,7 @@ def explain(
     ctx: click.Context,
     user: str,
     subject: str,
-    path: str,
+    path: str | None,
     action: Action | None,
     group: str | None,
     dialect: str,
@@ -77,7 +80,7 @@ def explain(
     """Explain one question; the text of the help is `_EXPLAIN_HELP`."""
     if action == "group" and group is None:
         raise click.UsageError("--action group needs --group NAME")
-    permissions = _read(ctx, path)
+    permissions = _resolved() if path is None else _read(ctx, path)
     found = _find(permissions, user)
     [asked] = parse_all([subject], dialect)
     asks_for_group = group is not None or action == "group"
@@ -123,6 +126,16 @@ def matrix(ctx: click.Context, file: str) -> None:
 def _read(ctx: click.Context, path: str) -> Permissions:
     """Read a file, and say what in it has no effect: an answer would look as if it had."""
     return read_permissions(path, lambda text: say(ctx, f"warning: {text}"))
+
+
+def _resolved() -> Permissions:
+    """Read what nodes and commands that are started here go by."""
+    credentials = credentials_of(resolve_security())
+    if credentials is None or credentials.permissions is None:
+        raise click.UsageError(
+            "give --file: neither OZ_SECURITY nor the configuration file names permissions"
+        )
+    return credentials.permissions
 
 
 def _says(user: User, action: Action) -> bool:

@@ -14,6 +14,7 @@ from oz.security.identity import is_key
 from oz.transport.certificates import (
     PUBLIC,
     SECRET,
+    check_name,
     new_key_pair,
     public_text,
     read_public,
@@ -60,6 +61,15 @@ def _default() -> Path:
     return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config"), "oz", "keys")
 
 
+def _checked(_ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None:
+        try:
+            check_name(name)
+        except oz.ConfigurationError as error:
+            raise click.BadParameter(str(error)) from None
+    return name
+
+
 _DIRECTORY = click.option(
     "--directory",
     type=click.Path(path_type=Path),
@@ -74,7 +84,7 @@ def keys() -> None:
 
 
 @keys.command(help=_NEW_HELP, short_help="Make a key pair.")
-@click.argument("name")
+@click.argument("name", callback=_checked)
 @_DIRECTORY
 def new(name: str, directory: Path | None) -> None:
     """Make a key pair; the text of the help is `_NEW_HELP`."""
@@ -105,7 +115,7 @@ def show(names: tuple[str, ...], directory: Path | None) -> None:
 @click.argument("key")
 @click.option("--in", "directory", required=True, type=click.Path(path_type=Path), metavar="DIR",
               help="The directory of trusted keys.")  # fmt: skip
-@click.option("--name", help="Whose key it is; without it the name of the file.")
+@click.option("--name", callback=_checked, help="Whose key it is; without it the name of the file.")
 def trust(key: str, directory: Path, name: str | None) -> None:
     """Trust a key; the text of the help is `_TRUST_HELP`."""
     if is_key(key):
@@ -114,6 +124,10 @@ def trust(key: str, directory: Path, name: str | None) -> None:
         public = key
     else:
         path = Path(key)
+        if path.suffix == SECRET:
+            raise click.UsageError(
+                f"{printable(key)} has the secret key; give {path.stem}{PUBLIC}, the public one"
+            )
         public, name = read_public(path), name or path.stem
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     known = read_trusted(directory).get(public)

@@ -1,4 +1,5 @@
 import json
+import os
 from textwrap import dedent
 
 import pytest
@@ -36,6 +37,23 @@ def test_a_grant_names_the_rule_and_a_key_stands_for_its_user(oz, file):
     result = oz("auth", "explain", KEY, "md.eu.>", "--action", "subscribe", "--file", file)
     assert result.exit_code == 0
     assert result.stdout.split()[:2] == ["subscribe", "granted"]
+
+
+def test_without_a_file_it_goes_by_the_security_of_nodes_and_commands(oz, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("OZ_CONFIG", os.devnull)
+    monkeypatch.delenv("OZ_SECURITY", raising=False)
+    asked = "auth", "explain", "desk", "md.eu.>", "--action", "subscribe"
+    unsaid = oz(*asked)
+    assert unsaid.exit_code == 2
+    assert "give --file: neither OZ_SECURITY nor the configuration file names permissions" in unsaid.stderr
+    assert oz("keys", "new", "desk", "--directory", str(tmp_path / "keys")).exit_code == 0
+    (tmp_path / "trusted").mkdir()
+    named = tmp_path / "security.toml"
+    named.write_text(
+        f"[security]\nkey = 'keys/desk.key_secret'\ntrusted = 'trusted'\npermissions = '{file}'\n"
+    )
+    monkeypatch.setenv("OZ_SECURITY", str(named))
+    assert oz(*asked).stdout.split()[:2] == ["subscribe", "granted"]
 
 
 def test_without_an_action_all_are_shown(oz, file):

@@ -58,6 +58,18 @@ def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
     assert oz("keys", "trust", KEY, "--in", trusted, "--name", "desk").exit_code == 0
     assert oz("keys", "trust", KEY, "--in", trusted, "--name", "other").exit_code == 2
     assert oz("keys", "trust", "nothing.key", "--in", trusted).exit_code == 1
+    secret = oz("keys", "trust", "desk.key_secret", "--in", trusted)
+    assert secret.exit_code == 2
+    assert "desk.key_secret has the secret key; give desk.key, the public one" in secret.stderr
+
+
+@pytest.mark.parametrize("name", ["", "../evil", ".hidden", "a b", "x" * 101])
+def test_what_is_no_name_is_a_wrong_use_and_writes_nothing(oz, tmp_path, name):
+    made = oz("keys", "new", name, "--directory", str(tmp_path))
+    assert made.exit_code == 2
+    assert "use letters, digits and .-_@, 100 at most, and begin with no dot" in made.stderr
+    assert oz("keys", "trust", KEY, "--name", name, "--in", str(tmp_path)).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_show_refuses_a_secret_that_others_may_read(oz, keys):
