@@ -238,7 +238,7 @@ PEER = Drawn(
         "link stands": lambda one: _link(one, stands=True),
         "link breaks": lambda one: _link(one, stands=False, is_cut=True),
         "presence taken back": lambda one: _link(one, stands=False),
-        "goodbye": lambda one: one["membership"].leave(_PEER.uuid, one["now"]),
+        "goodbye": lambda one: one["membership"].leave(_PEER.uuid, one["now"], by="s"),
         "name server misses it": lambda one: one["membership"].lose(_PEER.uuid, one["now"], by="s"),
         "lost_after is over": _tick,
     },

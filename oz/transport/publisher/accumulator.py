@@ -42,7 +42,7 @@ _MOST = STEP * MAX_COUNT
 _NO_RECIPIENTS = Recipients(is_plain=False, streams=(), choices=())
 
 
-class Holding:
+class BatchBlock:
     """A `with` block in which what is published is held back; it ends with this at the latest."""
 
     __slots__ = ("__weakref__", "_accumulator", "_own", "_when_over")
@@ -137,7 +137,7 @@ class Accumulator:
         self._clock = clock
         self.messages: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
-        self.holders: list[ref[Holding]] = []
+        self.holders: list[ref[BatchBlock]] = []
         self.is_over = False
         self._in_turns = in_turns
         self._is_turn_used = self._is_shared = False

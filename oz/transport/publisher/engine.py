@@ -22,7 +22,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.option_checks import check_count
 from oz.transport.peer_keys import PeerKeys
-from oz.transport.publisher.accumulator import Holding
+from oz.transport.publisher.accumulator import BatchBlock
 from oz.transport.publisher.attending import Attendant, Secured, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -315,9 +315,9 @@ class PublisherEngine:
 
     # what is due -----------------------------------------------------------------------------------------
 
-    def batch(self) -> Holding:
+    def batch(self) -> BatchBlock:
         """Hold what is published until the end of a `with` block; see `oz.Publisher.batch`."""
-        return Holding(self.sender.accumulator, self._flush_open)
+        return BatchBlock(self.sender.accumulator, self._flush_open)
 
     def _flush_open(self) -> None:
         if not self.closed:

@@ -6,7 +6,7 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, Holding
+from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, BatchBlock
 
 
 class Clock:
@@ -170,7 +170,7 @@ def test_the_end_of_a_turn_leaves_what_is_held(clock):
     waits = Accumulator(
         Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock, in_turns=True
     )
-    with Holding(waits, lambda: None):
+    with BatchBlock(waits, lambda: None):
         waits.begin(None, None, b"0", b"")
         waits.end_turn(None)
         assert len(waits) == 1
