@@ -60,7 +60,9 @@ class BatchBlock:
 
     def __enter__(self) -> None:
         """Begin."""
-        self._accumulator.holders.append(self._own)
+        # With the guard: whoever has seen that nobody holds anything back has sent what there was.
+        with self._accumulator.guard:
+            self._accumulator.holders.append(self._own)
 
     def __exit__(self, *_: object) -> None:
         """End."""
@@ -74,6 +76,7 @@ class Accumulator:
     """The messages that one publisher sends in its next batches.
 
     Attributes:
+        guard: of the publisher.
         messages: recipients, subject and payload in turn; see `batching.STEP`.
         limit: the length at which they go out.
         holders: the blocks of `with publisher.batch():` that there are: nothing goes out before it is full,
@@ -86,7 +89,6 @@ class Accumulator:
         "_counted",
         "_dispatch",
         "_expect_more",
-        "_guard",
         "_in_turns",
         "_is_rich",
         "_is_shared",
@@ -98,6 +100,7 @@ class Accumulator:
         "_took",
         "_unwanted",
         "_whole_limit",
+        "guard",
         "holders",
         "is_over",
         "limit",
@@ -128,7 +131,7 @@ class Accumulator:
             clock: what time it is.
             in_turns: `expect_more` has `end_turn` called at the end of the present turn of a loop.
         """
-        self._guard = guard
+        self.guard = guard
         guard.mend = dispatch.lose_count
         self._dispatch = dispatch
         self._stats = stats
@@ -167,9 +170,9 @@ class Accumulator:
             and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
             and not (self.holders or self._is_turn_used)
         ):
-            self._guard.is_wanted = True
-            with self._guard:
-                if not (self.messages or self._guard.is_interrupted):
+            self.guard.is_wanted = True
+            with self.guard:
+                if not (self.messages or self.guard.is_interrupted):
                     self._send_alone(socket, recipients, raw, item, now)
                     return
         self.messages += (recipients, raw, item)
@@ -181,7 +184,7 @@ class Accumulator:
     def _send_alone(self, socket: Any, recipients: Recipients, raw: bytes, item: Any, now: float) -> None:
         """Send a message that waits for no others, with the guard held."""
         self._check_open()
-        guard = self._guard
+        guard = self.guard
         # What `undivided` does, the short way.
         with guard.busy:
             guard.is_busy = True
@@ -223,7 +226,7 @@ class Accumulator:
 
     def has_holders(self) -> bool:
         """Tell whether anybody holds it back; of one that was cut short only a reference is left."""
-        with self._guard:
+        with self.guard:
             for one in tuple(self.holders):
                 if one() is None:
                     self.holders.remove(one)
@@ -239,12 +242,12 @@ class Accumulator:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
         self._check_open()
         content = item[0] if type(item) is Rich else item
-        if type(content) is bytes and len(content) >= LARGE and not self._guard.is_interrupted:
+        if type(content) is bytes and len(content) >= LARGE and not self.guard.is_interrupted:
             self._send(socket)
-            self._guard.undivided(self._send_large, [recipients, raw, item])
+            self.guard.undivided(self._send_large, [recipients, raw, item])
             self._look(socket)
             return
-        is_quiet = not (self.messages or self.holders or self._is_turn_used or self._guard.is_interrupted)
+        is_quiet = not (self.messages or self.holders or self._is_turn_used or self.guard.is_interrupted)
         if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
@@ -272,7 +275,7 @@ class Accumulator:
 
     def count(self) -> None:
         """Count what waits as sent."""
-        with self._guard:
+        with self.guard:
             waiting = len(self)
             self._stats.sent += waiting - self._counted
             self._counted = waiting
@@ -304,22 +307,22 @@ class Accumulator:
         Raises:
             zmq.ZMQError: something was added that came too late.
         """
-        self._guard.is_wanted = True
-        with self._guard:
+        self.guard.is_wanted = True
+        with self.guard:
             if self.messages:
                 self._check_open()
-            if self._guard.is_interrupted:
+            if self.guard.is_interrupted:
                 self._expect_more()
                 return
-            if self._guard.postponed:
-                self._guard.do_postponed()
+            if self.guard.postponed:
+                self.guard.do_postponed()
             # As much as there is now: other threads may go on adding to it.
             for _ in range(0, len(self.messages), _MOST):
                 self._send(socket)
 
     def _send(self, socket: Any) -> None:
         begun_at = self._clock()
-        length = self._guard.undivided(self._take_and_send)
+        length = self.guard.undivided(self._take_and_send)
         if not length:
             return
         self._sent_at = sent_at = self._clock()
@@ -331,7 +334,7 @@ class Accumulator:
 
     def _take_and_send(self) -> int:
         """Send what waits, with a number each; return the length that it had."""
-        guard, messages, dispatch = self._guard, self.messages, self._dispatch
+        guard, messages, dispatch = self.guard, self.messages, self._dispatch
         length = min(len(messages), _MOST)
         count = length // STEP
         if not count:
@@ -356,9 +359,9 @@ class Accumulator:
 
     def _send_large(self, message: list[Any]) -> None:
         self._stats.sent += 1
-        self._guard.is_torn = True
+        self.guard.is_torn = True
         self._dispatch.send_large(message)
-        self._guard.is_torn = False
+        self.guard.is_torn = False
 
     def _limit_bytes(self, length: int) -> None:
         """Take fewer large messages into a batch from now on, or more again, going by the last one."""
