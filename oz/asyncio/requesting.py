@@ -164,12 +164,7 @@ class TaskRequester:
         key: str | bytes | None,
     ) -> Message:
         """Send a request, and give its first answer; see `oz.Node.request`."""
-        news = AnswerNews(self._check_loop())
-        request = Request(subject, timeout, 1, self._monotonic(), news.tell)
-        steps = self._client.begin(request, subject, payload, headers, key)
-        ends = request.next_deadline()
-        if ends is not None:
-            self._deadlines.add(ends, news)
+        request, news, steps = self._begin(subject, payload, timeout, 1, headers, key)
         try:
             if steps is not None:
                 await self._go_through(steps, timeout)
@@ -180,9 +175,7 @@ class TaskRequester:
                     return answer
                 news.renew()
         finally:
-            self._client.end(request.inbox)
-            if ends is not None:
-                self._deadlines.end(news)
+            self._end(request, news)
 
     async def ask_many(
         self,
@@ -194,12 +187,7 @@ class TaskRequester:
         key: str | bytes | None,
     ) -> AsyncGenerator[Message, None]:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
-        news = AnswerNews(self._check_loop())
-        request = Request(subject, timeout, limit, self._monotonic(), news.tell)
-        steps = self._client.begin(request, subject, payload, headers, key)
-        ends = request.next_deadline()
-        if ends is not None:
-            self._deadlines.add(ends, news)
+        request, news, steps = self._begin(subject, payload, timeout, limit, headers, key)
         try:
             if steps is not None:
                 await self._go_through(steps, timeout)
@@ -213,9 +201,30 @@ class TaskRequester:
                     await news.waiter
                     news.renew()
         finally:
-            self._client.end(request.inbox)
-            if ends is not None:
-                self._deadlines.end(news)
+            self._end(request, news)
+
+    def _begin(
+        self,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        limit: int | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> tuple[Request, AnswerNews, RequestSteps | None]:
+        """Send a request, or return the steps that it takes before."""
+        news = AnswerNews(self._check_loop())
+        request = Request(subject, timeout, limit, self._monotonic(), news.tell)
+        steps = self._client.begin(request, subject, payload, headers, key)
+        if (ends := request.next_deadline()) is not None:
+            self._deadlines.add(ends, news)
+        return request, news, steps
+
+    def _end(self, request: Request, news: AnswerNews) -> None:
+        """Wait for nothing more."""
+        self._client.end(request.inbox)
+        if request.next_deadline() is not None:
+            self._deadlines.end(news)
 
     async def _go_through(self, steps: RequestSteps, timeout: float | None) -> None:
         """Take the steps to a request."""

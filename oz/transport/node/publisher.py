@@ -208,6 +208,7 @@ class NodePublisher:
 
     def go(self) -> None:
         """Send what waits for others; see `Accumulator`."""
+        # The publisher has closed meanwhile. A request that waited ends with its node.
         with suppress(zmq.ZMQError):
             self.engine.sender.accumulator.go(self.engine.socket)
 
