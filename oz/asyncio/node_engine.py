@@ -92,7 +92,7 @@ class LoopNode:
         self._reader = LoopReader(engine.sockets.sub.socket, self._take_in)
         working = [self._attend(), *map(self._read, engine.sockets.servers)]
         if not self._reader.start():
-            working.append(self._reader.run())
+            working.append(self._receive())
         name = f"oz-node-{engine.settings.name}"
         self.tasks = [asyncio.create_task(one, name=name) for one in working]
         try:
@@ -128,6 +128,10 @@ class LoopNode:
         async with self._news:
             self._number_of_news += 1
             self._news.notify_all()
+
+    async def _receive(self) -> None:
+        """Read what comes, where the loop watches no descriptors."""
+        await self._reader.run()
 
     def _take_in(self) -> bool:
         """Hand what has come to handlers; nothing here is for anybody else. Tell whether there is more."""

@@ -189,12 +189,12 @@ def main(arguments=None):
     with multiprocessing.Pool(given.jobs, gc.disable, maxtasksperchild=1) as pool:
         for some, counts in pool.imap(run_some, parts):
             for one in some:
-                if len(failed) < given.most:
-                    report(*one)
-                else:
-                    print(f"seed {one[1]}: {one[3]}", flush=True)
+                print(f"seed {one[1]}: {one[3]}", flush=True)
                 failed.append(one)
             counter += counts
+    # Not before: processes are forked from this one meanwhile, and would inherit what a seed changes while it runs.
+    for one in failed[: given.most]:
+        report(*one)
     for name, count in sorted(counter.items()):
         print(f"{count:9d}  {name}")
     silent = [name for name in EXPECTED if not counter[name]]

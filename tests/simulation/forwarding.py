@@ -88,7 +88,7 @@ class SimForwarder:
         ]
         self.legs = []
         self.open_buses = set()
-        self._frozen_at, self._must_stand_by = 0.0, False
+        self._frozen_at, self._taken, self._must_stand_by = 0.0, 0, False
         self._has_news, self._woken = False, asyncio.Event()
 
     async def start(self):
@@ -102,12 +102,14 @@ class SimForwarder:
     def freeze(self):
         """Stand still."""
         self.gate.shut()
-        self._frozen_at = self._network.now
+        self._frozen_at, self._taken = self._network.now, self.forwarding.stats.received
         self.open_buses = set()
         self.world.look_at_tree()
 
     def thaw(self):
         """Go on. After a long time it passes on nothing that another forwarder it knows of may have, too."""
+        taken = self.forwarding.stats.received - self._taken
+        check(not taken, "{} took {} messages while it stood still", self.name, taken)
         self.gate.open()
         if self.forwarding.has_stand_by and self._network.now - self._frozen_at > LONG:
             self._must_stand_by = True

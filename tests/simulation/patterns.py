@@ -241,6 +241,8 @@ class PatternWorld(Credit):
         untried = sum(len(texts - self.tried.keys()) for texts in suspended.values())
         check(untried < SUSPENDED_AT_ONCE + len(self.connections), "{} were suspended untried", untried)
         for one in self.connections:
+            one.use(sum(self.tried[text][0] for text in set(one.texts) - before[one] if text in self.tried))
+        for one in self.connections:
             self._check_connection(one, set(one.texts) - before[one], suspended[one], untried)
             is_given = bool(set(one.texts) - before[one] - missed)
             check(is_given == (one.key in found), "{}: the message went elsewhere", one.kind)
@@ -255,7 +257,6 @@ class PatternWorld(Credit):
         """It is served as was promised, and loses what it must."""
         costs = {text: self.tried[text][0] for text in texts if text in self.tried}
         own = sum(costs.values())
-        one.use(own)
         check(one.left > 0, "{} has used {:.4f} s too much", one.kind, -one.left)
         is_dear = own > LITTLE * self.together
         has_overdrawn = one.least <= self.hardly or (is_dear and self.least <= self.hardly)
