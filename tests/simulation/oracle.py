@@ -239,9 +239,11 @@ class Oracle:
         subscriber = ledger.subscriber
         place = {number: at for at, number in enumerate(book) if not isinstance(number, dict)}
         conflates = ledger.delivery.overflow == "conflate"
-        given = {}
+        given, perhaps = {}, set()
         for number, sequence, _ in ledger.by_origin.get(origin, ()):
-            if place.get(number) != sequence and self._is_last_value(ledger, number, sequence):
+            if self._is_last_value(ledger, number, sequence):
+                # Of a later epoch, where it may have by chance the number that it has in this one.
+                perhaps.add(sequence if place.get(number) == sequence else None)
                 continue
             if number in place:
                 given[number] = sequence
@@ -280,7 +282,7 @@ class Oracle:
             return Tally()
         begins_unknown = (ledger.delivery.is_shared) or any(count is None for _, count in gaps)
         known = lost | {place[number] for number in given}
-        missing = [at for at in range(len(book)) if at not in known]
+        missing = [at for at in range(len(book)) if at not in known and at not in perhaps]
         missing = [at for at in missing if not self._may_be_refused(ledger, book[at])]
         if begins_unknown:
             first = min(known, default=len(book))
