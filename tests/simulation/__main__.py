@@ -192,7 +192,7 @@ def main(arguments=None):
                 print(f"seed {one[1]}: {one[3]}", flush=True)
                 failed.append(one)
             counter += counts
-    # Not before: processes are forked from this one meanwhile, and would inherit what a seed changes while it runs.
+    # Not before: processes are forked from this one, and would inherit what a seed changes while it runs.
     for one in failed[: given.most]:
         report(*one)
     for name, count in sorted(counter.items()):
