@@ -133,7 +133,8 @@ class Absences:
             del self._links[origin]
             return False
         absence = self._absent.setdefault(origin, _Absence())
-        if absence.heard_at != heard_at:
+        # It is less than before where it was heard on a stream that has ended since.
+        if heard_at > absence.heard_at:
             absence.heard_at, absence.since, absence.looks = heard_at, now, 0
         absence.looks += 1
         absence.is_read_out |= is_idle
@@ -150,4 +151,4 @@ class Absences:
         """Tell whether anything has come of a publisher that was told of as gone; forget those that ended."""
         heard = {origin: self._publishers.heard_at(origin) for origin in self._reported}
         self._reported = {origin: at for origin, at in self._reported.items() if heard[origin] is not None}
-        return any(heard[origin] != at for origin, at in self._reported.items())
+        return any((heard[origin] or 0) > at for origin, at in self._reported.items())

@@ -57,6 +57,16 @@ def test_one_that_is_heard_again_is_not_told_of(absences, heard):
     assert looked(absences, SILENCE - 1, begin=SILENCE - 0.5) == []
 
 
+def test_a_stream_that_ends_meanwhile_puts_off_nothing(absences, heard):
+    heard.at[PUB] = 2
+    absences.note(PUB, LOCAL)
+    assert looked(absences, SILENCE - 1) == []
+    # It had been heard last on that stream.
+    heard.at[PUB] = 1
+    assert looked(absences, 2.0, begin=SILENCE - 0.5) == [(0.5, PUB)]
+    assert not absences.find_curious()
+
+
 def test_one_that_said_goodbye_is_not_told_of(absences, heard):
     absences.note(PUB, LOCAL)
     assert looked(absences, SILENCE - 1) == []
