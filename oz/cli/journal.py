@@ -46,7 +46,7 @@ def journal() -> None:
 @click.option("--subject", metavar="PATTERN", help="Only those that may hold what this pattern matches.")
 @dialect_option("the pattern when it names none")
 def ls(directory: Path, as_json: bool, subject: str | None, dialect: str) -> None:
-    """List the segments: their offsets, times, sizes, losses and subjects."""
+    """List the segments: their offsets, times, sizes, losses as far as they are known, and subjects."""
     found = _opened(directory)
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
     rows = [_segment_data(found, segment, entry) for segment, entry in found.segments(pattern)]
@@ -100,10 +100,13 @@ def _time(nanoseconds: int) -> str:
 @_DIRECTORY
 @_JSON
 def info(directory: Path, as_json: bool) -> None:
-    """Say how much the journal holds, from when to when, and what is known to be lost."""
+    """Say how much the journal holds, from when to when, and what is lost.
+
+    A gap of unknown size is where nobody knows how many messages are missing, as while no recorder ran.
+    """
     found = _opened(directory)
     listed = [(_segment_data(found, segment, entry), entry) for segment, entry in found.segments()]
-    entries = [entry for _, entry in listed if entry is not None]
+    known, unknown = _losses(found, listed)
     data = {
         "directory": str(directory),
         "segments": len(listed),
@@ -113,7 +116,8 @@ def info(directory: Path, as_json: bool) -> None:
         "bytes": sum(row["bytes"] for row, _ in listed),
         "first_time": _edge(found, found.first_offset),
         "last_time": _edge(found, found.end_offset - 1),
-        "lost": sum(entry.lost for entry in entries) + _lost_in_streams(found, listed),
+        "lost": known,
+        "gaps_of_unknown_size": unknown,
     }
     if as_json:
         write_json(data)
@@ -129,13 +133,22 @@ def _edge(journal: Journal, offset: int) -> str | None:
     return None
 
 
-def _lost_in_streams(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> int:
-    """Count what the manifest does not know of yet."""
-    start = min((row["first"] for row, entry in listed if entry is None), default=None)
-    if start is None:
-        return 0
-    records = journal.read(start=start, columns=["kind", "lost"], gaps=True)
-    return sum(record.lost or 0 for record in records)
+def _losses(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> tuple[int, int]:
+    """Count the messages that are known to be lost, and the gaps of which nobody knows how many they are."""
+    import pyarrow.compute as pc
+
+    from oz.journal.record import Kind
+
+    known = unknown = 0
+    ends = [row["first"] for row, _ in listed[1:]]
+    for (row, entry), end in zip(listed, [*ends, None], strict=True):
+        if entry is not None and not entry.gaps:
+            continue
+        for batch in journal.batches(start=row["first"], end=end, columns=["kind", "lost"], gaps=True):
+            lost = batch.column("lost").filter(pc.equal(batch.column("kind"), int(Kind.GAP)))
+            known += pc.sum(lost).as_py() or 0
+            unknown += lost.null_count
+    return known, unknown
 
 
 @journal.command(short_help="Check every byte; exit 1 on damage.")

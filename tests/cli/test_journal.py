@@ -60,6 +60,21 @@ def test_info_counts_records_and_what_is_lost(oz, directory):
     assert "end offset: 6\n" in oz("journal", "info", str(directory)).stdout
 
 
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_info_counts_gaps_of_which_nobody_knows_the_size(oz, tmp_path, is_sealed):
+    writer = Writer(tmp_path)
+    unknown = Record.of_gap("nats:md.>", lost=None)
+    writer.append([("md.x", b"1"), unknown, Record.of_gap("nats:md.>", lost=3), unknown])
+    if is_sealed:
+        writer.close()
+        writer = Writer(tmp_path)
+        writer.append([("md.x", b"2")])
+    data = json.loads(oz("journal", "info", str(tmp_path), "--json").stdout)
+    assert (data["lost"], data["gaps_of_unknown_size"]) == (3, 2)
+    assert "gaps of unknown size: 2\n" in oz("journal", "info", str(tmp_path)).stdout
+    writer.close()
+
+
 def test_info_of_an_empty_journal(oz, tmp_path):
     Writer(tmp_path).close()
     result = oz("journal", "info", str(tmp_path))
