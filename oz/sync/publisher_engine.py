@@ -19,12 +19,12 @@ from oz.logs import peer_logger
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
+from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.sender import Refused
-from oz.transport.subscriber.receiver import FrameReader, frame_reader
 
 _log = peer_logger("oz.publisher")
 
