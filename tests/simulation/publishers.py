@@ -175,7 +175,7 @@ class SimPublisher(Process):
             self._cut()
             self.queue.work(self.clock)
             self._forget()
-            if self.router.to_answer or self.router.to_serve:
+            if self.router.to_answer or self.router.acceptance.to_serve:
                 self.flush()
                 self._answer()
 
@@ -186,7 +186,7 @@ class SimPublisher(Process):
 
     def _revoke(self):
         """Take back what others may not have any more, once rights have changed."""
-        access = self.router.access
+        access = self.router.acceptance.access
         if access is not None and access.has_changed():
             self.revoked_at = self.network.now
             self.queue.revoke(self.clock())

@@ -360,7 +360,7 @@ class Rest:
             streams, lifetimes = router.streams.values(), router.lifetimes
             known = (streams, lifetimes._vanished, lifetimes._withdrawn, publisher.records._telling)
             left = [[one for one in some if one.name != UNKNOWN.stream] for some in known]
-            left += [router.to_answer, router.to_serve, publisher.batches.full, lifetimes._members]
+            left += [router.to_answer, router.acceptance.to_serve, publisher.batches.full, lifetimes._members]
             check(not any(left), "{}: of those who have gone there is {}", publisher.name, left)
             check(not interest._groups, "{} has groups of nobody", publisher.name)
             check(not interest.pattern_count, "{} has {} patterns", publisher.name, interest.pattern_count)

@@ -261,7 +261,7 @@ def test_a_publisher_takes_spoiled_keys_and_forgets_all_of_them_in_the_end():
             # The streams of shared patterns outlive those that declared them.
             now += GRACE + 2
             router.expire(now)
-        router.to_serve.clear()
+        router.acceptance.to_serve.clear()
         assert_forgotten(router)
         if left == 6:
             # Not from the start: to trace is slow.

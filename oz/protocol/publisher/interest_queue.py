@@ -85,7 +85,7 @@ class InterestQueue:
         self._router = router
         self._limits = limits
         self._holders = None if is_alive is None else KeyHolders(is_alive)
-        router.access = access
+        router.acceptance.access = access
         if self._holders is not None:
             router.hold_alone = self._holders.hold_alone
         self._others = Account()
@@ -384,7 +384,7 @@ class InterestQueue:
 
     def _refuse(self, account: Account, size: int, reason: str) -> None:
         if isinstance(reason, Denial):
-            self._router.deny(account, reason)
+            self._router.acceptance.deny(account, reason)
         else:
             self._router.stats.refused += 1
         before, account.refused_bytes = account.refused_bytes, account.refused_bytes + size

@@ -102,7 +102,7 @@ class Records:
         self._serving: LastValueServing | None = None
         if last_values is not None:
             self._serving = LastValueServing(last_values, clock, self._give, _is_held)
-            router.kept = lambda: last_values.count
+            router.acceptance.kept = lambda: last_values.count
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
         self._crowd: deque[OutStream] = deque()
         self._crowd_at = 0.0
@@ -124,7 +124,7 @@ class Records:
 
     def answer(self) -> None:
         """Tell streams where they stand, and give the last values that were asked for."""
-        router = self._router
+        router, acceptance = self._router, self._router.acceptance
         before = len(router.to_answer)
         if router.to_answer:
             if any(stream.send_buffer for stream in router.to_answer):
@@ -132,7 +132,7 @@ class Records:
                 self._batches.retry()
             self._sink.make_lossless()
             self._answer_some(router.to_answer)
-        waiting, router.to_serve = router.to_serve, []
+        waiting, acceptance.to_serve = acceptance.to_serve, []
         self.is_halfway |= 0 < len(router.to_answer) < before
         if self._serving is not None:
             for asked in waiting:

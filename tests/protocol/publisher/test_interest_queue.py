@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol.declared import declare
+from oz.protocol.publisher.acceptance import MOST_IN_CHUNK
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.key_holders import SETTLED
-from oz.protocol.publisher.router import MOST_IN_CHUNK, Router
+from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
