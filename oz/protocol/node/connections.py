@@ -23,6 +23,7 @@ from oz.protocol.node.connection_steps import (
 from oz.protocol.node.dial_queue import Call, DialQueue
 from oz.protocol.node.draining_peer import DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import Probes
 from oz.protocol.node.reach import Reach
 from oz.protocol.node.redials import Redials
 from oz.security.limits import DEFAULT_LIMITS, Limits
@@ -31,24 +32,12 @@ from oz.wire.discovery import Announcement
 CHECK_EVERY = 1.0
 """Seconds between two looks at who says nothing."""
 
-SCAN_EVERY = 1.0
-"""Seconds between two looks at the directory where nodes of one host meet."""
-
 MISSES = 4
 """Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
 beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
 
-PROBE_AGAIN = 2.0
-"""Seconds after which a socket in the directory that did not answer is looked at anew."""
-
-MUTE_AFTER = 4.0
-"""Seconds for which somebody who listens and says nothing is waited for: a process that stands still may do
-so for ever, and must not hold up those who have only just begun."""
-
 FORGET_AFTER = 60.0
 """Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
-
-_A_NODE = "a node of this host"
 
 _NEVER = (0, 0)
 
@@ -74,17 +63,13 @@ class Connections:
         "_dialled",
         "_dialled_at",
         "_dials",
-        "_directory",
         "_draining",
         "_gone",
         "_hearing",
         "_looks",
-        "_mute",
-        "_probed",
+        "_probes",
         "_redials",
-        "_scan_at",
         "_seeds",
-        "_seen_at",
         "_ways",
         "own",
         "reach",
@@ -115,7 +100,6 @@ class Connections:
         self.reach = Reach(own, seeds) if reach is None else reach
         self._hearing = hearing
         self._dials = DialQueue(hearing.heard_at, limits)
-        self._directory = directory
         self._seeds = tuple(seeds)
         self._dialled: dict[str, Announcement] = {}
         self._dialled_at: dict[str, float] = {}
@@ -126,10 +110,9 @@ class Connections:
         self._check_at = 0.0
         self._draining: dict[bytes, DrainingPeer] = {}
         self._gone: dict[bytes, _Gone] = {}
-        self._probed: dict[str, float] = {}
-        self._seen_at: dict[str, float] = {}
-        self._mute: set[str] = set()
-        self._scan_at = 0.0
+        self._probes: Probes | None = None
+        if directory is not None:
+            self._probes = Probes(directory, self._dialled, self._redials, self._hang_up)
 
     def start(self) -> list[ConnectionStep]:
         """Dial the seeds."""
@@ -143,8 +126,8 @@ class Connections:
         """
         deadlines = [one.next_look for one in self._draining.values()]
         deadlines += [one.until for origin, one in self._gone.items() if origin not in self._draining]
-        if self._directory is not None:
-            deadlines.append(self._scan_at)
+        if self._probes is not None:
+            deadlines.append(self._probes.scan_at)
         if has_peers:
             deadlines.append(self._check_at)
         if (dial_at := self._dials.next_deadline()) is not None:
@@ -190,7 +173,7 @@ class Connections:
                 steps += self._part(gone, now)
             if others and endpoint not in self._seeds:
                 steps += self._dial(endpoint, origin, peer, now)
-            elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
+            elif endpoint in self._dialled or endpoint in self._seeds or self._is_probed(endpoint):
                 # It was here before, or another was; whether that connection stands is seen by what comes.
                 if not self._has_successor(endpoint, peer):
                     self._dialled[endpoint] = peer
@@ -267,6 +250,9 @@ class Connections:
             self._redials.in_vain.pop(one.endpoint, None)
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
 
+    def _is_probed(self, endpoint: str) -> bool:
+        return self._probes is not None and endpoint in self._probes.probed
+
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
         """Tell whether a process that was started later listens where a peer did: that one is gone.
 
@@ -289,7 +275,8 @@ class Connections:
         return [Dial(endpoint, peer.name, key=peer.key)]
 
     def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
-        self._probed.pop(endpoint, None)
+        if self._probes is not None:
+            self._probes.probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
         self._redials.admitted.discard(endpoint)
@@ -385,58 +372,9 @@ class Connections:
     # sockets in the directory ----------------------------------------------------------------------------
 
     def scan(self, linked: Iterable[Announcement], now: float) -> list[ConnectionStep]:
-        """Connect to sockets in the directory that nobody told of, and remove dead ones.
-
-        Args:
-            linked: the peers whose links stand.
-            now: monotonic seconds.
-        """
-        if self._directory is None or now < self._scan_at:
-            return []
-        self._scan_at = now + SCAN_EVERY
-        there = self._directory.others()
-        self._redials.sockets = len(there)
-        strange = there - {peer.local_endpoint for peer in linked}
-        self._seen_at = {one: self._seen_at.get(one, now) for one in strange}
-        self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
-        steps: list[ConnectionStep] = []
-        for endpoint in strange:
-            steps += self._probe(self._directory, endpoint, now)
-        for endpoint in self._probed.keys() - there:
-            if endpoint in self._dialled:
-                # It is a peer's, and what it sent last may be on its way.
-                del self._probed[endpoint]
-            else:
-                steps += self._hang_up(endpoint)
-        return steps
-
-    def _probe(self, directory: Directory, endpoint: str, now: float) -> list[ConnectionStep]:
-        """See whether anybody listens on a socket in the directory."""
-        probed_at = self._probed.get(endpoint)
-        if probed_at is None and endpoint not in self._dialled:
-            self._probed[endpoint] = now
-            return [Dial(endpoint, _A_NODE)]
-        if probed_at is None or now - probed_at < PROBE_AGAIN:
-            return []
-        is_dead = directory.clear(endpoint)
-        if endpoint in self._dialled:
-            # It is a peer's, and what it sent last may be on its way.
-            return []
-        if not is_dead and not self._redials.is_due(endpoint, probed_at, now):
-            # It listens, and has much to do.
-            return []
-        steps = self._hang_up(endpoint)
-        if not is_dead:
-            # Nobody may have listened there yet when it was tried.
-            self._probed[endpoint] = now
-            steps.append(Dial(endpoint, _A_NODE))
-        return steps
+        """Connect to sockets in the directory that nobody told of; see `Probes.scan`."""
+        return [] if self._probes is None else self._probes.scan(linked, now)
 
     def unsettled(self, peers: Iterable[Announcement]) -> list[str]:
-        """Return the sockets of this host of which it is not known yet whether anybody listens there.
-
-        Args:
-            peers: those who are known.
-        """
-        local = {peer.local_endpoint for peer in peers}
-        return [one for one in self._probed if one not in local and one not in self._mute]
+        """Return the sockets of this host of which it is not known yet whether anybody listens there."""
+        return [] if self._probes is None else self._probes.unsettled(peers)

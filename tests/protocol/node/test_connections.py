@@ -10,13 +10,11 @@ from oz.protocol.node.connections import (
     CHECK_EVERY,
     FORGET_AFTER,
     MISSES,
-    MUTE_AFTER,
-    PROBE_AGAIN,
-    SCAN_EVERY,
     Connections,
 )
 from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import MUTE_AFTER, PROBE_AGAIN, SCAN_EVERY
 from oz.protocol.node.redials import LONGEST_REDIAL, REDIAL_AFTER
 from oz.security.limits import Limits
 from support.announcing import announcement
