@@ -236,10 +236,6 @@ class Connections:
         gone = self._gone.get(origin)
         return None if gone is None else gone.peer
 
-    def is_draining(self, origin: bytes) -> bool:
-        """Tell whether a publisher that is gone is listened to, as its last messages are on their way."""
-        return origin in self._draining
-
     def _part(self, origin: bytes, now: float) -> list[ConnectionStep]:
         """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
         one = self._draining.pop(origin)

@@ -94,7 +94,7 @@ class BatchDecoder:
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
         self.access: PublishAccess | None = None
-        self.answers = Answers(streams)
+        self.answers = Answers()
         self.losses = Losses(streams, self.stats, on_gap, self.refusals, limits.sources)
         self.in_batches = False
         self._given = GivenFrames()
@@ -358,7 +358,7 @@ class BatchDecoder:
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they have them or never asked."""
-        chunk = self.streams.chunk(stream, number)
+        chunk = stream.chunk(number)
         if chunk is None or not chunk.wants_last_value:
             # Somebody else has asked for them in the name of the stream.
             return set()

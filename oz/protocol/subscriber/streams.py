@@ -8,12 +8,13 @@ that all subscribers to the pattern have in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from math import inf
 from typing import Any
 
 from oz.message import MessageId
 from oz.protocol.declared import declare
-from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, Chunk, SubscriptionChanges
+from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
 from oz.protocol.subscriber.publishers import Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -48,10 +49,9 @@ class Streams:
         "_draining",
         "_goodbyes",
         "_greet_every",
-        "_has_buffers",
         "_homes",
-        "_index",
         "_interests",
+        "_make_stream",
         "_met",
         "_name",
         "_number",
@@ -90,10 +90,9 @@ class Streams:
                 that is done elsewhere, as in a node's handler queues.
         """
         self.dedupe = dedupe
-        self._index = index
+        self._make_stream = partial(Stream, dedupe=dedupe, index=index, has_buffer=has_buffers)
         self._greet_every = greet_every
         self._patience = patience
-        self._has_buffers = has_buffers
         self._name = READS_POSITIONS + random_bytes(_NAME_SIZE - len(READS_POSITIONS))
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self._interests: dict[DeliveryOptions, Interest] = {}
@@ -122,14 +121,10 @@ class Streams:
         interest = self._interests.get(delivery)
         is_new = interest is None
         if interest is None:
+            name = self._next_name()
+            stream = self._make_stream(stream_key(name), delivery, is_shared=False)
             interest = Interest(
-                self._next_name(),
-                delivery,
-                dedupe=self.dedupe,
-                index=self._index,
-                greet_every=self._greet_every,
-                patience=self._patience,
-                has_buffer=self._has_buffers,
+                name, delivery, stream, greet_every=self._greet_every, patience=self._patience
             )
             self._interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
@@ -162,14 +157,7 @@ class Streams:
             key = pattern_key(declared)
             stream = self.by_key.get(key)
             if stream is None:
-                stream = self.by_key[key] = Stream(
-                    key,
-                    delivery,
-                    is_shared=True,
-                    dedupe=self.dedupe,
-                    index=self._index,
-                    has_buffer=self._has_buffers,
-                )
+                stream = self.by_key[key] = self._make_stream(key, delivery, is_shared=True)
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
         return new
@@ -210,13 +198,7 @@ class Streams:
         interest, number = self._homes.get(subscription), self._draining.get(subscription)
         if interest is None or number is None:
             return True
-        stream = interest.stream
-        return all(
-            stream.has_said_goodbye(origin)
-            if (source := stream.sources.get(origin)) is None
-            else max(source.answered, default=0) >= number
-            for origin in self._among(among)
-        )
+        return all(interest.stream.has_answered(origin, number) for origin in self._among(among))
 
     def stream(self, subscription: Subscribed) -> Stream | None:
         """Return the stream that a subscription has its messages from; None when it has ended."""
@@ -277,9 +259,7 @@ class Streams:
         """
         alive = self._among(among)
         return all(
-            interest.stream.has_said_goodbye(origin)
-            if (source := interest.stream.sources.get(origin)) is None
-            else number in source.answered
+            interest.stream.has_answered(origin, number)
             for interest, number in self._goodbyes.items()
             for origin in alive
         )
@@ -403,19 +383,6 @@ class Streams:
             for number, reason in source.refused.items()
             if isinstance(reason, Denial) and number in interest.declarations.chunks
         ]
-
-    def chunk(self, stream: Stream, number: int) -> Chunk | None:
-        """Return a declaration of a stream; None when it does not stand any more."""
-        for interest in self._interests.values():
-            if interest.stream is stream:
-                return interest.declarations.chunks.get(number)
-        return None
-
-    def last_declared(self, stream: Stream) -> int:
-        """Return the highest number of a chunk that was declared for a stream; 0 when none was."""
-        return max(
-            (one.declarations.last for one in self._interests.values() if one.stream is stream), default=0
-        )
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""
