@@ -276,7 +276,7 @@ class Lifetimes:
         if stream.vanished_at is None and not stream.is_gone:
             for number in [one for one, chunk in stream.ending.items() if chunk.ends_at <= now]:
                 self._end_chunk(stream, stream.ending.take(number), now)
-        if stream.vanished_at is not None or not stream.ending:
+        if not stream.ending:
             self._withdrawn.pop(stream, None)
 
     # cut off and back ------------------------------------------------------------------------------------

@@ -596,6 +596,18 @@ def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_th
     assert pub.wants(b"a")
 
 
+def test_who_is_there_keeps_what_it_has_when_another_ends_before_it_is_read_that_it_took_that_back():
+    pub = Publisher()
+    pub.come(HONEST, b"a")
+    pub.come(HOSTILE, b"a")
+    # Which connection has ended is not known yet.
+    pub.go(None, b"a")
+    pub.go(HOSTILE, b"a")
+    assert pub.wants(b"a")
+    pub.go(HONEST, b"a")
+    assert not pub.wants(b"a")
+
+
 def test_who_is_there_keeps_what_it_asked_for_twice():
     pub = Publisher()
     pub.come(HONEST, b"a", b"a")
