@@ -153,7 +153,7 @@ class SimSubscriber(Process):
     def _end_drains(self):
         for subscription in [one for one in self._draining if self.streams.has_drained(one)]:
             self._draining.remove(subscription)
-            number = self.streams._draining[subscription]
+            number = self.streams.draining[subscription]
             sources = self.streams.stream(subscription).sources
             answered = frozenset(
                 origin for origin, one in sources.items() if max(one.answered, default=0) >= number
@@ -361,7 +361,7 @@ class SimSubscriber(Process):
 
         It is heard on each stream: a proxy may have dropped one of them.
         """
-        for interest in self.streams._interests.values():
+        for interest in self.streams.interests.values():
             source = interest.stream.sources.get(origin)
             if source is None:
                 return False

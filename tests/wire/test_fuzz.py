@@ -284,7 +284,7 @@ def assert_forgotten(router):
     assert not router.streams
     assert not router.to_answer
     assert not router.plain.count()
-    assert not router.interest._groups
-    assert not router.lifetimes._vanished
-    assert not router.lifetimes._withdrawn
-    assert router.interest.pattern_count == len(router.interest._index) == 0
+    assert not router.interest.groups
+    assert not router.lifetimes.vanished
+    assert not router.lifetimes.withdrawn
+    assert router.interest.pattern_count == len(router.interest.index) == 0

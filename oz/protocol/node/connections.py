@@ -56,6 +56,8 @@ class Connections:
         own: the node's announcement.
         reach: which announced endpoints are connected to.
         silent: the uuids of the peers that said nothing any more when `check` looked last.
+        draining: the publishers that are gone and still listened to, by origin.
+        probes: tries sockets in the directory; None where there is none.
     """
 
     __slots__ = (
@@ -63,15 +65,15 @@ class Connections:
         "_dialled",
         "_dialled_at",
         "_dials",
-        "_draining",
         "_gone",
         "_hearing",
         "_looks",
-        "_probes",
         "_redials",
         "_seeds",
         "_ways",
+        "draining",
         "own",
+        "probes",
         "reach",
         "silent",
     )
@@ -108,11 +110,11 @@ class Connections:
         self._ways: dict[bytes, tuple[Announcement, list[Way]]] = {}
         self.silent: frozenset[bytes] = frozenset()
         self._check_at = 0.0
-        self._draining: dict[bytes, DrainingPeer] = {}
+        self.draining: dict[bytes, DrainingPeer] = {}
         self._gone: dict[bytes, _Gone] = {}
-        self._probes: Probes | None = None
+        self.probes: Probes | None = None
         if directory is not None:
-            self._probes = Probes(directory, self._dialled, self._redials, self._hang_up)
+            self.probes = Probes(directory, self._dialled, self._redials, self._hang_up)
 
     def start(self) -> list[ConnectionStep]:
         """Dial the seeds."""
@@ -124,10 +126,10 @@ class Connections:
         Args:
             has_peers: whether any peer is known, who may fall silent.
         """
-        deadlines = [one.next_look for one in self._draining.values()]
-        deadlines += [one.until for origin, one in self._gone.items() if origin not in self._draining]
-        if self._probes is not None:
-            deadlines.append(self._probes.scan_at)
+        deadlines = [one.next_look for one in self.draining.values()]
+        deadlines += [one.until for origin, one in self._gone.items() if origin not in self.draining]
+        if self.probes is not None:
+            deadlines.append(self.probes.scan_at)
         if has_peers:
             deadlines.append(self._check_at)
         if (dial_at := self._dials.next_deadline()) is not None:
@@ -167,8 +169,8 @@ class Connections:
         steps: list[ConnectionStep] = []
         for endpoint, origin in self.ways(peer):
             self._gone.pop(origin, None)
-            self._draining.pop(origin, None)
-            others = [gone for gone, one in self._draining.items() if one.endpoint == endpoint]
+            self.draining.pop(origin, None)
+            others = [gone for gone, one in self.draining.items() if one.endpoint == endpoint]
             for gone in others:
                 steps += self._part(gone, now)
             if others and endpoint not in self._seeds:
@@ -215,16 +217,16 @@ class Connections:
                 continue
             self._gone[origin] = _Gone(peer, now + FORGET_AFTER)
             self._looks[origin] = heard_at, MISSES
-            self._draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
+            self.draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
 
     def drain(self, now: float) -> list[ConnectionStep]:
         """Hang up on those of whom nothing more comes, and forget those who are gone for long."""
         steps: list[ConnectionStep] = []
-        for origin, one in list(self._draining.items()):
+        for origin, one in list(self.draining.items()):
             if one.is_over(self._hearing.heard_at(origin), now):
                 steps += self._part(origin, now)
         for origin in [one for one, gone in self._gone.items() if now >= gone.until]:
-            if origin in self._draining:
+            if origin in self.draining:
                 continue
             del self._gone[origin]
             self._looks.pop(origin, None)
@@ -238,7 +240,7 @@ class Connections:
 
     def _part(self, origin: bytes, now: float) -> list[ConnectionStep]:
         """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
-        one = self._draining.pop(origin)
+        one = self.draining.pop(origin)
         self._gone[origin] = _Gone(one.peer, now + FORGET_AFTER)
         holder = self._dialled.get(one.endpoint)
         is_its_own = holder is not None and holder.uuid == one.peer.uuid
@@ -247,7 +249,7 @@ class Connections:
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
 
     def _is_probed(self, endpoint: str) -> bool:
-        return self._probes is not None and endpoint in self._probes.probed
+        return self.probes is not None and endpoint in self.probes.probed
 
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
         """Tell whether a process that was started later listens where a peer did: that one is gone.
@@ -271,8 +273,8 @@ class Connections:
         return [Dial(endpoint, peer.name, key=peer.key)]
 
     def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
-        if self._probes is not None:
-            self._probes.probed.pop(endpoint, None)
+        if self.probes is not None:
+            self.probes.probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
         self._redials.admitted.discard(endpoint)
@@ -369,8 +371,8 @@ class Connections:
 
     def scan(self, linked: Iterable[Announcement], now: float) -> list[ConnectionStep]:
         """Connect to sockets in the directory that nobody told of; see `Probes.scan`."""
-        return [] if self._probes is None else self._probes.scan(linked, now)
+        return [] if self.probes is None else self.probes.scan(linked, now)
 
     def unsettled(self, peers: Iterable[Announcement]) -> list[str]:
         """Return the sockets of this host of which it is not known yet whether anybody listens there."""
-        return [] if self._probes is None else self._probes.unsettled(peers)
+        return [] if self.probes is None else self.probes.unsettled(peers)

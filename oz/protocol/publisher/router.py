@@ -46,11 +46,22 @@ class Router:
         plain: the interests of plain subscriptions; those of `interest`.
         stats: what is counted.
         to_answer: streams that are to be told where they stand; those of `lifetimes`.
+        reports_malformed: whether the next key that is malformed is logged.
     """
 
     __slots__ = (
-        "_moment", "_others", "_reports_malformed", "acceptance", "find", "hold_alone", "interest",
-        "lifetimes", "plain", "stats", "streams", "to_answer",
+        "_moment",
+        "_others",
+        "acceptance",
+        "find",
+        "hold_alone",
+        "interest",
+        "lifetimes",
+        "plain",
+        "reports_malformed",
+        "stats",
+        "streams",
+        "to_answer",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +95,7 @@ class Router:
         self.streams = self.lifetimes.streams
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
         self.acceptance = Acceptance(self.interest, self.lifetimes, limits)
-        self._reports_malformed = True
+        self.reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
@@ -182,8 +193,8 @@ class Router:
             self._learn_own(key, now, account or self._others, read, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
-            if self._reports_malformed:
-                self._reports_malformed = False
+            if self.reports_malformed:
+                self.reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
         return self.granted(key, comes=comes)

@@ -30,11 +30,12 @@ class Stream:
         only_answers: whether publishers only say here what they serve, and messages come on other streams.
         repeats: the ids of what came, where repeats are dropped.
         declarations: what is declared for it; None where others read the same key.
+        ended: what is known of publishers that have said goodbye, by origin.
     """
 
     __slots__ = (
-        "_ended",
         "declarations",
+        "ended",
         "is_shared",
         "key",
         "only_answers",
@@ -64,7 +65,7 @@ class Stream:
         # For each stream: subscriptions with other delivery options get a message again, and are to.
         self.repeats = Repeats() if dedupe else None
         self.declarations: Declarations | None = None
-        self._ended: dict[bytes, Source] = {}
+        self.ended: dict[bytes, Source] = {}
 
     def chunk(self, number: int) -> Chunk | None:
         """Return a declaration; None when it does not stand any more."""
@@ -87,9 +88,9 @@ class Stream:
         source = self.sources.pop(origin, None)
         if source is None:
             return
-        if len(self._ended) >= _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
-        self._ended[origin] = source
+        if len(self.ended) >= _MOST_ENDED:
+            del self.ended[next(iter(self.ended))]
+        self.ended[origin] = source
 
     def outlives(self, origin: bytes, time_ns: int) -> bool:
         """Take back that a publisher has ended, if it has gone on for long enough; tell whether it has.
@@ -98,16 +99,16 @@ class Stream:
             origin: one of which something else than a goodbye has come.
             time_ns: now.
         """
-        source = self._ended[origin]
+        source = self.ended[origin]
         if time_ns - source.heard_at < OUTLIVED * _NS:
             return False
         source.outlive(time_ns)
-        self.sources[origin] = self._ended.pop(origin)
+        self.sources[origin] = self.ended.pop(origin)
         return True
 
     def has_said_goodbye(self, origin: bytes) -> bool:
         """Tell whether a publisher that is not known here has gone; otherwise its answer is on its way."""
-        return origin in self._ended
+        return origin in self.ended
 
     def has_ended(self, origin: bytes, epoch: int) -> bool:
         """Tell whether a publisher has said goodbye lately, so that what came before it is no news.
@@ -115,7 +116,7 @@ class Stream:
         Epochs rise, so that of an earlier one nothing is news either. But somebody of whom no more came than
         a goodbye may have said that of any epoch.
         """
-        source = self._ended.get(origin)
+        source = self.ended.get(origin)
         if source is None or source.epoch is None:
             return False
         return epoch == source.epoch or (epoch < source.epoch and source.first_at < source.heard_at)

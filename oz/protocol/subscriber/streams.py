@@ -43,14 +43,14 @@ class Streams:
         publishers: those that were heard.
         due_at: when `renew` has something to do, in monotonic seconds, by what it found; minus infinity when
             something is there that was not when it looked last.
+        interests: what is asked for, by delivery options.
+        homes: the interest that each subscription is a part of.
+        draining: the subscriptions that drain, and the declaration whose answer each waits for.
     """
 
     __slots__ = (
-        "_draining",
         "_goodbyes",
         "_greet_every",
-        "_homes",
-        "_interests",
         "_make_stream",
         "_met",
         "_name",
@@ -60,7 +60,10 @@ class Streams:
         "buffered",
         "by_key",
         "dedupe",
+        "draining",
         "due_at",
+        "homes",
+        "interests",
         "is_collecting",
         "publishers",
     )
@@ -95,17 +98,17 @@ class Streams:
         self._patience = patience
         self._name = READS_POSITIONS + random_bytes(_NAME_SIZE - len(READS_POSITIONS))
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
-        self._interests: dict[DeliveryOptions, Interest] = {}
-        self._homes: dict[Subscribed, Interest] = {}
+        self.interests: dict[DeliveryOptions, Interest] = {}
+        self.homes: dict[Subscribed, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
-        self.publishers = Publishers(self._interests, self.by_key)
+        self.publishers = Publishers(self.interests, self.by_key)
         self._met: dict[bytes, float] = {}
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
         self.due_at = -inf
         self._goodbyes: dict[Interest, int] = {}
-        self._draining: dict[Subscribed, int] = {}
+        self.draining: dict[Subscribed, int] = {}
 
     def add(
         self, subscription: Subscribed, delivery: DeliveryOptions, *, last_value: bool
@@ -118,7 +121,7 @@ class Streams:
         patterns = [declare(pattern) for pattern in subscription.patterns]
         self.due_at = -inf
         changes = SubscriptionChanges()
-        interest = self._interests.get(delivery)
+        interest = self.interests.get(delivery)
         is_new = interest is None
         if interest is None:
             name = self._next_name()
@@ -126,11 +129,11 @@ class Streams:
             interest = Interest(
                 name, delivery, stream, greet_every=self._greet_every, patience=self._patience
             )
-            self._interests[delivery] = interest
+            self.interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.receive_buffer is not None:
                 self.buffered.append(interest.stream)
-        self._homes[subscription] = interest
+        self.homes[subscription] = interest
         interest.stream.table.add(subscription)
         changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
         if delivery.is_shared:
@@ -178,14 +181,14 @@ class Streams:
         first, then = SubscriptionChanges(), SubscriptionChanges()
         by_interest: dict[Interest, list[Subscribed]] = {}
         for subscription in subscriptions:
-            if (interest := self._homes.get(subscription)) is not None:
+            if (interest := self.homes.get(subscription)) is not None:
                 by_interest.setdefault(interest, []).append(subscription)
         for interest, members in by_interest.items():
             self.due_at = -inf
             taken_back, asked = interest.declarations.part(members)
             first.add(taken_back)
             then.add(asked)
-            self._draining.update(dict.fromkeys(members, interest.declarations.last))
+            self.draining.update(dict.fromkeys(members, interest.declarations.last))
         return first, then
 
     def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None = None) -> bool:
@@ -195,21 +198,21 @@ class Streams:
             subscription: one that was given to `part`.
             among: the publishers that count, of those that are there; None for all.
         """
-        interest, number = self._homes.get(subscription), self._draining.get(subscription)
+        interest, number = self.homes.get(subscription), self.draining.get(subscription)
         if interest is None or number is None:
             return True
         return all(interest.stream.has_answered(origin, number) for origin in self._among(among))
 
     def stream(self, subscription: Subscribed) -> Stream | None:
         """Return the stream that a subscription has its messages from; None when it has ended."""
-        interest = self._homes.get(subscription)
+        interest = self.homes.get(subscription)
         return None if interest is None else interest.stream
 
     def remove(self, subscription: Subscribed) -> SubscriptionChanges:
         """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
-        self._draining.pop(subscription, None)
-        interest = self._homes.pop(subscription, None)
+        self.draining.pop(subscription, None)
+        interest = self.homes.pop(subscription, None)
         if interest is None:
             return SubscriptionChanges()
         self.due_at = -inf
@@ -219,7 +222,7 @@ class Streams:
         if stream.table:
             changes.add(interest.declarations.remove(subscription))
         else:
-            del self._interests[interest.delivery], self.by_key[stream.key]
+            del self.interests[interest.delivery], self.by_key[stream.key]
             self.buffered = [one for one in self.buffered if one is not stream]
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
@@ -244,7 +247,7 @@ class Streams:
     def leave(self) -> SubscriptionChanges:
         """Say goodbye on every stream; publishers answer that, and send nothing more."""
         changes = SubscriptionChanges()
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
             self._goodbyes[interest] = interest.declarations.last
@@ -271,7 +274,7 @@ class Streams:
         """Return the number of the newest chunk that stands, by the name of its stream."""
         return {
             interest.name: newest
-            for interest in self._interests.values()
+            for interest in self.interests.values()
             if (newest := interest.declarations.newest)
         }
 
@@ -280,7 +283,7 @@ class Streams:
         self.is_collecting = False
         self.due_at = -inf
         changes = SubscriptionChanges()
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             changes.add(interest.declarations.flush())
         return changes
 
@@ -300,7 +303,7 @@ class Streams:
             # For one of them perhaps: the others are not to go without.
             changes.add(interest.declarations.split(number))
         self._met = {origin: self._met.get(origin, now) for origin in self.publishers.alive()}
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             declarations = interest.declarations
             owed, last = self.publishers.owed(interest, self._met), declarations.last
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
@@ -308,7 +311,7 @@ class Streams:
             if owed:
                 changes.add(declarations.renew(owed, now, refused))
             changes.add(declarations.tidy(declarations.chunks.keys() - owed.keys() - refused))
-            draining = (one for one in self._draining if self._homes.get(one) is interest)
+            draining = (one for one in self.draining if self.homes.get(one) is interest)
             if all(map(self.has_drained, draining)):
                 declarations.settle()
             changes.add(declarations.greet(now))
@@ -328,7 +331,7 @@ class Streams:
         Returns:
             Monotonic seconds; None for never.
         """
-        if self._goodbyes or not self._interests:
+        if self._goodbyes or not self.interests:
             return None
         return max(self._renew_at, self.due_at)
 
@@ -343,7 +346,7 @@ class Streams:
         if self.is_collecting:
             return False
         alive = self.publishers.alive(time_ns)
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             sources = interest.stream.sources
             served = sum(sources[origin].paths for origin in alive if origin in sources)
             if served < max(1, paths) or self.publishers.unanswered(interest, alive):
@@ -353,12 +356,12 @@ class Streams:
 
     def has_answered(self, origin: bytes) -> bool:
         """Tell whether one publisher has answered everything that is declared."""
-        if self.is_collecting or not self._interests:
+        if self.is_collecting or not self.interests:
             return False
         return all(
             (source := interest.stream.sources.get(origin)) is not None
             and interest.declarations.chunks.keys() <= source.answered | source.refused.keys()
-            for interest in self._interests.values()
+            for interest in self.interests.values()
         )
 
     def forget(self, origin: bytes) -> None:
@@ -378,7 +381,7 @@ class Streams:
     def _denials(self) -> list[tuple[Interest, int, Denial]]:
         return [
             (interest, number, reason)
-            for interest in self._interests.values()
+            for interest in self.interests.values()
             for source in interest.stream.sources.values()
             for number, reason in source.refused.items()
             if isinstance(reason, Denial) and number in interest.declarations.chunks
@@ -389,6 +392,6 @@ class Streams:
         alive = self.publishers.alive()
         missing = sum(
             len(self.publishers.unanswered(interest, alive) if alive else interest.declarations.chunks)
-            for interest in self._interests.values()
+            for interest in self.interests.values()
         )
         return {"publishers": len(alive), "unanswered": missing}

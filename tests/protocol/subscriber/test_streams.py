@@ -34,7 +34,7 @@ def answer(streams, origin, at=1.0, paths=1):
         source = find(stream.sources, origin)
         source.heard_at = round(at * NS)
         source.paths = paths
-    for interest in streams._interests.values():
+    for interest in streams.interests.values():
         found = interest.stream.sources[origin]
         found.answered = frozenset(interest.declarations.chunks)
 
@@ -194,7 +194,7 @@ def test_the_last_subscription_on_some_terms_takes_every_key_back(streams):
         asked -= set(changes.dropped)
         assert not asked
     assert not streams.by_key
-    assert not streams._interests
+    assert not streams.interests
 
 
 def test_a_goodbye_is_answered_by_all_who_knew_the_stream(streams):
@@ -326,7 +326,7 @@ def test_heartbeat_is_no_news_and_all_that_may_leave_something_unanswered_is(str
     times = itertools.count(100.0)
 
     def is_news(what):
-        for interest in streams._interests.values():
+        for interest in streams.interests.values():
             for source in interest.stream.sources.values():
                 source.answered = frozenset(interest.declarations.chunks)
         streams.renew(next(times))
