@@ -75,7 +75,7 @@ class Rest:
             check(not state["unanswered"], "{} says that {} is missing", subscriber.name, state)
             check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
             check(not subscriber.held(), "{}: messages are held back", subscriber.name)
-            check(not subscriber._draining, "{} drains still", subscriber.name)
+            check(not subscriber.draining, "{} drains still", subscriber.name)
             check_heard(subscriber, alive)
 
     def check_quiet(self, publisher, subscriber):

@@ -110,7 +110,7 @@ class MulticastReceiver(BatchDecoder):
         try:
             if head.flags & CONTROL:
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
-            elif known in self._given:
+            elif known in self.given:
                 self._pass_over(self._stream, head, time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)

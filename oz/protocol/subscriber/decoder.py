@@ -63,11 +63,23 @@ class BatchDecoder:
         answers: what publishers say of declarations.
         losses: follows the sequences, and tells what was lost.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
+        given: the frames that were given lately.
     """
 
     __slots__ = (
-        "_decode", "_given", "_is_wanted", "_recent", "access", "answers", "in_batches",
-        "losses", "refusals", "stats", "streams", "table", "waiting",
+        "_decode",
+        "_is_wanted",
+        "_recent",
+        "access",
+        "answers",
+        "given",
+        "in_batches",
+        "losses",
+        "refusals",
+        "stats",
+        "streams",
+        "table",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -97,8 +109,8 @@ class BatchDecoder:
         self.answers = Answers()
         self.losses = Losses(streams, self.stats, on_gap, self.refusals, limits.sources)
         self.in_batches = False
-        self._given = GivenFrames()
-        self._recent = self._given.recent
+        self.given = GivenFrames()
+        self._recent = self.given.recent
 
     @property
     def is_simple(self) -> bool:
@@ -255,7 +267,7 @@ class BatchDecoder:
             self.stats.filtered += head.count
             return
         known = content(frames)
-        if known in self._given:
+        if known in self.given:
             self._pass_over(stream, head, time_ns)
             return
         number: int | None = None
@@ -288,7 +300,7 @@ class BatchDecoder:
             self._forget_frames()
 
     def _forget_frames(self) -> None:
-        self._given.turn()
+        self.given.turn()
         for stream in self.streams.by_key.values():
             for source in stream.sources.values():
                 source.forget_frames()

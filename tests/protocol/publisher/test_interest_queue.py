@@ -548,14 +548,14 @@ def test_a_key_that_was_asked_for_twice_ends_with_its_connection(peer, is_shared
     assert pub.wants(b"a.b")
     sweep(pub)
     assert pub.wants(b"a.b") == is_shared
-    assert len(pub.queue._holders) == len(all_keys) * is_shared
+    assert len(pub.queue.holders) == len(all_keys) * is_shared
     assert pub.router.streams[stream_key(NAME)].listeners == is_shared
     pub.alive.discard(HONEST)
     pub.go(None, *all_keys * is_shared)
     assert not pub.wants(b"a.b")
     sweep(pub)
     assert not pub.queue.has_doubts
-    assert not len(pub.queue._holders)
+    assert not len(pub.queue.holders)
 
 
 def test_what_was_refused_to_those_who_had_closed_is_not_remembered_for_ever():
@@ -578,7 +578,7 @@ def test_what_was_granted_and_refused_to_one_connection_is_not_remembered_when_i
     pub.alive.discard(HOSTILE)
     pub.go(None, b"a", b"b")
 
-    assert not pub.queue._holders._refused
+    assert not pub.queue.holders.refused
 
 
 def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_that_of_one_refused():
@@ -647,7 +647,7 @@ def test_nothing_is_left_in_the_end_and_nobody_loses_what_it_holds(steps):
     assert not them.pub.wants(b"a")
     assert not them.pub.wants(b"b")
     assert not them.pub.queue.has_doubts
-    assert not len(them.pub.queue._holders)
+    assert not len(them.pub.queue.holders)
 
 
 class Reading:

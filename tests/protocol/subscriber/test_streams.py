@@ -213,11 +213,11 @@ def test_a_goodbye_is_answered_by_all_who_knew_the_stream(streams):
 class Feed:
     """A publisher's frames for the only stream there is."""
 
-    def __init__(self, streams, origin=A):
+    def __init__(self, streams, origin=A, on_gap=None):
         (self._key,) = streams.by_key
         self._origin = origin
         self.gaps = []
-        self.decoder = BatchDecoder(streams, None, self.gaps.append)
+        self.decoder = BatchDecoder(streams, None, on_gap or self.gaps.append)
 
     def batch(self, sequence, *subjects, epoch=1):
         items = [part for subject in subjects for part in (subject.encode(), b"")]
@@ -285,8 +285,7 @@ def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
 
 def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
     add(streams, "a.*")
-    feed = Feed(streams)
-    feed.decoder.losses._on_gap = lambda gap: 1 // 0
+    feed = Feed(streams, on_gap=lambda gap: 1 // 0)
     feed.batch(2, "a.2")
     assert feed.taken() == [("a.2", 2, 2)]
     assert "on_gap raised" in caplog.text
