@@ -91,8 +91,8 @@ class KeyHolders:
     """The holders of all keys.
 
     Attributes:
-        refused: how many connections were refused a key that has not ended.
-        refused_unknown: of those that had closed before they were read how many, by their descriptors.
+        refused: for each key how many connections were refused it, and have not ended.
+        refused_unknown: the same of those that had closed before they were read, by their descriptors.
     """
 
     __slots__ = ("_doubts", "_holders", "_is_alive", "_spared", "refused", "refused_unknown")

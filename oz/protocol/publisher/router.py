@@ -50,18 +50,8 @@ class Router:
     """
 
     __slots__ = (
-        "_moment",
-        "_others",
-        "acceptance",
-        "find",
-        "hold_alone",
-        "interest",
-        "lifetimes",
-        "plain",
-        "reports_malformed",
-        "stats",
-        "streams",
-        "to_answer",
+        "_moment", "_others", "acceptance", "find", "hold_alone", "interest", "lifetimes", "plain",
+        "reports_malformed", "stats", "streams", "to_answer",
     )  # fmt: skip
 
     def __init__(

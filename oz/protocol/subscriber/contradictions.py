@@ -120,19 +120,8 @@ class Doubt:
     """
 
     __slots__ = (
-        "_answered",
-        "_claim",
-        "_ends_at",
-        "_first_at",
-        "_hasty",
-        "_is_announced",
-        "_reported_at",
-        "began",
-        "believes_records",
-        "is_contested",
-        "news",
-        "rivals",
-        "runs",
+        "_answered", "_claim", "_ends_at", "_first_at", "_hasty", "_is_announced", "_reported_at",
+        "began", "believes_records", "is_contested", "news", "rivals", "runs",
     )  # fmt: skip
 
     def __init__(self, first_at: int, began: int = 0) -> None:

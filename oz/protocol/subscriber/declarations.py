@@ -85,27 +85,13 @@ class Declarations:
 
     Attributes:
         chunks: those that stand, by number.
-        greeting: the number of the greeting.
+        greeting: the key of the present greeting; None where there was none.
     """
 
     __slots__ = (
-        "_at_once",
-        "_awaited",
-        "_back_at_once",
-        "_collected",
-        "_delivery",
-        "_greet_every",
-        "_greeted_at",
-        "_next",
-        "_patience",
-        "_places",
-        "_shrunk",
-        "_size",
-        "_small",
-        "_stream",
-        "chunks",
-        "greeting",
-    )
+        "_at_once", "_awaited", "_back_at_once", "_collected", "_delivery", "_greet_every", "_greeted_at",
+        "_next", "_patience", "_places", "_shrunk", "_size", "_small", "_stream", "chunks", "greeting",
+    )  # fmt: skip
 
     def __init__(
         self,

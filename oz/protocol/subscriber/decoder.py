@@ -67,19 +67,8 @@ class BatchDecoder:
     """
 
     __slots__ = (
-        "_decode",
-        "_is_wanted",
-        "_recent",
-        "access",
-        "answers",
-        "given",
-        "in_batches",
-        "losses",
-        "refusals",
-        "stats",
-        "streams",
-        "table",
-        "waiting",
+        "_decode", "_is_wanted", "_recent", "access", "answers", "given", "in_batches", "losses",
+        "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
     def __init__(
