@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from oz.protocol.node.connection_steps import (
+from oz.protocol.node.dial_queue import Call, DialQueue
+from oz.protocol.node.draining_peer import DrainingPeer
+from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import Probes
+from oz.protocol.node.reach import Reach
+from oz.protocol.node.redials import Redials
+from oz.protocol.node.steps import (
     ConnectionStep,
     Dial,
     Directory,
@@ -20,12 +26,6 @@ from oz.protocol.node.connection_steps import (
     Unreachable,
     Way,
 )
-from oz.protocol.node.dial_queue import Call, DialQueue
-from oz.protocol.node.draining_peer import DrainingPeer
-from oz.protocol.node.presence import local_origin, network_origin
-from oz.protocol.node.probes import Probes
-from oz.protocol.node.reach import Reach
-from oz.protocol.node.redials import Redials
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import Announcement
 

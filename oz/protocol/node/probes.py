@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
-from oz.protocol.node.connection_steps import ConnectionStep, Dial, Directory
 from oz.protocol.node.redials import Redials
+from oz.protocol.node.steps import ConnectionStep, Dial, Directory
 from oz.wire.discovery import Announcement
 
 SCAN_EVERY = 1.0
