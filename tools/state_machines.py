@@ -299,7 +299,7 @@ def _wait(machine: Machine, seconds: float) -> None:
 def _connection_state(machine: Machine) -> str:
     connections = machine["connections"]
     if connections.gone_peer(_PEER.uuid):
-        return "drained" if connections.is_draining(_PEER.uuid) else "remembered"
+        return "drained" if _PEER.uuid in connections.draining else "remembered"
     if not machine["known"]:
         return START
     if not machine["heard"].at:
