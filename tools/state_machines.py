@@ -19,12 +19,12 @@ import oz
 from oz.protocol.declared import declare
 from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.multicast.watchdog import Watchdog
-from oz.protocol.node.connection_steps import Forget
 from oz.protocol.node.connections import CHECK_EVERY, FORGET_AFTER, MISSES, Connections
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.draining_peer import DRAIN_EVERY
 from oz.protocol.node.membership import Membership
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.steps import Forget
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -299,7 +299,7 @@ def _wait(machine: Machine, seconds: float) -> None:
 def _connection_state(machine: Machine) -> str:
     connections = machine["connections"]
     if connections.gone_peer(_PEER.uuid):
-        return "drained" if connections.is_draining(_PEER.uuid) else "remembered"
+        return "drained" if _PEER.uuid in connections.draining else "remembered"
     if not machine["known"]:
         return START
     if not machine["heard"].at:

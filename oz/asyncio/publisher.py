@@ -15,7 +15,7 @@ from oz.asyncio.closing import Closing
 from oz.asyncio.publisher_engine import LoopPublisher, LoopSocket
 from oz.transport.publisher.front import PublisherFront, PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
-from oz.transport.publisher.sender import by_fields
+from oz.transport.publisher.publish import by_fields
 
 _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""

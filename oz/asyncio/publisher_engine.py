@@ -22,6 +22,7 @@ from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
+from oz.transport.publisher.publish import short_way
 from oz.transport.socket import GivingUp
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -241,8 +242,8 @@ class LoopPublisher(PublisherEngine):
             self.sender.accumulator.end_turn(self.socket)
 
     def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Make the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
-        shortcut = self.sender.shortcut(self.socket, long_way, looks=True)
+        """Make the quickest `publish` that this publisher can have, if any; see `short_way`."""
+        shortcut = short_way(self.sender, self.socket, long_way, looks=True)
         if shortcut is None:
             return None
 

@@ -78,7 +78,7 @@ class Hot(Protocol):
     ) -> Callable[..., Any]:
         """Make a `publish` for messages that join others, are plain, or that nobody wants.
 
-        See `Sender.shortcut`.
+        See `short_way` of oz.transport.publisher.publish.
 
         Args:
             twin: does all else, with the same arguments.

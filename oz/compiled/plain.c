@@ -1,7 +1,7 @@
 /* Plain messages, one by one: the frames of one read, made into a message, and handed to ZeroMQ.
 
-   Twins: `_asking_reader` and `ReceivePath.take` of oz.transport.subscriber.receiver, `PrefixReceiver.accept`,
-   `PlainFrames.hand_over`. */
+   Twins: `_asking_reader` of oz.transport.frames, `ReceivePath.take` of oz.transport.subscriber.receiver,
+   `PrefixReceiver.accept`, `PlainFrames.hand_over`. */
 
 #include "hot.h"
 #include <structmember.h>

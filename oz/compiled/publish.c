@@ -1,6 +1,6 @@
 /* Publishing, where the message joins others that wait, goes to plain subscriptions alone, or nobody wants it.
 
-   Twin: the function that `Sender.shortcut` of oz.transport.publisher.sender makes. */
+   Twin: the function that `short_way` of oz.transport.publisher.publish makes. */
 
 #include "hot.h"
 #include <structmember.h>

@@ -47,6 +47,7 @@ class Worker:
         is_ready: whether it has opened its endpoints.
         down_since: when it was last seen to work, in monotonic seconds, while it does not.
         backoff: when it may be started again.
+        heard_at: when its process was heard last, in monotonic seconds.
     """
 
     def __init__(self, role: str, task: Callable[[], dict[str, Any]], directory: Path) -> None:
@@ -67,7 +68,7 @@ class Worker:
         self._context: zmq.Context[Any] = zmq.Context()
         self._process: subprocess.Popen[bytes] | None = None
         self._words: IO[bytes] | None = None
-        self._heard_at = 0.0
+        self.heard_at = 0.0
         self._was_ready = False
 
     @property
@@ -99,12 +100,12 @@ class Worker:
             # What it said before it died counts.
             self._bury(now)
         elif now >= self._hangs_at():
-            _log.warning("the %s has not been heard for %.1f s: killing it", self.role, now - self._heard_at)
+            _log.warning("the %s has not been heard for %.1f s: killing it", self.role, now - self.heard_at)
             self._process.kill()
-            self._heard_at = now
+            self.heard_at = now
 
     def _hangs_at(self) -> float:
-        return self._heard_at + (HANGS_AFTER if self.is_ready else _STARTS_WITHIN)
+        return self.heard_at + (HANGS_AFTER if self.is_ready else _STARTS_WITHIN)
 
     def next_deadline(self) -> float:
         """Return when to `watch` at the latest, though nothing comes, in monotonic seconds."""
@@ -138,7 +139,7 @@ class Worker:
                 kind, body = unpack(self.socket.recv(zmq.NOBLOCK))
             except zmq.Again:
                 return
-            self._heard_at = now
+            self.heard_at = now
             if kind == READY:
                 self.is_ready = self._was_ready = True
             yield kind, body
@@ -174,7 +175,7 @@ class Worker:
             stdout=self._words,
             stderr=self._words,
         )
-        self._heard_at = now
+        self.heard_at = now
 
     def _bury(self, now: float) -> None:
         assert self._process is not None

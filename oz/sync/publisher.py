@@ -10,7 +10,7 @@ import zmq
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.publisher.front import PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
-from oz.transport.publisher.sender import by_fields
+from oz.transport.publisher.publish import by_fields
 
 
 class Publisher(PublisherSocket):

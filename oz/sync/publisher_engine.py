@@ -19,12 +19,13 @@ from oz.logs import peer_logger
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
+from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
+from oz.transport.publisher.publish import long_way, short_way
 from oz.transport.publisher.sender import Refused
-from oz.transport.subscriber.receiver import FrameReader, frame_reader
 
 _log = peer_logger("oz.publisher")
 
@@ -95,7 +96,7 @@ class ThreadedPublisher(PublisherEngine):
                 self.sender.flags = _NOBLOCK
             if options.on_full == "block" and options.full_timeout is not None:
                 self.set(zmq.SNDTIMEO, round(options.full_timeout * 1000))
-            self.publish_slowly = self.sender.long_way(self.socket, self._wait_for_room)
+            self.publish_slowly = long_way(self.sender, self.socket, self._wait_for_room)
             self.publish = self.quick_publish(self.publish_slowly) or self.publish_slowly
             self.attach(options.bind, options.connect)
         except BaseException:
@@ -199,9 +200,9 @@ class ThreadedPublisher(PublisherEngine):
         if ticker is not None and not ticker.is_awake:
             ticker.wake()
 
-    def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Return the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
-        return self.sender.shortcut(self.socket, long_way, looks=False)
+    def quick_publish(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return the quickest `publish` that this publisher can have, if any; see `short_way`."""
+        return short_way(self.sender, self.socket, otherwise, looks=False)
 
     def _wait_for_room(self, subject: str | bytes, refused: Refused) -> None:
         """Publish a message when there is room for it, if that is to be waited for."""

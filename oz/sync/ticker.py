@@ -47,6 +47,7 @@ class Ticker:
     Attributes:
         is_awake: it looks every `max_delay` seconds, so that it need not be woken.
         is_dormant: it sleeps for as long as there is no sign of news.
+        used_at: when the publisher was last in use, in monotonic seconds.
     """
 
     __slots__ = (
@@ -56,10 +57,10 @@ class Ticker:
         "_publisher",
         "_stop",
         "_thread",
-        "_used_at",
         "_watched",
         "is_awake",
         "is_dormant",
+        "used_at",
     )
 
     def __init__(self, publisher: ThreadedPublisher, delay: float) -> None:
@@ -75,7 +76,7 @@ class Ticker:
         self._stop: SimpleQueue[None] = SimpleQueue()
         self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
-        self._used_at = monotonic()
+        self.used_at = monotonic()
         self._bell = Bell()
         self._thread = threading.Thread(
             target=self._run, args=(int(publisher.socket.fileno()),), name="oz-publisher", daemon=True
@@ -91,7 +92,7 @@ class Ticker:
         """Look once soon, as the socket was used; this thread itself looks after each use."""
         if threading.get_ident() == self._thread.ident:
             return
-        self._used_at = monotonic()
+        self.used_at = monotonic()
         if self.is_dormant:
             self.is_dormant = False
             self.wake()
@@ -141,7 +142,7 @@ class Ticker:
             return 0.0
         # First: whoever uses the socket from now on wakes this thread, or is seen to have used it here.
         self.is_dormant = True
-        left = self._used_at + SOON - monotonic()
+        left = self.used_at + SOON - monotonic()
         if left > 0:
             self.is_dormant = False
         try:

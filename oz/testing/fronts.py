@@ -13,7 +13,7 @@ from oz.asyncio.subscriber import LoopSubscriber
 from oz.testing.awaiting import AwaitedContext, AwaitedSocket
 from oz.testing.places import VirtualProcess
 from oz.transport.publisher.options import PublisherOptions
-from oz.transport.publisher.sender import by_fields
+from oz.transport.publisher.publish import by_fields
 
 
 class Publisher(LoopPublishing):

@@ -66,10 +66,11 @@ def test_one_that_writes_for_ever_is_ended():
         run("yes")
 
 
-def test_ending_it_ends_those_that_run():
-    command = ShellCommand("sleep 600", 600)
+def test_ending_it_ends_those_that_run(tmp_path):
+    begun = tmp_path / "begun"
+    command = ShellCommand(f"touch '{begun}'; sleep 600", 600)
     running = Thread(lambda: command.run(b"", {}))
-    until(lambda: command._running)
+    until(begun.exists)
     command.end()
     with pytest.raises(CommandFailed, match="SIGKILL"):
         running.outcome()

@@ -15,6 +15,7 @@ from oz.message import Message
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
+from oz.transport import frames as reading
 from oz.transport.guard import Guard, StrictGuard
 from oz.transport.publisher import sink as sinks
 from oz.transport.publisher.sink import PlainFrames
@@ -38,12 +39,12 @@ def pair():
 
 def readers(pull):
     """Make a compiled reader and its twin."""
-    ours = receivers.frame_reader(pull)
-    receivers.HOT = None
+    ours = reading.frame_reader(pull)
+    reading.HOT = None
     try:
-        pure = receivers.frame_reader(pull)
+        pure = reading.frame_reader(pull)
     finally:
-        receivers.HOT = HOT
+        reading.HOT = HOT
     assert type(ours) is HOT.FrameReader
     assert type(pure) is not HOT.FrameReader
     return ours, pure

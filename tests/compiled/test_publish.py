@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from oz.compiled import HOT
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher import sender
-from oz.transport.publisher.sender import LOOK_EVERY, Sender
+from oz.transport.publisher import publish as ways
+from oz.transport.publisher.publish import LOOK_EVERY, short_way
+from oz.transport.publisher.sender import Sender
 from oz.wire.batch import LARGE
 from support.cases import each
 from support.sizes import size
@@ -52,16 +53,16 @@ class Parts:
     """What of a sender its short way uses; the clock says what it is told."""
 
     __slots__ = (
-        "_check_open", "_dispatch", "_encode", "_guard", "_last_values", "_monotonic", "accumulator", "flags",
-        "hand_over", "in_use", "is_behind", "is_unheard", "listen", "listened_at", "log", "notices", "now",
-        "routes", "stats", "tries",
+        "accumulator", "check_open", "dispatch", "flags", "guard", "hand_over", "has_short_way", "in_use",
+        "is_behind", "is_unheard", "listen", "listened_at", "log", "monotonic", "notices", "now", "routes",
+        "stats", "tries",
     )  # fmt: skip
 
-    _flush_full, look, _try_plain = Sender._flush_full, Sender.look, Sender._try_plain
+    flush_full, look = Sender.flush_full, Sender.look
 
     def __init__(self, log, quick, accumulator, dispatch, stats):
-        self._encode = self._last_values = None
-        self.accumulator, self._dispatch, self.stats, self.log = accumulator, dispatch, stats, log
+        self.has_short_way = True
+        self.accumulator, self.dispatch, self.stats, self.log = accumulator, dispatch, stats, log
         self.routes = SimpleNamespace(quick=quick)
         self.now, self.listened_at, self.is_behind, self.is_unheard, self.tries = (
             10.0,
@@ -71,11 +72,11 @@ class Parts:
             True,
         )
         self.flags, self.hand_over, self.notices = 1, self._hand_over, False
-        self._guard = Guard()
-        self._monotonic = lambda: self.now
+        self.guard = Guard()
+        self.monotonic = lambda: self.now
         self.in_use = lambda: log.append("in use")
         self.listen = lambda: log.append("listen")
-        self._check_open = lambda: log.append("check")
+        self.check_open = lambda: log.append("check")
 
     def _hand_over(self, *given):
         if self.notices:
@@ -103,7 +104,7 @@ class Publisher:
             "odd": ("one",),
         }
         self.parts = parts = Parts(self.log, self.quick, self.accumulator, self.dispatch, self.stats)
-        self.publish = Sender.shortcut(parts, "socket", self._long_way, looks=looks)
+        self.publish = short_way(parts, "socket", self._long_way, looks=looks)
 
     def _long_way(self, *given, **fields):
         self.log.append(("long", given, fields))
@@ -120,11 +121,11 @@ class Publisher:
 def both(**options):
     """Make one that is compiled, and its twin."""
     ours = Publisher(**options)
-    sender.HOT = None
+    ways.HOT = None
     try:
         pure = Publisher(**options)
     finally:
-        sender.HOT = HOT
+        ways.HOT = HOT
     assert type(ours.publish) is HOT.Publish
     assert type(pure.publish) is not HOT.Publish
     return ours, pure
@@ -168,9 +169,9 @@ def test_calls_of_any_kind_do_what_those_of_the_twin_do(steps, looks):
             elif step[0] in ("now", "is_behind", "tries", "notices"):
                 setattr(one.parts, step[0], step[1])
             elif step[0] == "is_handing_over":
-                one.parts._guard.is_handing_over = step[1]
+                one.parts.guard.is_handing_over = step[1]
             elif step[0] == "held":
-                (one.parts._guard.release if one.parts._guard.is_mine else one.parts._guard.acquire)()
+                (one.parts.guard.release if one.parts.guard.is_mine else one.parts.guard.acquire)()
             elif step[0] == "error":
                 one.accumulator.error = step[1]
             else:
@@ -198,8 +199,8 @@ def test_a_message_of_a_signal_handler_in_the_middle_of_another_takes_the_long_w
     for one in (ours, pure):
         one.publish("plain", b"1")
         one.publish("plain", b"2")
-        with one.parts._guard:
-            one.parts._guard.is_handing_over = True
+        with one.parts.guard:
+            one.parts.guard.is_handing_over = True
             assert one.publish("plain", b"3") == "long"
     assert ours.log == pure.log
 

@@ -8,6 +8,7 @@ from oz.journal import Journal, Writer
 from oz.journal.mark import AcknowledgedMark
 from support import scripts
 from support.inside import segments_of
+from support.waiting import until
 
 
 class Disk:
@@ -146,17 +147,19 @@ def test_after_any_other_fault_the_writer_stops_for_good_and_the_next_goes_on(tm
     assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"3"]
 
 
-def test_a_fault_between_appends_is_said_by_the_next_one(tmp_path, disk):
-    writer = Writer(tmp_path, sync="interval", sync_seconds=1000)
+def test_a_fault_between_appends_is_said_by_the_next_one(tmp_path, disk, caplog):
+    writer = Writer(tmp_path, sync="interval", sync_seconds=0.01)
     writer.append([("a", b"0")])
+    writer.sync()
     disk.failing["fsync"] = errno.EIO
-    writer._tick()
+    writer.append([("a", b"1")])
+    until(lambda: caplog.records)
     disk.failing.clear()
     with pytest.raises(oz.JournalError, match="close this writer"):
-        writer.append([("a", b"1")])
+        writer.append([("a", b"2")])
     with pytest.raises(oz.JournalError):
         writer.close()
-    assert [record.payload for record in Journal(tmp_path).read()] == [b"0"]
+    assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1"]
 
 
 def test_a_journal_is_opened_and_read_on_a_full_disk(journal, disk):

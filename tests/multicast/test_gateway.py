@@ -311,8 +311,8 @@ def test_an_idle_gateway_waits_for_its_processes_and_not_in_slices(bridge, monke
     monkeypatch.setattr(gateway, "wait", wait_and_tell)
     bridge.gateway.wake()
     # What was due at the socket of the publishers has been seen to by the time that both have spoken.
-    heard = {one: one._heard_at for one in bridge.gateway.workers}
-    bridge.until(lambda: all(one._heard_at > at for one, at in heard.items()))
+    heard = {one: one.heard_at for one in bridge.gateway.workers}
+    bridge.until(lambda: all(one.heard_at > at for one, at in heard.items()))
     waits.clear()
     bridge.until(lambda: len(waits) >= 3)
     # Only a process that is stuck would end the wait by itself.

@@ -131,7 +131,7 @@ def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make
     got.wait(3)
     victim.kill()
     until(lambda: gaps)
-    until(lambda: not engine_of(node).links.connections._draining)
+    until(lambda: not engine_of(node).links.connections.draining)
     assert [(gap.about, gap.count) for gap in gaps] == [("victim", None)]
 
 
@@ -144,7 +144,7 @@ def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, collected):
     met(node, other)
     other.publish("a", 1)
     other.close()
-    until(lambda: not node.peers and not engine_of(node).links.connections._draining)
+    until(lambda: not node.peers and not engine_of(node).links.connections.draining)
     got.wait(2)
     assert gaps == []
 

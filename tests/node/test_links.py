@@ -37,7 +37,7 @@ def test_a_dead_port_that_a_name_server_told_of_is_not_redialled(make, spawn, na
     node.wait_for_peers("dies", timeout=DEADLINE)
     victim.kill()
     until(lambda: not node.peers and not engine_of(node).links.membership.known)
-    until(lambda: not engine_of(node).links.connections._draining)
+    until(lambda: not engine_of(node).links.connections.draining)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
@@ -53,7 +53,7 @@ def test_a_node_that_left_is_not_redialled(make, nameserver, free_port):
     node.wait_for_peers("other", timeout=DEADLINE)
     assert other.announcement.endpoints == (f"tcp://127.0.0.1:{port}",)
     other.close()
-    until(lambda: not node.peers and not engine_of(node).links.connections._draining)
+    until(lambda: not node.peers and not engine_of(node).links.connections.draining)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

@@ -263,7 +263,7 @@ def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
         assert sent_by.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1") is None
         # It is counted before it is told.
         until(lambda: answers.stats.failed == 1 and handled.queue.is_idle)
-    assert (sent, len(engine_of(answers).replies._parked)) == ([], 0)
+    assert (sent, len(engine_of(answers).replies.parked)) == ([], 0)
 
 
 def test_a_value_that_is_returned_is_warned_of_once_for_each_subscription(pair, caplog):

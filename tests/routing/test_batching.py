@@ -48,7 +48,7 @@ def left_alone(pub):
 def quiet(pub):
     """Wait until a message counts as one that comes alone."""
     pub.flush()
-    until(lambda: time.monotonic() - engine_of(pub).sender.accumulator._sent_at > 0.01)
+    until(lambda: time.monotonic() - engine_of(pub).sender.accumulator.sent_at > 0.01)
 
 
 @pytest.mark.parametrize("options", [{}, {"last_value": True}, {"codec": "msgpack"}], ids=str)

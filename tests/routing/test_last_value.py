@@ -297,7 +297,7 @@ def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight)
     sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=new.append, last_value=True)
     until(
         lambda: (
-            len(engine_of(pub).router.to_serve)
+            len(engine_of(pub).router.acceptance.to_serve)
             or any(len(one.chunks) == 2 for one in engine_of(pub).router.streams.values())
         )
     )

@@ -144,7 +144,7 @@ def test_a_publisher_whose_subscriber_vanishes_serves_the_others(plain, relay):
         for sub in subs:
             assert sub.receive(timeout=DEADLINE).payload == b"0"
         between.cut()
-        until(lambda: len(engine_of(pub).router.lifetimes._vanished) == 4)
+        until(lambda: len(engine_of(pub).router.lifetimes.vanished) == 4)
         for number in range(1, 1_000):
             pub.publish(f"n.{number}", b"%d" % number)
         numbers = [b"%d" % number for number in range(1_000)]
@@ -205,7 +205,7 @@ def test_a_reader_of_a_shared_pattern_that_was_cut_off_learns_what_it_missed(rel
                 one.wait_ready(timeout=DEADLINE)
             streams = len(engine_of(pub).router.streams)
             between.cut()
-            until(lambda: len(engine_of(pub).router.lifetimes._vanished) == 1)
+            until(lambda: len(engine_of(pub).router.lifetimes.vanished) == 1)
             for number in range(100):
                 pub.publish("n.1", b"%012d" % number)
             assert [other.receive(timeout=DEADLINE).gap for _ in range(100)] == [0] * 100

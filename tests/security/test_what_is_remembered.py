@@ -15,7 +15,7 @@ def test_answers_about_long_patterns_are_forgotten_in_time(monkeypatch):
     access = Access(lambda: rights, "nats")
     for number in range(200):
         assert access.denial(KEY, [oz.compile(f"a.{number}." + "x" * 5_000)]) is not None
-    assert sum(len(pattern.text) for _, _, pattern, _ in access._answers) <= 110_000
+    assert sum(len(pattern.text) for _, _, pattern, _ in access.answers) <= 110_000
 
 
 def test_long_subjects_are_allowed_and_not_remembered():
@@ -24,7 +24,7 @@ def test_long_subjects_are_allowed_and_not_remembered():
     for number in range(10):
         assert access.allows(b"%d" % number + b"x" * 100_000)
         assert access.allows(b"%d" % number)
-    assert sum(map(len, access._allowed[KEY, "publish"])) == 10
+    assert sum(map(len, access.allowed[KEY, "publish"])) == 10
 
 
 rights = Rights({KEY}, Permissions("deny"))

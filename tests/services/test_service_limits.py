@@ -14,6 +14,7 @@ from oz.services.forwarder import Forwarder
 from oz.services.sockets import ServiceSubscriber
 from oz.wire.discovery import Announce, pack
 from support.announcing import announcement
+from support.inside import ends_of, socket_of
 
 LIMITS = oz.Limits(message_size=70_000, handshake=1.5, queued=math.inf, nodes=2)
 
@@ -24,10 +25,10 @@ def said(socket):
 
 def test_a_name_server_takes_requests_of_its_protocol_only_and_its_other_limits_from_the_caller():
     with NameServer("tcp://127.0.0.1:*", limits=LIMITS) as server:
-        assert said(server._socket) == (8_192, 1_500)
-        assert server._socket.get(zmq.SNDHWM) == 0, "no limit"
+        assert said(socket_of(server)) == (8_192, 1_500)
+        assert socket_of(server).get(zmq.SNDHWM) == 0, "no limit"
     with NameServer("tcp://127.0.0.1:*") as server:
-        assert server._socket.get(zmq.SNDHWM) == 2_048
+        assert socket_of(server).get(zmq.SNDHWM) == 2_048
 
 
 def test_a_name_server_keeps_no_more_nodes_than_its_limits_say():
@@ -40,8 +41,8 @@ def test_a_name_server_keeps_no_more_nodes_than_its_limits_say():
 
 def test_a_plain_forwarder_bounds_frames_of_publishers():
     with Proxy(frontend="tcp://127.0.0.1:*", backend="tcp://127.0.0.1:*", limits=LIMITS) as proxy:
-        assert said(proxy._front) == (70_000, 1_500)
-        assert said(proxy._back) == (70_000, 1_500)
+        assert said(ends_of(proxy)[0]) == (70_000, 1_500)
+        assert said(ends_of(proxy)[1]) == (70_000, 1_500)
 
 
 def test_each_leg_of_a_forwarder_has_limits():

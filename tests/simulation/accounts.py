@@ -14,8 +14,8 @@ COUNTED = "keys", "streams", "plain", "plain_bytes", "key_bytes", "own_streams",
 def check_accounts(publisher):
     """Add up for each connection what it holds, and compare."""
     queue = publisher.queue
-    found = {account: Counter() for account in queue._accounts.values()}
-    _add_keys(found, queue._holders)
+    found = {account: Counter() for account in queue.accounts.values()}
+    _add_keys(found, queue.holders)
     _add_streams(found, publisher.router.streams.values())
     for account, counts in found.items():
         said = {name: getattr(account, name) for name in COUNTED}
@@ -33,13 +33,13 @@ def check_accounts(publisher):
         weight = account.pattern_weight
         check(weight == counts["weight"], "{}: patterns of {}, not {}", publisher.name, counts, weight)
         check(not account.waiting_bytes, "{}: keys wait of {}", publisher.name, account.name)
-        alive = account.keys == 0 or publisher._is_there(account.peer)
+        alive = account.keys == 0 or publisher.is_there(account.peer)
         check(alive, "{}: {} has ended and holds {} keys", publisher.name, account.name, account.keys)
-    waiting = queue._turns.size, queue._turns.keys()
+    waiting = queue.turns.size, queue.turns.keys()
     check(not any(waiting), "{}: keys wait to be looked at: {}", publisher.name, waiting)
     plain = sum(counts["plain_bytes"] for counts in found.values())
     check(
-        queue._plain_bytes == plain, "{}: plain keys of {}, not {}", publisher.name, plain, queue._plain_bytes
+        queue.plain_bytes == plain, "{}: plain keys of {}, not {}", publisher.name, plain, queue.plain_bytes
     )
 
 

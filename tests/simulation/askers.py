@@ -412,7 +412,7 @@ class AskerWorld:
         ]
 
     def _name(self, subscription):
-        return self.streams._homes[subscription].name
+        return self.streams.homes[subscription].name
 
     def _check_asked(self):
         """What is wanted is declared, nothing on streams that there are not, and the newest is known."""
@@ -427,7 +427,7 @@ class AskerWorld:
         check(self.streams.asked() == newest, "{} are the newest, and not {}", newest, self.streams.asked())
         if not self.streams.is_collecting:
             for subscription in self.subscriptions:
-                if subscription in self.streams._homes:
+                if subscription in self.streams.homes:
                     texts = {str(one.text) for one in subscription.patterns}
                     missing = texts - asked.get(self._name(subscription), set())
                     check(not missing, "{} is declared nowhere", missing)
@@ -568,7 +568,7 @@ def check_chunks(random):
         Streams(random.randbytes),
         [f"{at}.{'x' * random.randrange(1, 200)}" for at in range(150)],
     )
-    found, answers = [], Answers(streams)
+    found, answers = [], Answers()
     for text in texts:
         subscription = Subscribed([oz.compile(text)], None, print)
         changes = streams.add(subscription, DeliveryOptions(), last_value=False)

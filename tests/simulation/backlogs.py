@@ -70,9 +70,9 @@ class BacklogWorld:
         size = self._size()
         if self.backlog.is_full:
             return
-        waits = self.backlog._watched
+        waits = self.backlog.watched
         if self.random.random() < 0.3 and self.backlog.try_add(size):
-            check(waits is self.backlog._watched, "the short way watches something")
+            check(waits is self.backlog.watched, "the short way watches something")
             self._count(size)
             return
         number = self._count(size)
@@ -115,7 +115,7 @@ class BacklogWorld:
         check(is_full or waiting < self.limit + error, "{} wait of {}", waiting, self.limit)
         check(not is_full or waiting > self.limit - error, "it is full with {} of {}", waiting, self.limit)
         most = 2 * 64 + 2
-        check(len(self.backlog._watched) <= most, "{} messages are watched", len(self.backlog._watched))
+        check(len(self.backlog.watched) <= most, "{} messages are watched", len(self.backlog.watched))
 
     def _check_rhythm(self):
         """What waits is seen though only each of so many messages waits, of whatever size."""

@@ -114,11 +114,11 @@ class DescriptorWorld:
         self.faults = every if faults is None else faults
         self.limits, self.stats, self.now = LIMITS, PublisherStats(), 100.0
         self.router = Router(bytes(16), self.stats, limits=LIMITS)
-        self.queue = InterestQueue(self.router, LIMITS, self._is_there)
+        self.queue = InterestQueue(self.router, LIMITS, self.is_there)
         self.links, self.alive, self._unread = {}, {}, []
         self._inodes, self._number, self.refused = 0, 10, set()
 
-    def _is_there(self, peer):
+    def is_there(self, peer):
         return peer in self.alive
 
     def run(self):
@@ -263,7 +263,7 @@ class DescriptorWorld:
         self.queue.look_behind(link.peer, lambda _: link.bytes + beside)
         is_cut = self.queue.to_cut != before
         most = LIMITS.waiting_keys + LIMITS.refused_bytes
-        known = self.queue._accounts[link.peer].read
+        known = self.queue.accounts[link.peer].read
         if known == link.bytes - unread:
             check(
                 is_cut == (unread + beside > most), "{} bytes wait, and that is {}", unread + beside, is_cut
@@ -316,7 +316,7 @@ class DescriptorWorld:
         while self.queue.waits:
             self.queue.work(lambda: 0.0)
         check(
-            not self.queue._turns.size and not self.queue._turns.keys(),
+            not self.queue.turns.size and not self.queue.turns.keys(),
             "something waits that was looked at",
         )
 
@@ -393,7 +393,7 @@ class DescriptorWorld:
                     stream = self.router.streams.get(key)
                     check(stream is not None and stream.listeners, "a stream is held, and nobody listens")
         most = 5 * DESCRIPTORS
-        check(len(self.queue._accounts) <= most, "{} accounts are known", len(self.queue._accounts))
+        check(len(self.queue.accounts) <= most, "{} accounts are known", len(self.queue.accounts))
 
     def _check_left(self, link, name):
         """Who has said goodbye to a stream that nobody else has is given nothing more on it."""
@@ -454,17 +454,17 @@ class DescriptorWorld:
 
     def _check_empty(self):
         """Of who has gone nothing is left."""
-        queue, router, holders = self.queue, self.router, self.queue._holders
-        left = [holders.held(), holders._refused_unknown, queue._turns.accounts(), router.streams]
+        queue, router, holders = self.queue, self.router, self.queue.holders
+        left = [holders.held(), holders.refused_unknown, queue.turns.accounts(), router.streams]
         # What was refused is remembered where it was taken back, and another had the descriptor by then.
-        left += [holders._refused] * (not (self.is_late or self.is_verbose))
+        left += [holders.refused] * (not (self.is_late or self.is_verbose))
         check(not any(left), "of those who have gone there is {}", left)
         check(not queue.has_doubts, "of those who have gone something is doubted")
-        check(not queue._plain_bytes and not queue._turns.size, "bytes of those who have gone are counted")
+        check(not queue.plain_bytes and not queue.turns.size, "bytes of those who have gone are counted")
         check(not router.interest.pattern_count, "patterns of those who have gone are counted")
         for subject in SUBJECTS:
             check(not router.find(subject, subject).kind, "{!r} goes out to nobody", subject)
-        for account in (*queue._accounts.values(), *queue._closed.values()):
+        for account in (*queue.accounts.values(), *queue.closed.values()):
             sums = account.keys, account.streams, account.plain, account.plain_bytes, account.key_bytes
             sums += account.patterns, account.pattern_weight, account.own_streams, account.beating
             check(not any(sums) or account.peer is None, "{} has gone, and is counted {}", account.peer, sums)

@@ -273,7 +273,7 @@ class DoubleWorld:
         source = self.stream.sources.get(ORIGIN)
         if source is not None and source.doubt is not None:
             doubt = source.doubt
-            places = max(len(doubt.rivals), len(doubt._runs))
+            places = max(len(doubt.rivals), len(doubt.runs))
             check(places <= MOST_PLACES, "{} places of one publisher are remembered", places)
 
     # what must be so -------------------------------------------------------------------------------------

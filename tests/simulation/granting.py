@@ -94,7 +94,7 @@ class GrantWorld:
         with changed((access, "MOST_REMEMBERED", FEW), (publish_access, "MOST_REMEMBERED", FEW)):
             for fault in self.faults:
                 getattr(self, f"_{fault.kind}")()
-                remembered = [self.access._answers, *self.publishing._allowed.values()]
+                remembered = [self.access.answers, *self.publishing.allowed.values()]
                 check(max(map(len, remembered)) <= FEW, "more is remembered than {}", FEW)
         return self
 

@@ -339,7 +339,7 @@ class Oracle:
             return ledger.answered.get(origin) == epoch
         stream = ledger.streams.by_key.get(ledger.key)
         # In this epoch: of those before it nobody knows how they ended.
-        ended = stream._ended.get(origin) if stream is not None and self.is_current(ledger) else None
+        ended = stream.ended.get(origin) if stream is not None and self.is_current(ledger) else None
         return ended is not None and ended.epoch == epoch
 
     def _source(self, ledger, origin):

@@ -274,7 +274,7 @@ class PatternWorld(Credit):
             check(has_overdrawn or untried, "{} has used little, and lost patterns", one.kind)
             self._check_suspended(one, costs, suspended)
         kept = len(passed_over - suspended)
-        if (known := self.time._accounts.get(one.account.name)) is not one.known:
+        if (known := self.time.accounts.get(one.account.name)) is not one.known:
             one.known, one.overdrew = known, 0
         most = KEPT >> one.overdrew
         is_full = untried >= SUSPENDED_AT_ONCE
@@ -320,7 +320,7 @@ class PatternWorld(Credit):
     def _check_calm(self):
         """Where nothing takes long for a while nobody is looked at more closely."""
         check(not self.time.is_tight, "nothing takes long, and each pattern is measured")
-        check(not self.time._accounts and not self.time._poor, "nothing takes long, and somebody is known")
+        check(not self.time.accounts and not self.time.poor, "nothing takes long, and somebody is known")
         check(self.looks <= 4, "nothing takes long, and it is measured {} times", self.looks)
         check(not self.time.skipped and not self.time.overdue, "something is left to be suspended")
 

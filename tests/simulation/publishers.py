@@ -43,7 +43,7 @@ class SimPublisher(Process):
         self.router = Router(
             self.origin, self.stats, pattern_time=self.world.pattern_time_of(self), limits=self.limits
         )
-        self.queue = InterestQueue(self.router, self.limits, self._is_there, self.world.access_of(self))
+        self.queue = InterestQueue(self.router, self.limits, self.is_there, self.world.access_of(self))
         self.sink = XpubSink(self.xpub, drops=self.drops)
         self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
         self.last_values = LastValueCache() if self.keeps_requests else NodeLastValueCache()
@@ -79,7 +79,7 @@ class SimPublisher(Process):
             len(held_up),
         )
         payload = b"%d" % number
-        if recipients.kind & PLAIN and not self._hand_over(subject, payload):
+        if recipients.kind & PLAIN and not self.hand_over(subject, payload):
             self.world.mechanisms["publisher held up"] += 1
             return False
         if form in REPLY_TO:
@@ -118,7 +118,7 @@ class SimPublisher(Process):
         place = at // 4 * 4 + (0, 3, 1, 2)[at % 4]
         return form, (self.origin, place) if at % 5 else b"%b %d" % (self.origin, at)
 
-    def _hand_over(self, subject, payload):
+    def hand_over(self, subject, payload):
         """Send it to those who filter by prefixes; tell whether they had room, or may be left out."""
         self.batches.make_lossy()
         try:
@@ -175,7 +175,7 @@ class SimPublisher(Process):
             self._cut()
             self.queue.work(self.clock)
             self._forget()
-            if self.router.to_answer or self.router.to_serve:
+            if self.router.to_answer or self.router.acceptance.to_serve:
                 self.flush()
                 self._answer()
 
@@ -186,13 +186,13 @@ class SimPublisher(Process):
 
     def _revoke(self):
         """Take back what others may not have any more, once rights have changed."""
-        access = self.router.access
+        access = self.router.acceptance.access
         if access is not None and access.has_changed():
             self.revoked_at = self.network.now
             self.queue.revoke(self.clock())
             self._cut()
 
-    def _is_there(self, peer):
+    def is_there(self, peer):
         return self.context.backend.inode(peer.descriptor) == peer.inode
 
     def look(self):

@@ -75,7 +75,7 @@ class Rest:
             check(not state["unanswered"], "{} says that {} is missing", subscriber.name, state)
             check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
             check(not subscriber.held(), "{}: messages are held back", subscriber.name)
-            check(not subscriber._draining, "{} drains still", subscriber.name)
+            check(not subscriber.draining, "{} drains still", subscriber.name)
             check_heard(subscriber, alive)
 
     def check_quiet(self, publisher, subscriber):
@@ -249,7 +249,7 @@ class Rest:
                 publisher.spoiled > 0 and is_right, "{}: {} keys were malformed of {}", publisher.name,
                 malformed, publisher.spoiled,
             )  # fmt: skip
-            check(not router._reports_malformed, "{} has reported nothing", publisher.name)
+            check(not router.reports_malformed, "{} has reported nothing", publisher.name)
             check_accounts(publisher)
             self.oracle.mechanisms["stranger: refused"] += router.stats.refused
             unknown = [one for one in streams if one.name == UNKNOWN.stream]
@@ -322,10 +322,10 @@ class Rest:
         for subscriber in self.world.subscribers:
             streams = subscriber.streams
             needed = set(streams.by_key)
-            for interest in streams._interests.values():
+            for interest in streams.interests.values():
                 declarations = interest.declarations
                 needed.update(chunk.key for chunk in declarations.chunks.values())
-                needed.add(declarations._greeting)
+                needed.add(declarations.greeting)
             needed.discard(None)
             asked = subscriber.asked
             check(
@@ -358,11 +358,16 @@ class Rest:
                 continue
             router, interest = publisher.router, publisher.router.interest
             streams, lifetimes = router.streams.values(), router.lifetimes
-            known = (streams, lifetimes._vanished, lifetimes._withdrawn, publisher.records._telling)
+            known = (streams, lifetimes.vanished, lifetimes.withdrawn, publisher.records.telling)
             left = [[one for one in some if one.name != UNKNOWN.stream] for some in known]
-            left += [router.to_answer, router.to_serve, publisher.batches.full, lifetimes._members]
+            left += [
+                router.to_answer,
+                router.acceptance.to_serve,
+                publisher.batches.full,
+                lifetimes.cut_members,
+            ]
             check(not any(left), "{}: of those who have gone there is {}", publisher.name, left)
-            check(not interest._groups, "{} has groups of nobody", publisher.name)
+            check(not interest.groups, "{} has groups of nobody", publisher.name)
             check(not interest.pattern_count, "{} has {} patterns", publisher.name, interest.pattern_count)
             check(not publisher.batches.is_blocked, "{} is held up by nobody", publisher.name)
             check(not publisher.xpub.get(zmq.TOPICS_COUNT), "{}: ZeroMQ has topics", publisher.name)

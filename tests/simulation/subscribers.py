@@ -72,7 +72,7 @@ class SimSubscriber(Process):
         self.decoder.in_batches = self.delivery.is_shared
         self.decoder.access = self.world.publish_access_of(self)
         self.links = PublisherLinks(self.decoder, self.context.backend.inode)
-        self._subscriptions, self._draining = [], []
+        self._subscriptions, self.draining = [], []
         self._next = iter(self.patterns)
         self._is_told = False
         self._refused_at = inf
@@ -142,7 +142,7 @@ class SimSubscriber(Process):
             self._subscriptions.pop().drain()
 
     def _drain(self, subscription, _):
-        self._draining.append(subscription)
+        self.draining.append(subscription)
         self.ledger.begins_drain(str(subscription.patterns[0].text))
         # What has come may be all that is known of a publisher.
         self._read(10_000)
@@ -151,9 +151,9 @@ class SimSubscriber(Process):
         self.wake()
 
     def _end_drains(self):
-        for subscription in [one for one in self._draining if self.streams.has_drained(one)]:
-            self._draining.remove(subscription)
-            number = self.streams._draining[subscription]
+        for subscription in [one for one in self.draining if self.streams.has_drained(one)]:
+            self.draining.remove(subscription)
+            number = self.streams.draining[subscription]
             sources = self.streams.stream(subscription).sources
             answered = frozenset(
                 origin for origin, one in sources.items() if max(one.answered, default=0) >= number
@@ -202,7 +202,7 @@ class SimSubscriber(Process):
                 self.close()
                 return None
             return now + 0.02
-        if self._draining:
+        if self.draining:
             self._end_drains()
         due = streams.next_deadline()
         if due is not None and now >= due:
@@ -337,7 +337,7 @@ class SimSubscriber(Process):
 
     def leave_all(self):
         """Ask for nothing any more."""
-        for one in (*self._subscriptions, *self._draining, *self._many, self.side, self._counted):
+        for one in (*self._subscriptions, *self.draining, *self._many, self.side, self._counted):
             if one is not None:
                 one.unsubscribe()
 
@@ -361,7 +361,7 @@ class SimSubscriber(Process):
 
         It is heard on each stream: a proxy may have dropped one of them.
         """
-        for interest in self.streams._interests.values():
+        for interest in self.streams.interests.values():
             source = interest.stream.sources.get(origin)
             if source is None:
                 return False

@@ -125,8 +125,8 @@ def check_plain(world, numbers):
     for receiver, spoiled in ((splitting, 2), (subscriber.receiver, 1)):
         spoiled += subscriber.spoiled
         check(receiver.stats.malformed == spoiled, "plain: of {} {} are malformed", receiver.stats, spoiled)
-        is_reported = {"codec", *["subject"] * bool(subscriber.spoiled)} <= receiver.refusals._reported
-        check(is_reported, "plain: reported is {}", receiver.refusals._reported)
+        is_reported = {"codec", *["subject"] * bool(subscriber.spoiled)} <= receiver.refusals.reported
+        check(is_reported, "plain: reported is {}", receiver.refusals.reported)
     for stats in (subscriber.receiver.stats, splitting.stats):
         count = stats.delivered + stats.filtered + stats.malformed
         check(stats.received == count, "plain: {} is not all", stats)
@@ -173,7 +173,7 @@ def check_left(subscriber):
     """Of who asks for nothing any more there is nothing: no stream, no key, no message."""
     streams = subscriber.streams
     left = [
-        streams.by_key, streams.buffered, streams._interests, streams._homes, streams._draining,
+        streams.by_key, streams.buffered, streams.interests, streams.homes, streams.draining,
         streams.asked(), subscriber.decoder.waiting, subscriber.asked, list(subscriber.decoder.table),
     ]  # fmt: skip
     check(not any(left), "{} has ended all, and there is {}", subscriber.name, left)

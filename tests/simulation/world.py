@@ -308,7 +308,7 @@ class World:
         if publisher.is_alive and not publisher.is_frozen and not publisher.is_ending:
             spoil(publisher, self.choose)
             if publisher.binds:
-                publisher._hand_over(NOT_TEXT, b"0")
+                publisher.hand_over(NOT_TEXT, b"0")
 
     def access_of(self, publisher):
         """Return what a publisher asks who may subscribe to what; None where everybody may."""

@@ -48,3 +48,13 @@ def registry_of(nameserver):
 def backlog_of(recorder):
     """Give what a recorder has received, and not written yet."""
     return recorder._backlog
+
+
+def socket_of(nameserver):
+    """Give the socket of a name server, which shows what it is limited to."""
+    return nameserver._socket
+
+
+def ends_of(proxy):
+    """Give the two sockets of a plain forwarder."""
+    return proxy._front, proxy._back

@@ -135,7 +135,7 @@ def test_a_subscriber_that_another_thread_polls_is_not_closed_under_it(pair, pol
 def test_a_poll_is_refused_beside_a_thread_that_receives(pair, poller):
     two = pair("a")
     poller.register(two.sub, zmq.POLLIN)
-    with two.sub._guard:
+    with engine_of(two.sub).declarer.guard:
         polled = Thread(lambda: poller.poll(0))
         with pytest.raises(oz.OwnershipError):
             polled.outcome()

@@ -61,9 +61,9 @@ def test_who_uses_the_socket_has_its_thread_look_once(pub, use):
     """Any of these may take the only sign of a subscription that comes meanwhile."""
     ticker = ticker_of(pub)
     until(lambda: ticker.is_dormant)
-    before = ticker._used_at
+    before = ticker.used_at
     use(pub)
-    assert ticker._used_at > before
+    assert ticker.used_at > before
     until(lambda: ticker.is_dormant)
 
 
@@ -92,12 +92,12 @@ def test_a_sender_looks_before_and_after_a_message_that_comes_alone(listens, sen
         pub.wait_for_subscribers(timeout=DEADLINE)
         ticker, sender = ticker_of(pub), engine_of(pub).sender
         until(lambda: ticker.is_dormant)
-        sender.listened_at, before = 0.0, ticker._used_at
+        sender.listened_at, before = 0.0, ticker.used_at
         listens.clear()
         send(pub)
         # So nobody else has to.
         assert listens.count(threading.get_ident()) == 2
-        assert ticker._used_at == before
+        assert ticker.used_at == before
 
 
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
@@ -108,13 +108,13 @@ def test_a_sender_in_a_burst_has_the_thread_look_once(listens, send):
         ticker, sender = ticker_of(pub), engine_of(pub).sender
         until(lambda: ticker.is_dormant)
         # As if it had looked a moment ago.
-        sender.listened_at, sender.is_unheard, before = float("inf"), False, ticker._used_at
+        sender.listened_at, sender.is_unheard, before = float("inf"), False, ticker.used_at
         listens.clear()
         send(pub)
-        told = ticker._used_at
+        told = ticker.used_at
         assert told > before
         send(pub)
-        assert ticker._used_at == told
+        assert ticker.used_at == told
         assert threading.get_ident() not in listens
         until(lambda: ticker.is_dormant)
         assert listens

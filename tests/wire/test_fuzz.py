@@ -261,7 +261,7 @@ def test_a_publisher_takes_spoiled_keys_and_forgets_all_of_them_in_the_end():
             # The streams of shared patterns outlive those that declared them.
             now += GRACE + 2
             router.expire(now)
-        router.to_serve.clear()
+        router.acceptance.to_serve.clear()
         assert_forgotten(router)
         if left == 6:
             # Not from the start: to trace is slow.
@@ -284,7 +284,7 @@ def assert_forgotten(router):
     assert not router.streams
     assert not router.to_answer
     assert not router.plain.count()
-    assert not router.interest._groups
-    assert not router.lifetimes._vanished
-    assert not router.lifetimes._withdrawn
-    assert router.interest.pattern_count == len(router.interest._index) == 0
+    assert not router.interest.groups
+    assert not router.lifetimes.vanished
+    assert not router.lifetimes.withdrawn
+    assert router.interest.pattern_count == len(router.interest.index) == 0

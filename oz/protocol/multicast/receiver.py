@@ -11,7 +11,7 @@ from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.contradictions import Doubt
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.losses import OnGap
-from oz.protocol.subscriber.sequences import Source, forget_some
+from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Route
@@ -110,7 +110,7 @@ class MulticastReceiver(BatchDecoder):
         try:
             if head.flags & CONTROL:
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
-            elif known in self._given:
+            elif known in self.given:
                 self._pass_over(self._stream, head, time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)
@@ -123,9 +123,7 @@ class MulticastReceiver(BatchDecoder):
 
     def _add(self, head: Head, time_ns: int) -> HeardSender:
         """Begin to listen to a publisher that was not heard before."""
-        if len(self.senders) >= self._most_sources:
-            for origin, known in forget_some(self.senders, time_ns).items():
-                self.losses.report(self._stream, known, origin, None)
+        self.losses.make_room(self._stream, time_ns)
         sender = self.senders[head.origin] = HeardSender()
         sender.epoch = head.epoch
         sender.since = sender.first_at = time_ns
@@ -158,7 +156,7 @@ class MulticastReceiver(BatchDecoder):
 
     def _take_record(self, sender: HeardSender, head: Head, body: dict[Any, Any], time_ns: int) -> None:
         """Take in where a publisher stands."""
-        self._advance(self._stream, sender, head, time_ns)
+        self.losses.advance(self._stream, sender, head, time_ns)
         sender.to, sender.rate = body["to"], body["rate"]
         sender.has_left = body.get("bye") is True
         sender.quiet, sender.quiet_at = body.get("quiet", 0.0), time_ns

@@ -15,10 +15,11 @@ import msgpack
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
 from oz.protocol.prefix_counts import NOTHING, Keys
+from oz.protocol.publisher.acceptance import Read
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.interest import Recipients
-from oz.protocol.publisher.router import Read, Router
+from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats

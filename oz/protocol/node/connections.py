@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from oz.protocol.node.connection_steps import (
+from oz.protocol.node.dial_queue import Call, DialQueue
+from oz.protocol.node.draining_peer import DrainingPeer
+from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import Probes
+from oz.protocol.node.reach import Reach
+from oz.protocol.node.redials import Redials
+from oz.protocol.node.steps import (
     ConnectionStep,
     Dial,
     Directory,
@@ -20,35 +26,18 @@ from oz.protocol.node.connection_steps import (
     Unreachable,
     Way,
 )
-from oz.protocol.node.dial_queue import Call, DialQueue
-from oz.protocol.node.draining_peer import DrainingPeer
-from oz.protocol.node.presence import local_origin, network_origin
-from oz.protocol.node.reach import Reach
-from oz.protocol.node.redials import Redials
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import Announcement
 
 CHECK_EVERY = 1.0
 """Seconds between two looks at who says nothing."""
 
-SCAN_EVERY = 1.0
-"""Seconds between two looks at the directory where nodes of one host meet."""
-
 MISSES = 4
 """Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
 beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
 
-PROBE_AGAIN = 2.0
-"""Seconds after which a socket in the directory that did not answer is looked at anew."""
-
-MUTE_AFTER = 4.0
-"""Seconds for which somebody who listens and says nothing is waited for: a process that stands still may do
-so for ever, and must not hold up those who have only just begun."""
-
 FORGET_AFTER = 60.0
 """Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
-
-_A_NODE = "a node of this host"
 
 _NEVER = (0, 0)
 
@@ -67,6 +56,8 @@ class Connections:
         own: the node's announcement.
         reach: which announced endpoints are connected to.
         silent: the uuids of the peers that said nothing any more when `check` looked last.
+        draining: the publishers that are gone and still listened to, by origin.
+        probes: tries sockets in the directory; None where there is none.
     """
 
     __slots__ = (
@@ -74,19 +65,15 @@ class Connections:
         "_dialled",
         "_dialled_at",
         "_dials",
-        "_directory",
-        "_draining",
         "_gone",
         "_hearing",
         "_looks",
-        "_mute",
-        "_probed",
         "_redials",
-        "_scan_at",
         "_seeds",
-        "_seen_at",
         "_ways",
+        "draining",
         "own",
+        "probes",
         "reach",
         "silent",
     )
@@ -115,7 +102,6 @@ class Connections:
         self.reach = Reach(own, seeds) if reach is None else reach
         self._hearing = hearing
         self._dials = DialQueue(hearing.heard_at, limits)
-        self._directory = directory
         self._seeds = tuple(seeds)
         self._dialled: dict[str, Announcement] = {}
         self._dialled_at: dict[str, float] = {}
@@ -124,12 +110,11 @@ class Connections:
         self._ways: dict[bytes, tuple[Announcement, list[Way]]] = {}
         self.silent: frozenset[bytes] = frozenset()
         self._check_at = 0.0
-        self._draining: dict[bytes, DrainingPeer] = {}
+        self.draining: dict[bytes, DrainingPeer] = {}
         self._gone: dict[bytes, _Gone] = {}
-        self._probed: dict[str, float] = {}
-        self._seen_at: dict[str, float] = {}
-        self._mute: set[str] = set()
-        self._scan_at = 0.0
+        self.probes: Probes | None = None
+        if directory is not None:
+            self.probes = Probes(directory, self._dialled, self._redials, self._hang_up)
 
     def start(self) -> list[ConnectionStep]:
         """Dial the seeds."""
@@ -141,10 +126,10 @@ class Connections:
         Args:
             has_peers: whether any peer is known, who may fall silent.
         """
-        deadlines = [one.next_look for one in self._draining.values()]
-        deadlines += [one.until for origin, one in self._gone.items() if origin not in self._draining]
-        if self._directory is not None:
-            deadlines.append(self._scan_at)
+        deadlines = [one.next_look for one in self.draining.values()]
+        deadlines += [one.until for origin, one in self._gone.items() if origin not in self.draining]
+        if self.probes is not None:
+            deadlines.append(self.probes.scan_at)
         if has_peers:
             deadlines.append(self._check_at)
         if (dial_at := self._dials.next_deadline()) is not None:
@@ -184,13 +169,13 @@ class Connections:
         steps: list[ConnectionStep] = []
         for endpoint, origin in self.ways(peer):
             self._gone.pop(origin, None)
-            self._draining.pop(origin, None)
-            others = [gone for gone, one in self._draining.items() if one.endpoint == endpoint]
+            self.draining.pop(origin, None)
+            others = [gone for gone, one in self.draining.items() if one.endpoint == endpoint]
             for gone in others:
                 steps += self._part(gone, now)
             if others and endpoint not in self._seeds:
                 steps += self._dial(endpoint, origin, peer, now)
-            elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
+            elif endpoint in self._dialled or endpoint in self._seeds or self._is_probed(endpoint):
                 # It was here before, or another was; whether that connection stands is seen by what comes.
                 if not self._has_successor(endpoint, peer):
                     self._dialled[endpoint] = peer
@@ -232,16 +217,16 @@ class Connections:
                 continue
             self._gone[origin] = _Gone(peer, now + FORGET_AFTER)
             self._looks[origin] = heard_at, MISSES
-            self._draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
+            self.draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
 
     def drain(self, now: float) -> list[ConnectionStep]:
         """Hang up on those of whom nothing more comes, and forget those who are gone for long."""
         steps: list[ConnectionStep] = []
-        for origin, one in list(self._draining.items()):
+        for origin, one in list(self.draining.items()):
             if one.is_over(self._hearing.heard_at(origin), now):
                 steps += self._part(origin, now)
         for origin in [one for one, gone in self._gone.items() if now >= gone.until]:
-            if origin in self._draining:
+            if origin in self.draining:
                 continue
             del self._gone[origin]
             self._looks.pop(origin, None)
@@ -253,19 +238,18 @@ class Connections:
         gone = self._gone.get(origin)
         return None if gone is None else gone.peer
 
-    def is_draining(self, origin: bytes) -> bool:
-        """Tell whether a publisher that is gone is listened to, as its last messages are on their way."""
-        return origin in self._draining
-
     def _part(self, origin: bytes, now: float) -> list[ConnectionStep]:
         """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
-        one = self._draining.pop(origin)
+        one = self.draining.pop(origin)
         self._gone[origin] = _Gone(one.peer, now + FORGET_AFTER)
         holder = self._dialled.get(one.endpoint)
         is_its_own = holder is not None and holder.uuid == one.peer.uuid
         if is_its_own:
             self._redials.in_vain.pop(one.endpoint, None)
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
+
+    def _is_probed(self, endpoint: str) -> bool:
+        return self.probes is not None and endpoint in self.probes.probed
 
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
         """Tell whether a process that was started later listens where a peer did: that one is gone.
@@ -289,7 +273,8 @@ class Connections:
         return [Dial(endpoint, peer.name, key=peer.key)]
 
     def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
-        self._probed.pop(endpoint, None)
+        if self.probes is not None:
+            self.probes.probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
         self._redials.admitted.discard(endpoint)
@@ -385,58 +370,9 @@ class Connections:
     # sockets in the directory ----------------------------------------------------------------------------
 
     def scan(self, linked: Iterable[Announcement], now: float) -> list[ConnectionStep]:
-        """Connect to sockets in the directory that nobody told of, and remove dead ones.
-
-        Args:
-            linked: the peers whose links stand.
-            now: monotonic seconds.
-        """
-        if self._directory is None or now < self._scan_at:
-            return []
-        self._scan_at = now + SCAN_EVERY
-        there = self._directory.others()
-        self._redials.sockets = len(there)
-        strange = there - {peer.local_endpoint for peer in linked}
-        self._seen_at = {one: self._seen_at.get(one, now) for one in strange}
-        self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
-        steps: list[ConnectionStep] = []
-        for endpoint in strange:
-            steps += self._probe(self._directory, endpoint, now)
-        for endpoint in self._probed.keys() - there:
-            if endpoint in self._dialled:
-                # It is a peer's, and what it sent last may be on its way.
-                del self._probed[endpoint]
-            else:
-                steps += self._hang_up(endpoint)
-        return steps
-
-    def _probe(self, directory: Directory, endpoint: str, now: float) -> list[ConnectionStep]:
-        """See whether anybody listens on a socket in the directory."""
-        probed_at = self._probed.get(endpoint)
-        if probed_at is None and endpoint not in self._dialled:
-            self._probed[endpoint] = now
-            return [Dial(endpoint, _A_NODE)]
-        if probed_at is None or now - probed_at < PROBE_AGAIN:
-            return []
-        is_dead = directory.clear(endpoint)
-        if endpoint in self._dialled:
-            # It is a peer's, and what it sent last may be on its way.
-            return []
-        if not is_dead and not self._redials.is_due(endpoint, probed_at, now):
-            # It listens, and has much to do.
-            return []
-        steps = self._hang_up(endpoint)
-        if not is_dead:
-            # Nobody may have listened there yet when it was tried.
-            self._probed[endpoint] = now
-            steps.append(Dial(endpoint, _A_NODE))
-        return steps
+        """Connect to sockets in the directory that nobody told of; see `Probes.scan`."""
+        return [] if self.probes is None else self.probes.scan(linked, now)
 
     def unsettled(self, peers: Iterable[Announcement]) -> list[str]:
-        """Return the sockets of this host of which it is not known yet whether anybody listens there.
-
-        Args:
-            peers: those who are known.
-        """
-        local = {peer.local_endpoint for peer in peers}
-        return [one for one in self._probed if one not in local and one not in self._mute]
+        """Return the sockets of this host of which it is not known yet whether anybody listens there."""
+        return [] if self.probes is None else self.probes.unsettled(peers)

@@ -9,58 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from oz.errors import ProtocolError
-from oz.protocol.node.connection_steps import ConnectionStep, LoseTrack
 from oz.protocol.node.connections import Connections
 from oz.protocol.node.discovery_client import DiscoveryClient, Heard
 from oz.protocol.node.membership import Act, Membership, Step
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
-from oz.protocol.node.subscription import Refusable
+from oz.protocol.node.steps import (
+    ConnectionStep,
+    Introduce,
+    LinkStep,
+    LoseTrack,
+    PeerChanged,
+    Refused,
+    ServerChanged,
+)
 from oz.wire.discovery import Announcement, Left
-
-
-class Introduce(NamedTuple):
-    """Tell a peer that has just come up, or whose link stands again, of all others."""
-
-    peer: Announcement
-    text: str
-
-
-class PeerChanged(NamedTuple):
-    """Report that a peer is up, has left or is lost."""
-
-    act: Act
-    peer: Announcement
-
-
-class Refused(NamedTuple):
-    """Report that something of others was not believed.
-
-    Attributes:
-        what: of which kind it is.
-        text: which, and why, in words.
-    """
-
-    what: Refusable
-    text: str
-
-
-class ServerChanged(NamedTuple):
-    """Report that a name server answers, or does not any more."""
-
-    endpoint: str
-    is_there: bool
-
 
 LOOK_PAUSE, FEW = 0.002, 8
 """Seconds between two looks at which links stand, for each peer beyond a few: it goes through all."""
 
 _NAMED = 8
 """Peers that are named at most of those who are not ready."""
-
-LinkStep = ConnectionStep | Introduce | PeerChanged | Refused | ServerChanged
 
 
 class Connected(Protocol):

@@ -60,16 +60,17 @@ class Access:
 
     Attributes:
         rights: those that its answers are by.
+        answers: those that are remembered.
     """
 
     __slots__ = (
-        "_answers",
         "_characters",
         "_delimiter",
         "_dialect",
         "_has_changed",
         "_read",
         "_reserved",
+        "answers",
         "rights",
     )
 
@@ -92,7 +93,7 @@ class Access:
         self._reserved = reserved
         self._delimiter = delimiter
         self._dialect = dialect
-        self._answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
+        self.answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
         self._characters = 0
         self.rights = read()
         self._has_changed = False
@@ -175,19 +176,19 @@ class Access:
         if permissions is None:
             return None
         asked = (key, action, pattern, group)
-        if asked in self._answers:
-            return self._answers[asked]
+        if asked in self.answers:
+            return self.answers[asked]
         verdict = permissions.decide(permissions.user_of(key), action, pattern, group or None)
         rule = None if verdict.rule is None else str(verdict.rule)
         found = None if verdict.granted else Denial(verdict.reason, rule, verdict.subject)
-        if len(self._answers) >= MOST_REMEMBERED or self._characters > MOST_CHARACTERS:
+        if len(self.answers) >= MOST_REMEMBERED or self._characters > MOST_CHARACTERS:
             self._forget()
-        self._answers[asked] = found
+        self.answers[asked] = found
         self._characters += len(pattern.text) + len(found or "")
         return found
 
     def _forget(self) -> None:
-        self._answers.clear()
+        self.answers.clear()
         self._characters = 0
 
 

@@ -23,9 +23,13 @@ IsSent = Callable[[], bool]
 
 
 class Backlog:
-    """The bytes that wait on one way, such as a connection, by estimate."""
+    """The bytes that wait on one way, such as a connection, by estimate.
 
-    __slots__ = ("_limit", "_next", "_passed", "_turn", "_waiting", "_watched")
+    Attributes:
+        watched: messages that are watched until they are sent, and their bytes.
+    """
+
+    __slots__ = ("_limit", "_next", "_passed", "_turn", "_waiting", "watched")
 
     def __init__(self, limit: float) -> None:
         """Start with nothing.
@@ -37,7 +41,7 @@ class Backlog:
         self._next = limit / _PARTS
         self._turn = 0.5
         self._passed = self._waiting = 0.0
-        self._watched: list[tuple[IsSent, float]] = []
+        self.watched: list[tuple[IsSent, float]] = []
 
     def is_due(self, size: int) -> bool:
         """Tell whether a message of so many bytes is to be watched."""
@@ -61,7 +65,7 @@ class Backlog:
         self._passed += size
         if is_sent is not None:
             # It stands for those before it.
-            self._watched.append((is_sent, self._passed))
+            self.watched.append((is_sent, self._passed))
             self._waiting += self._passed
             self._passed = 0.0
             self._turn = (self._turn + _GOLDEN) % 1
@@ -72,6 +76,6 @@ class Backlog:
         """Whether as much waits as may; one message is always taken, however large."""
         if self._waiting < self._limit:
             return False
-        self._watched = [one for one in self._watched if not one[0]()]
-        self._waiting = sum(size for _, size in self._watched)
+        self.watched = [one for one in self.watched if not one[0]()]
+        self._waiting = sum(size for _, size in self.watched)
         return self._waiting >= self._limit

@@ -89,9 +89,10 @@ class Choice:
     Attributes:
         members: the senior one first.
         is_outdated: interests have changed since.
+        sticky: the members that were chosen for subjects lately.
     """
 
-    __slots__ = ("_group", "_shares", "_sticky", "_turn", "is_outdated", "members")
+    __slots__ = ("_group", "_shares", "_turn", "is_outdated", "members", "sticky")
 
     def __init__(self, group: Group, members: Iterable[Any]) -> None:
         """Put them in order."""
@@ -106,7 +107,7 @@ class Choice:
         self._shares = list(shares.values())
         # Where the group stands: interests that come and go favour nobody.
         self._turn = sum(_senior(share).joined <= group.last for share in self._shares) - 1
-        self._sticky: dict[bytes, tuple[Any, ...]] = {}
+        self.sticky: dict[bytes, tuple[Any, ...]] = {}
         self.is_outdated = False
 
     def now(self, subject: bytes) -> Choice:
@@ -130,7 +131,7 @@ class Choice:
         """
         policy = self._group.policy
         if policy == "sticky":
-            return _first_there(self._sticky.get(key) or self._rank(key))
+            return _first_there(self.sticky.get(key) or self._rank(key))
         if policy == "failover":
             return _first_there(self.members)
         shares = self._shares
@@ -159,9 +160,9 @@ class Choice:
             for share in shares
             for one in sorted(share, key=lambda one: _weight(key, one.name), reverse=True)
         )
-        if len(self._sticky) >= REMEMBERED:
-            self._sticky.clear()
-        self._sticky[key] = order
+        if len(self.sticky) >= REMEMBERED:
+            self.sticky.clear()
+        self.sticky[key] = order
         return order
 
 

@@ -124,19 +124,21 @@ class InterestTable:
         pattern_count: the patterns of all streams.
         watcher: who looks at them, if anybody.
         to_answer: streams that are to be told where they stand, such as whose pattern was suspended.
+        groups: the queue groups by name.
+        index: finds the streams with a pattern that matches.
     """
 
     __slots__ = (
         "_found_last",
-        "_groups",
         "_has_warned",
-        "_index",
         "_pattern_time",
         "_prefixes",
         "_recipient_sets",
         "_recipients_last",
         "_reported",
+        "groups",
         "has_changed",
+        "index",
         "pattern_count",
         "plain",
         "stats",
@@ -161,8 +163,8 @@ class InterestTable:
         self._found_last: Matches | None = None
         self._recipients_last: Recipients
         self._recipient_sets = RecipientSets()
-        self._groups: dict[str, Group] = {}
-        self._index = index
+        self.groups: dict[str, Group] = {}
+        self.index = index
         self._reported: set[object] = set()
         self._pattern_time = pattern_time
         if pattern_time is not None:
@@ -181,13 +183,13 @@ class InterestTable:
         count = stream.patterns.get(pattern, 0)
         stream.patterns[pattern] = count + 1
         if count == 0:
-            self._index.add(pattern, stream)
+            self.index.add(pattern, stream)
             self.pattern_count += 1
             self.changed()
         elif pattern in stream.suspended:
             # Whoever asks once more is given another chance.
             stream.suspended.discard(pattern)
-            self._index.add(pattern, stream)
+            self.index.add(pattern, stream)
             self.changed()
         if self.watcher is not None:
             self.watcher.added(stream, pattern)
@@ -202,7 +204,7 @@ class InterestTable:
 
     def drop(self, stream: OutStream, pattern: Pattern) -> None:
         """Have a stream get what a pattern matches no more, however often it was asked for."""
-        self._index.discard(pattern, stream)
+        self.index.discard(pattern, stream)
         stream.suspended.discard(pattern)
         self.pattern_count -= 1
         self.changed()
@@ -213,15 +215,15 @@ class InterestTable:
         """Make a stream a member of its queue group, if it has one."""
         name = stream.delivery.group
         if name:
-            self._groups.setdefault(name, Group(name)).join(stream, stream.delivery.policy)
+            self.groups.setdefault(name, Group(name)).join(stream, stream.delivery.policy)
 
     def leave_group(self, stream: OutStream) -> None:
         """Take a stream out of its queue group."""
-        group = self._groups.get(stream.delivery.group)
+        group = self.groups.get(stream.delivery.group)
         if group is not None:
             group.leave(stream)
             if not group:
-                del self._groups[stream.delivery.group]
+                del self.groups[stream.delivery.group]
 
     def find(self, subject: bytes, plain: bytes) -> Recipients:
         """Work out who wants a subject.
@@ -232,8 +234,8 @@ class InterestTable:
         """
         is_plain = bool(self._prefixes) and self.plain.matches(plain)
         if not self.pattern_count:
-            return self._recipient_sets.find((), self._groups, is_plain=is_plain)
-        found = self._index.find(subject)
+            return self._recipient_sets.find((), self.groups, is_plain=is_plain)
+        found = self.index.find(subject)
         time = self._pattern_time
         is_in_time = time is None or not (time.overdue or time.skipped)
         if found is self._found_last and is_in_time and not is_plain:
@@ -243,7 +245,7 @@ class InterestTable:
             self._report_timeout(pattern, subject)
         if time is not None and not is_in_time:
             self._keep_to_time(time)
-        recipients = self._recipient_sets.find(found.values, self._groups, is_plain=is_plain)
+        recipients = self._recipient_sets.find(found.values, self.groups, is_plain=is_plain)
         if is_in_time and not (found.timed_out or is_plain):
             self._found_last, self._recipients_last = found, recipients
         return recipients
@@ -273,7 +275,7 @@ class InterestTable:
         if pattern in stream.suspended or pattern not in stream.patterns:
             return
         stream.suspended.add(pattern)
-        self._index.discard(pattern, stream)
+        self.index.discard(pattern, stream)
         self.changed()
         self.stats.suspended += 1
         reason = suspension(pattern)

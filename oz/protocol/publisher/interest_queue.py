@@ -48,25 +48,30 @@ class InterestQueue:
 
     Attributes:
         to_cut: connections that ask for more and more of what they are refused: they are to be cut off.
+        accounts: of the connections that are known.
+        closed: of those that had closed before anything of them was read, by public key.
+        holders: who holds which key; None where ZeroMQ tells no connections apart.
+        turns: the subscriptions that wait for their turn.
+        plain_bytes: bytes of all plain subscriptions.
     """
 
     __slots__ = (
         "_access",
-        "_accounts",
         "_by_descriptor",
-        "_closed",
         "_ended",
-        "_holders",
         "_limits",
         "_others",
         "_owners",
-        "_plain_bytes",
         "_reports",
         "_router",
         "_sweep_at",
         "_swept_at",
-        "_turns",
+        "accounts",
+        "closed",
+        "holders",
+        "plain_bytes",
         "to_cut",
+        "turns",
     )  # fmt: skip
 
     def __init__(
@@ -84,19 +89,19 @@ class InterestQueue:
         self._owners: dict[bytes, str] = {}
         self._router = router
         self._limits = limits
-        self._holders = None if is_alive is None else KeyHolders(is_alive)
-        router.access = access
-        if self._holders is not None:
-            router.hold_alone = self._holders.hold_alone
+        self.holders = None if is_alive is None else KeyHolders(is_alive)
+        router.acceptance.access = access
+        if self.holders is not None:
+            router.hold_alone = self.holders.hold_alone
         self._others = Account()
         # Those that had closed before anything of them was read, by public key.
-        self._closed: dict[str | None, Account] = {}
+        self.closed: dict[str | None, Account] = {}
         self._ended = Account()
         self._ended.has_ended = True
-        self._accounts: dict[Peer, Account] = {}
+        self.accounts: dict[Peer, Account] = {}
         self._by_descriptor: dict[int, Account] = {}
-        self._turns = InterestTurns(router.learn_stepwise, self._others)
-        self._plain_bytes = 0
+        self.turns = InterestTurns(router.learn_stepwise, self._others)
+        self.plain_bytes = 0
         self._sweep_at = _FIRST_SWEEP
         self._swept_at = 0.0
         self._reports = True
@@ -106,11 +111,11 @@ class InterestQueue:
     def waits(self) -> bool:
         """Whether something waits to be looked at."""
         # Asked for each message that goes out alone.
-        return self._turns.size > 0
+        return self.turns.size > 0
 
     def peers(self) -> list[Peer]:
         """Return the connections that have asked for something."""
-        return [one for one, account in self._accounts.items() if account.keys]
+        return [one for one, account in self.accounts.items() if account.keys]
 
     # what has come ---------------------------------------------------------------------------------------
 
@@ -124,8 +129,8 @@ class InterestQueue:
             frame: 1 or 0 and the key, or anything else.
             peer: the connection that it came over, as ZeroMQ tells with the frame.
         """
-        if frame[:1] == b"\x01" and self._holders is not None:
-            self._holders.refuse(frame[1:], self._account_of(peer), peer)
+        if frame[:1] == b"\x01" and self.holders is not None:
+            self.holders.refuse(frame[1:], self._account_of(peer), peer)
         if peer is not None and peer not in self.to_cut:
             self.to_cut.append(peer)
 
@@ -146,16 +151,16 @@ class InterestQueue:
         account = teller = self._account_of(peer)
         account.read += len(frame) + (_OVERHEAD if self._access is None else _OVERHEAD_OF_CURVE)
         times, gone = 1, list[Account]()
-        if self._holders is not None and comes:
+        if self.holders is not None and comes:
             times = self._come(key, account, peer)
-        elif self._holders is not None:
+        elif self.holders is not None:
             times, gone = self._go(key, account, peer)
             if peer is None:
-                account, teller = self._turns.behind(key, gone), self._ended
+                account, teller = self.turns.behind(key, gone), self._ended
         granted = NOTHING
         for _ in range(times):
             if key.startswith(OWN):
-                self._turns.put(frame, account, teller, now)
+                self.turns.put(frame, account, teller, now)
                 granted = self._permitted(self._router.granted(key, comes=comes), account)
             else:
                 granted = self._router.learn(frame, now)
@@ -188,27 +193,27 @@ class InterestQueue:
             self.to_cut.append(peer)
 
     def _account_of(self, peer: Peer | None) -> Account:
-        if peer is None or self._holders is None:
+        if peer is None or self.holders is None:
             return self._others
         if peer.inode is None:
             # It has ended since, and was the last that had the descriptor.
             found = self._by_descriptor.get(peer.descriptor)
             if found is None or found.key != peer.key:
-                found = self._closed.setdefault(peer.key, Account(key=peer.key, is_limited=True))
+                found = self.closed.setdefault(peer.key, Account(key=peer.key, is_limited=True))
             return found
-        account = self._accounts.get(peer)
+        account = self.accounts.get(peer)
         if account is None:
-            if len(self._accounts) >= self._sweep_at:
-                self._accounts = {one: held for one, held in self._accounts.items() if not held.is_idle}
-                self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._accounts))
-            account = self._accounts[peer] = self._by_descriptor[peer.descriptor] = Account(
+            if len(self.accounts) >= self._sweep_at:
+                self.accounts = {one: held for one, held in self.accounts.items() if not held.is_idle}
+                self._sweep_at = max(_FIRST_SWEEP, 2 * len(self.accounts))
+            account = self.accounts[peer] = self._by_descriptor[peer.descriptor] = Account(
                 peer, self._limits.unsent
             )
         return account
 
     def _come(self, key: bytes, account: Account, peer: Peer | None) -> int:
         """Record that a connection has asked for a key; return 1 if it may."""
-        assert self._holders is not None
+        assert self.holders is not None
         is_plain = not key.startswith(OWN)
         if not self._may_say(key, account, peer):
             return 0
@@ -216,21 +221,21 @@ class InterestQueue:
         if reason is None and self._access is not None and peer is not None:
             reason = self._denial(key, account.key or "", self._access)
         if reason is not None:
-            self._holders.refuse(key, account, peer)
+            self.holders.refuse(key, account, peer)
             self._refuse(account, len(key), reason)
             self._router.refuse(key, reason)
             return 0
-        if self._holders.add(key, account, peer):
+        if self.holders.add(key, account, peer):
             account.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
-            self._plain_bytes += len(key) * is_plain
+            self.plain_bytes += len(key) * is_plain
         return 1
 
     def _may_say(self, key: bytes, account: Account, peer: Peer | None) -> bool:
         """Tell whether a key is no goodbye, or one to a stream that the connection listens on."""
-        assert self._holders is not None
+        assert self.holders is not None
         if not key.startswith(keys.DECLARATION) or not keys.is_goodbye(key):
             return True
-        return self._holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
+        return self.holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
 
     def _go(self, key: bytes, account: Account, peer: Peer | None) -> tuple[int, list[Account]]:
         """Record that a connection has taken back a key, or has ended.
@@ -238,13 +243,13 @@ class InterestQueue:
         Returns:
             How many less hold it, and the accounts that do not hold it any more.
         """
-        assert self._holders is not None
+        assert self.holders is not None
         if account.peer is not None:
-            less, gone = self._holders.take_back(key, account)
+            less, gone = self.holders.take_back(key, account)
         elif peer is not None:
-            less, gone = self._holders.take_back_closed(key, peer.descriptor)
+            less, gone = self.holders.take_back_closed(key, peer.descriptor)
         else:
-            less, gone = self._holders.end_one(key)
+            less, gone = self.holders.end_one(key)
         self._count_out(key, gone)
         return less, gone
 
@@ -252,12 +257,12 @@ class InterestQueue:
         is_plain = not key.startswith(OWN)
         for one in gone:
             one.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain, by=-1)
-            self._plain_bytes -= len(key) * is_plain
+            self.plain_bytes -= len(key) * is_plain
 
     @property
     def has_doubts(self) -> bool:
         """Whether `sweep` may find something, now or later."""
-        return self._holders is not None and self._holders.has_doubts
+        return self.holders is not None and self.holders.has_doubts
 
     def sweep(self, now: float) -> None:
         """Take back what connections have left behind, now and then; all that ZeroMQ has was read.
@@ -265,14 +270,14 @@ class InterestQueue:
         Args:
             now: monotonic seconds.
         """
-        if self._holders is None or now - self._swept_at < SWEEP_EVERY:
+        if self.holders is None or now - self._swept_at < SWEEP_EVERY:
             return
         self._swept_at = now
-        for key, less, gone in self._holders.sweep(_MOST_SWEPT):
+        for key, less, gone in self.holders.sweep(_MOST_SWEPT):
             self._count_out(key, gone)
             for _ in range(less):
                 if key.startswith(OWN):
-                    self._turns.put(b"\0" + key, self._turns.behind(key, gone), self._ended, now)
+                    self.turns.put(b"\0" + key, self.turns.behind(key, gone), self._ended, now)
                 else:
                     self._router.learn(b"\0" + key, now)
 
@@ -280,7 +285,7 @@ class InterestQueue:
         """Say why a connection may not subscribe to a key, if so."""
         limits, size = self._limits, len(key)
         if is_plain:
-            if self._plain_bytes + size > limits.all_plain_bytes:
+            if self.plain_bytes + size > limits.all_plain_bytes:
                 return f"all plain subscriptions together have at most {limits.all_plain_bytes:g} bytes"
             if not account.is_limited:
                 return None
@@ -289,8 +294,8 @@ class InterestQueue:
             if account.plain >= limits.plain_subscriptions or account.plain_bytes + size > limits.plain_bytes:
                 return f"it has {account.plain} plain subscriptions of {account.plain_bytes} bytes"
             return None
-        if self._turns.size + size > limits.all_waiting_keys:
-            return f"keys of {self._turns.size} bytes wait to be looked at"
+        if self.turns.size + size > limits.all_waiting_keys:
+            return f"keys of {self.turns.size} bytes wait to be looked at"
         if not account.is_limited:
             return None
         if account.key_bytes + size > limits.key_bytes:
@@ -342,9 +347,9 @@ class InterestQueue:
 
     def _is_of_another(self, stream_key: bytes, who: str) -> bool:
         """Tell whether a stream is of somebody with another public key."""
-        assert self._holders is not None
+        assert self.holders is not None
         stream = self._router.streams.get(stream_key)
-        owners = self._holders.accounts(stream_key)
+        owners = self.holders.accounts(stream_key)
         return any(one.key != who for one in (owners if stream is None else (*owners, stream.account)))
 
     def revoke(self, now: float) -> None:
@@ -354,14 +359,14 @@ class InterestQueue:
             now: monotonic seconds.
         """
         access = self._access
-        if access is None or self._holders is None:
+        if access is None or self.holders is None:
             return
-        lost = {one for one in self._accounts.values() if access.denial(one.key or "", ())}
+        lost = {one for one in self.accounts.values() if access.denial(one.key or "", ())}
         # What waits was let through to ZeroMQ by what held then.
-        lost |= {one for one in self._turns.accounts() if one.is_limited}
-        for key in self._holders.held():
+        lost |= {one for one in self.turns.accounts() if one.is_limited}
+        for key in self.holders.held():
             if key[: len(OWN) + 1] not in (keys.STREAM, keys.DECLARATION):
-                for one in self._holders.accounts(key):
+                for one in self.holders.accounts(key):
                     if one not in lost and access.denial_of_key(one.key or "", key):
                         lost.add(one)
         for stream in list(self._router.streams.values()):
@@ -384,7 +389,7 @@ class InterestQueue:
 
     def _refuse(self, account: Account, size: int, reason: str) -> None:
         if isinstance(reason, Denial):
-            self._router.deny(account, reason)
+            self._router.acceptance.deny(account, reason)
         else:
             self._router.stats.refused += 1
         before, account.refused_bytes = account.refused_bytes, account.refused_bytes + size
@@ -405,4 +410,4 @@ class InterestQueue:
         Args:
             clock: what time it is, in monotonic seconds.
         """
-        self._turns.work(clock, self._limits.interest_time)
+        self.turns.work(clock, self._limits.interest_time)

@@ -88,9 +88,14 @@ class _Several:
 
 
 class KeyHolders:
-    """The holders of all keys."""
+    """The holders of all keys.
 
-    __slots__ = ("_doubts", "_holders", "_is_alive", "_refused", "_refused_unknown", "_spared")
+    Attributes:
+        refused: for each key how many connections were refused it, and have not ended.
+        refused_unknown: the same of those that had closed before they were read, by their descriptors.
+    """
+
+    __slots__ = ("_doubts", "_holders", "_is_alive", "_spared", "refused", "refused_unknown")
 
     def __init__(self, is_alive: IsAlive) -> None:
         """Start without keys.
@@ -101,8 +106,8 @@ class KeyHolders:
         self._is_alive = is_alive
         # Most keys have one holder, which stands for itself: an object for each would take the most of it.
         self._holders: dict[bytes, Account | _Several] = {}
-        self._refused: dict[bytes, int] = {}
-        self._refused_unknown: dict[bytes, Counter[int]] = {}
+        self.refused: dict[bytes, int] = {}
+        self.refused_unknown: dict[bytes, Counter[int]] = {}
         # Keys of which more may be counted than ZeroMQ takes back: it takes back once what a connection has
         # asked for twice, and what was read late may have been said by another with the same descriptor.
         self._doubts: OrderedDict[bytes, _Doubt | None] = OrderedDict()
@@ -193,17 +198,17 @@ class KeyHolders:
             if account.peer is not None:
                 account.refused.add(key)
             elif peer is not None:
-                self._refused_unknown.setdefault(key, Counter())[peer.descriptor] += 1
+                self.refused_unknown.setdefault(key, Counter())[peer.descriptor] += 1
                 self._doubts.setdefault(key, None)
-            self._refused[key] = self._refused.get(key, 0) + 1
+            self.refused[key] = self.refused.get(key, 0) + 1
 
     def _was_refused(self, key: bytes) -> bool:
         """Tell whether one connection was refused a key that has not ended, and count it out."""
-        count = self._refused.pop(key, 0)
+        count = self.refused.pop(key, 0)
         if count > 1:
-            self._refused[key] = count - 1
+            self.refused[key] = count - 1
         else:
-            self._refused_unknown.pop(key, None)
+            self.refused_unknown.pop(key, None)
         return count > 0
 
     def take_back(self, key: bytes, account: Account) -> tuple[int, list[Account]]:
@@ -245,7 +250,7 @@ class KeyHolders:
         Returns:
             The same as `take_back`.
         """
-        found, refused = self._holders.get(key), self._refused_unknown.get(key)
+        found, refused = self._holders.get(key), self.refused_unknown.get(key)
         if isinstance(found, _Several) and descriptor in found.unknown:
             gone = found.find_ended(self._is_alive) if found.ended else []
             less = 0
@@ -320,7 +325,7 @@ class KeyHolders:
 
     def _doubt(self, key: bytes) -> _Doubt | None:
         """Note who has ended by now; None where nothing may be left behind."""
-        holders, refused = self._holders.get(key), self._refused_unknown.get(key, Counter())
+        holders, refused = self._holders.get(key), self.refused_unknown.get(key, Counter())
         several = holders if isinstance(holders, _Several) else _Several(holders)
         ended = (one for one in several.known if one.peer is not None and not self._is_alive(one.peer))
         doubt = _Doubt(0, tuple(ended), several.unknown.copy(), refused.copy())
@@ -328,7 +333,7 @@ class KeyHolders:
 
     def _end_doubt(self, key: bytes, doubt: _Doubt) -> LeftBehind:
         """Take a key from all those who had ended."""
-        refused = self._refused_unknown.get(key, Counter())
+        refused = self.refused_unknown.get(key, Counter())
         for descriptor in (doubt.refused & refused).elements():
             _take_one(refused, descriptor)
             self._was_refused(key)
@@ -343,7 +348,7 @@ class KeyHolders:
         if again := min(len(ended), self._spared[key]):
             # Those who were refused it are still to end, and that takes it from nobody.
             self._spared[key] -= again
-            self._refused[key] = self._refused.get(key, 0) + again
+            self.refused[key] = self.refused.get(key, 0) + again
         less = sum(found.known.pop(one) for one in ended)
         closed = doubt.unknown & found.unknown
         found.unknown -= closed

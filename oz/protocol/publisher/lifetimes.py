@@ -46,20 +46,23 @@ class Lifetimes:
         beating: those that are told every second where they stand.
         crowd: the others, of connections that have more than a few; they are told in turn.
         to_answer: streams that are to be told where they stand.
+        vanished: those whose last connection was cut, and that are kept for a while.
+        withdrawn: those with chunks that nobody holds any more.
+        cut_members: the numbering of members of queue groups that were cut off, by key.
     """
 
     __slots__ = (
         "_interest",
         "_limits",
-        "_members",
         "_number",
         "_origin",
-        "_vanished",
-        "_withdrawn",
         "beating",
         "crowd",
+        "cut_members",
         "streams",
         "to_answer",
+        "vanished",
+        "withdrawn",
     )
 
     def __init__(self, origin: bytes, interest: InterestTable, limits: Limits) -> None:
@@ -78,9 +81,9 @@ class Lifetimes:
         self.crowd: OrderedDict[OutStream, None] = OrderedDict()
         self.to_answer: OrderedDict[OutStream, None] = OrderedDict()
         self._number = 0
-        self._vanished: dict[OutStream, None] = {}
-        self._withdrawn: dict[OutStream, None] = {}
-        self._members: dict[bytes, _Numbering] = {}
+        self.vanished: dict[OutStream, None] = {}
+        self.withdrawn: dict[OutStream, None] = {}
+        self.cut_members: dict[bytes, _Numbering] = {}
 
     # beginning -------------------------------------------------------------------------------------------
 
@@ -111,7 +114,7 @@ class Lifetimes:
             else:
                 account.beating += 1
                 self.beating[stream] = None
-            if (before := self._members.pop(key, None)) is not None:
+            if (before := self.cut_members.pop(key, None)) is not None:
                 stream.number(self._origin, before.epoch, before.sequence)
         else:
             if stream.is_closing and account not in stream.goodbyes:
@@ -172,7 +175,7 @@ class Lifetimes:
 
     def renumber(self, stream: OutStream) -> None:
         """Begin to count a stream anew: its subscriber learns that it missed some, but not how many."""
-        self._members.clear()
+        self.cut_members.clear()
         self._number_anew(stream)
 
     def _number_anew(self, stream: OutStream) -> None:
@@ -201,7 +204,7 @@ class Lifetimes:
         # wanted is still to be counted.
         chunk = stream.ending[number] = stream.chunks.take(number)
         chunk.ends_at = now + (GRACE if is_cut else WITHDRAWAL_DELAY)
-        self._withdrawn[stream] = None
+        self.withdrawn[stream] = None
 
     def take_up(self, stream: OutStream) -> None:
         """Keep what a stream asks for whose own key has come again, as far as a connection holds it still.
@@ -253,31 +256,31 @@ class Lifetimes:
                 stream.account.pattern_weight -= weight_of(pattern)
             self._interest.drop(stream, pattern)
         self.streams.pop(stream.key, None)
-        self._vanished.pop(stream, None)
-        self._withdrawn.pop(stream, None)
+        self.vanished.pop(stream, None)
+        self.withdrawn.pop(stream, None)
         self.to_answer.pop(stream, None)
         self._interest.leave_group(stream)
         self._interest.changed()
 
     def expire(self, now: float) -> None:
         """End what was to end by now: chunks that were taken back, streams whose time of grace is over."""
-        for stream in list(self._withdrawn):
+        for stream in list(self.withdrawn):
             self._expire_chunks(stream, now)
-        for stream in list(self._vanished):
+        for stream in list(self.vanished):
             if stream.vanished_at is None or now - stream.vanished_at < GRACE:
                 break
             self.forget(stream, now)
-        for key, before in list(self._members.items()):
+        for key, before in list(self.cut_members.items()):
             if now - before.cut_at < GRACE:
                 break
-            del self._members[key]
+            del self.cut_members[key]
 
     def _expire_chunks(self, stream: OutStream, now: float) -> None:
         if stream.vanished_at is None and not stream.is_gone:
             for number in [one for one, chunk in stream.ending.items() if chunk.ends_at <= now]:
                 self._end_chunk(stream, stream.ending.take(number), now)
-        if stream.vanished_at is not None or not stream.ending:
-            self._withdrawn.pop(stream, None)
+        if not stream.ending:
+            self.withdrawn.pop(stream, None)
 
     # cut off and back ------------------------------------------------------------------------------------
 
@@ -297,23 +300,23 @@ class Lifetimes:
             stream.vanished_at = now
             stream.unsent.clear()
             self.to_answer.pop(stream, None)
-            self._vanished[stream] = None
+            self.vanished[stream] = None
             self._presence_changed(stream)
-            while len(self._vanished) > VANISHED_KEPT:
-                self.forget(next(iter(self._vanished)), now)
+            while len(self.vanished) > VANISHED_KEPT:
+                self.forget(next(iter(self.vanished)), now)
 
     def _keep_numbering(self, stream: OutStream, now: float) -> None:
         """Remember what a member was given: when it comes back, it finds by that what it missed."""
         sequence = stream.send_buffer.end(stream) if stream.send_buffer else stream.sequence
-        self._members[stream.key] = _Numbering(stream.epoch, sequence, now)
-        while len(self._members) > VANISHED_KEPT:
-            del self._members[next(iter(self._members))]
+        self.cut_members[stream.key] = _Numbering(stream.epoch, sequence, now)
+        while len(self.cut_members) > VANISHED_KEPT:
+            del self.cut_members[next(iter(self.cut_members))]
 
     def count_lost(self, stream: OutStream, count: int) -> None:
         """Count messages that were for a member of a group which is gone, and that nobody else wants."""
-        before = self._members.get(stream.key)
+        before = self.cut_members.get(stream.key)
         if before is not None and before.epoch == stream.epoch:
-            self._members[stream.key] = before._replace(sequence=before.sequence + count)
+            self.cut_members[stream.key] = before._replace(sequence=before.sequence + count)
 
     def returned(self, stream: OutStream, now: float, account: Account) -> None:
         """A connection has come back: what it does not declare again ends later."""
@@ -327,8 +330,8 @@ class Lifetimes:
         stream.account = account
         stream.vanished_at = None
         self._presence_changed(stream)
-        self._vanished.pop(stream, None)
-        self._withdrawn[stream] = None
+        self.vanished.pop(stream, None)
+        self.withdrawn[stream] = None
         for chunk in stream.ending.values():
             chunk.ends_at = now + GRACE
 

@@ -94,10 +94,11 @@ class PatternTime:
         is_tight: whether somebody's credit is short.
         overdue: patterns that are to be suspended, and their streams; whoever does it takes them out.
         skipped: how many patterns were passed over, until whoever counts them sets it to 0.
+        accounts: of those whose patterns take long, by name.
+        poor: the accounts that have had their share.
     """
 
     __slots__ = (
-        "_accounts",
         "_all",
         "_calm_at",
         "_each",
@@ -106,17 +107,18 @@ class PatternTime:
         "_least",
         "_looked_up",
         "_passed_over",
-        "_poor",
         "_slice",
         "_spent",
         "_together",
         "_touched",
         "_worked",
         "_worked_at",
+        "accounts",
         "clock",
         "is_tight",
         "most",
         "overdue",
+        "poor",
         "skipped",
     )
 
@@ -134,9 +136,9 @@ class PatternTime:
         self._least = LEAST * min(self._each, self.most)
         # In a slice nobody can overdraw while all have credit.
         self._slice = min(self._each, self._together)
-        self._accounts: dict[bytes, _Account] = {}
+        self.accounts: dict[bytes, _Account] = {}
         self._touched: dict[bytes, _Account] = {}
-        self._poor: set[bytes] = set()
+        self.poor: set[bytes] = set()
         self._all = _Account(ALL_BURST * self._together, 0, 0.0)
         self._looked_up = 0
         self._calm_at = 0
@@ -157,11 +159,11 @@ class PatternTime:
         self._passed_over = 0
         self._exhausted.clear()
         self._worked_at = self._worked()
-        if self._accounts and self._looked_up > self._calm_at:
-            self._accounts.clear()
-            self._poor.clear()
+        if self.accounts and self._looked_up > self._calm_at:
+            self.accounts.clear()
+            self.poor.clear()
             self.is_tight = False
-        if not self._accounts:
+        if not self.accounts:
             return self._slice
         self._refill(self._all, self._together, ALL_BURST)
         self._see_how_tight()
@@ -204,7 +206,7 @@ class PatternTime:
         """Record which patterns were tried; see `Budget`."""
         worked = self._worked()
         spent, self._worked_at = worked - self._worked_at, worked
-        if self._accounts or spent + self._spent >= self._slice:
+        if self.accounts or spent + self._spent >= self._slice:
             # The others took less than a slice together, even by a clock that also counts while the thread
             # has no processor.
             *others, (pattern, leaf, began, ended) = tried
@@ -214,11 +216,11 @@ class PatternTime:
             self._charge(pattern, leaf, max(0.0, min(ended - began, rest)))
             self._see_how_tight()
         self._spent += spent
-        return self._slice / 10 if self._accounts else self._slice
+        return self._slice / 10 if self.accounts else self._slice
 
     def end(self, tried: list[Attempt]) -> None:
         """Record that a subject was looked up, and settle who has overdrawn; see `Budget`."""
-        if not self._accounts:
+        if not self.accounts:
             return
         if tried:
             self.spend(tried)
@@ -249,14 +251,14 @@ class PatternTime:
     # accounts --------------------------------------------------------------------------------------------
 
     def _account(self, name: bytes) -> _Account:
-        account = self._accounts.get(name)
+        account = self.accounts.get(name)
         if account is None:
             account = _Account(BURST * self._each, self._looked_up, self.clock())
-            self._accounts[name] = account
+            self.accounts[name] = account
         elif account.looked_up != self._looked_up:
             self._refill(account, self._each, BURST)
             if account.left >= self.most:
-                self._poor.discard(name)
+                self.poor.discard(name)
         return account
 
     def _refill(self, account: _Account, each: float, burst: int) -> None:
@@ -272,10 +274,10 @@ class PatternTime:
             account.spent += seconds
             account.tried.append((seconds, pattern, leaf))
             if account.left < self.most:
-                self._poor.add(name)
+                self.poor.add(name)
 
     def _see_how_tight(self) -> None:
-        self.is_tight = bool(self._poor) or self._all.left < self.most
+        self.is_tight = bool(self.poor) or self._all.left < self.most
 
     def _suspend(
         self, tried: Iterable[tuple[float, Pattern, Leaf]], spent: float, most: float, names: Iterable[bytes]

@@ -60,6 +60,7 @@ class Records:
     Attributes:
         beats_at: when the next heartbeat is due, in monotonic seconds.
         is_halfway: some streams were told where they stand and others found no room: worth trying again soon.
+        telling: streams that are still to be told where they stand.
     """
 
     __slots__ = (
@@ -71,11 +72,11 @@ class Records:
         "_router",
         "_serving",
         "_sink",
-        "_telling",
         "_unnotified",
         "_untold",
         "beats_at",
         "is_halfway",
+        "telling",
     )
 
     def __init__(
@@ -102,8 +103,8 @@ class Records:
         self._serving: LastValueServing | None = None
         if last_values is not None:
             self._serving = LastValueServing(last_values, clock, self._give, _is_held)
-            router.kept = lambda: last_values.count
-        self._telling: OrderedDict[OutStream, None] = OrderedDict()
+            router.acceptance.kept = lambda: last_values.count
+        self.telling: OrderedDict[OutStream, None] = OrderedDict()
         self._crowd: deque[OutStream] = deque()
         self._crowd_at = 0.0
         self._untold = 0
@@ -124,7 +125,7 @@ class Records:
 
     def answer(self) -> None:
         """Tell streams where they stand, and give the last values that were asked for."""
-        router = self._router
+        router, acceptance = self._router, self._router.acceptance
         before = len(router.to_answer)
         if router.to_answer:
             if any(stream.send_buffer for stream in router.to_answer):
@@ -132,7 +133,7 @@ class Records:
                 self._batches.retry()
             self._sink.make_lossless()
             self._answer_some(router.to_answer)
-        waiting, router.to_serve = router.to_serve, []
+        waiting, acceptance.to_serve = acceptance.to_serve, []
         self.is_halfway |= 0 < len(router.to_answer) < before
         if self._serving is not None:
             for asked in waiting:
@@ -175,19 +176,19 @@ class Records:
             # Whoever is left out misses what is sent on other streams as well: docs/decisions/031.
             has_left_out = self.left_out_at != -inf
             beating = router.lifetimes.beating if has_left_out else router.to_tell()
-            self._telling.update(dict.fromkeys(beating))
+            self.telling.update(dict.fromkeys(beating))
             self._untold = len(router.lifetimes.crowd)
         if now >= self._crowd_at and router.lifetimes.crowd:
             self._crowd_at = now + CROWD_EVERY
             self._look_at_crowd(router.lifetimes.crowd)
-        if self._telling:
+        if self.telling:
             self._say_where()
         self._serve()
 
     def next_deadline(self, now: float) -> float | None:
         """Say when something is due that no news tells of, in monotonic seconds; None is never."""
         crowd_at = self._crowd_at if self._router.lifetimes.crowd else inf
-        if self._telling or self._router.to_answer or self._serving:
+        if self.telling or self._router.to_answer or self._serving:
             # No room for it so far, and a sink gives no sign when there is.
             return min(now + RECORD_PATIENCE, self._answer_at, crowd_at)
         return min(self.beats_at, crowd_at) if self._router.streams else None
@@ -199,7 +200,7 @@ class Records:
         for _ in range(min(len(self._crowd), MOST_LOOKED_AT)):
             stream = self._crowd.popleft()
             if stream.sequence != stream.recorded and not stream.is_gone:
-                self._telling[stream] = None
+                self.telling[stream] = None
         self._sink.make_lossless()
         began = self._clock()
         while self._untold and crowd and self._clock() - began < CROWD_TIME:
@@ -210,27 +211,27 @@ class Records:
                 self._standing(stream, b""), stream.backlog
             ):
                 continue
-            if len(self._telling) < MOST_TOLD:
+            if len(self.telling) < MOST_TOLD:
                 # Not at its next turn: where there is little room, it would never have any.
-                self._telling[stream] = None
+                self.telling[stream] = None
 
     def _say_where(self) -> None:
         self._sink.make_lossless()
         refused: list[OutStream] = []
-        count, left_out_at = len(self._telling), self.left_out_at
+        count, left_out_at = len(self.telling), self.left_out_at
         least = count - MOST_TOLD
         # Once somebody was left out, others may be too for a moment: what is sent now could be lost on them.
         while (
-            len(self._telling) > max(0, least)
+            len(self.telling) > max(0, least)
             and len(refused) < MOST_REFUSED
             and self.left_out_at == left_out_at
         ):
-            stream, _ = self._telling.popitem(last=False)
+            stream, _ = self.telling.popitem(last=False)
             # What is still unsent tells where it stands when it goes.
             if not stream.is_gone and _can_be_notified(stream) and not self._tell_in_time(stream, b""):
                 refused.append(stream)
-        self._telling.update(dict.fromkeys(refused))
-        self.is_halfway |= 0 < len(self._telling) < count
+        self.telling.update(dict.fromkeys(refused))
+        self.is_halfway |= 0 < len(self.telling) < count
 
     def say_goodbye(self) -> bool:
         """Tell every stream its sequence, and that nothing more comes; once each, as soon as there is room.

@@ -1,33 +1,28 @@
 """The router of a publisher: it learns from the keys of its subscribers who wants what.
 
-Every subscription passes through `Router.learn`, which is the one place that accepts or refuses it. How long
-what they ask for lasts is in `lifetimes`, and who wants a subject in `interest`.
+Every subscription passes through `Router.learn`. What of it counts is in `acceptance`, how long that lasts in
+`lifetimes`, and who wants a subject in `interest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import compress
-from typing import NamedTuple
 
-from oz.errors import PatternError, ProtocolError
+from oz.errors import ProtocolError
 from oz.logs import peer_logger
-from oz.protocol.declared import restoring
 from oz.protocol.prefix_counts import NOTHING, Keys
-from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.acceptance import Acceptance, Read
 from oz.protocol.publisher.accounts import Account
-from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients, suspension
+from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.pattern_time import PatternTime
 from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.index.patterns import PatternIndex
-from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import keys
-from oz.wire.denials import Denial
-from oz.wire.keys import OWN, Declaration, Declared
+from oz.wire.keys import OWN, Declaration
 
 _log = peer_logger("oz.publisher")
 
@@ -35,23 +30,7 @@ MOMENTS = 4
 """Moments of a second at which nodes tell streams where they stand."""
 
 MAX_CHUNKS = 8_192
-MOST_IN_CHUNK = 2_048
-"""Chunks of a stream, and patterns in one of them; more is refused, and the answer says so."""
-
-Restored = dict[Declared, Pattern]
-"""Patterns that were compiled already."""
-
-
-class Read(NamedTuple):
-    """Knowledge of a frame beside its bytes.
-
-    Attributes:
-        restored: those of its patterns that were compiled already.
-        kept: how many messages had gone into the last values when it was read.
-    """
-
-    restored: Restored
-    kept: int
+"""Chunks of a stream; more is refused, and the answer says so."""
 
 
 class Router:
@@ -59,7 +38,7 @@ class Router:
 
     Attributes:
         interest: who wants what.
-        access: who may ask for what; None where everybody may for everything.
+        acceptance: decides what of a declaration counts.
         find: works out who wants a subject; that of `interest`.
         hold_alone: tells whether nobody but some connections holds a key, as far as that is known.
         lifetimes: how long.
@@ -67,16 +46,12 @@ class Router:
         plain: the interests of plain subscriptions; those of `interest`.
         stats: what is counted.
         to_answer: streams that are to be told where they stand; those of `lifetimes`.
-        to_serve: chunks that asked for last values and have not been given them; for each of their patterns
-            the count of the last message that does not come to them by itself.
-        kept: tells how many messages have gone into the last values so far.
-        last_denied: what was denied last, in words; empty before.
+        reports_malformed: whether the next key that is malformed is logged.
     """
 
     __slots__ = (
-        "_limits", "_moment", "_others", "_reports_malformed", "access", "find",
-        "hold_alone", "interest", "kept", "last_denied", "lifetimes", "plain", "stats", "streams",
-        "to_answer", "to_serve",
+        "_moment", "_others", "acceptance", "find", "hold_alone", "interest", "lifetimes", "plain",
+        "reports_malformed", "stats", "streams", "to_answer",
     )  # fmt: skip
 
     def __init__(
@@ -100,7 +75,6 @@ class Router:
             limits: how much a connection may ask for, and all together.
         """
         self.stats = stats
-        self._limits = limits
         self._others = Account()
         self.hold_alone: Callable[[bytes, Collection[Account]], bool] = lambda key, accounts: True
         index = PatternIndex(cache_size=0) if index is None else index
@@ -110,11 +84,8 @@ class Router:
         self.plain = self.interest.plain
         self.streams = self.lifetimes.streams
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
-        self.to_serve: list[tuple[OutStream, int, tuple[int, ...]]] = []
-        self.kept: Callable[[], int] = int
-        self.access: Access | None = None
-        self.last_denied = ""
-        self._reports_malformed = True
+        self.acceptance = Acceptance(self.interest, self.lifetimes, limits)
+        self.reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
@@ -208,11 +179,12 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            self._learn_own(key, now, account or self._others, read or Read({}, self.kept()), comes=comes)
+            read = read or Read({}, self.acceptance.kept())
+            self._learn_own(key, now, account or self._others, read, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
-            if self._reports_malformed:
-                self._reports_malformed = False
+            if self.reports_malformed:
+                self.reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
         return self.granted(key, comes=comes)
@@ -225,21 +197,12 @@ class Router:
             now: monotonic seconds.
             account: of the connection that it came over.
         """
-        return self._steps(frame, now, account, Read({}, self.kept()))
+        return self._steps(frame, now, account, Read({}, self.acceptance.kept()))
 
     def _steps(self, frame: bytes, now: float, account: Account, read: Read) -> Iterator[None]:
         if frame[:4] == b"\x01" + keys.DECLARATION:
             with suppress(ProtocolError):
-                declaration = keys.parse_declaration(frame[1:])
-                patterns = declaration.patterns if self._too_many(declaration, account) is None else ()
-                steps = restoring(patterns, self.lifetimes.room(account))
-                with suppress(PatternError):
-                    for one, pattern in zip(patterns, steps, strict=True):
-                        read.restored[one] = pattern
-                        if self.access is not None and account.is_limited:
-                            # It is remembered.
-                            self.access.denial(account.key or "", (pattern,), declaration.delivery.group)
-                        yield
+                yield from self.acceptance.restore(keys.parse_declaration(frame[1:]), account, read)
         self.learn(frame, now, account, read)
 
     def granted(self, key: bytes, *, comes: bool) -> Keys:
@@ -266,12 +229,6 @@ class Router:
         if stream is not None and len(stream.refused) < MAX_CHUNKS:
             stream.refuse(keys.chunk_of(key), reason)
             self.to_answer[stream] = None
-
-    def deny(self, account: Account, denial: Denial) -> None:
-        """Count and log a subscription that is denied."""
-        self.stats.denied += 1
-        self.last_denied = f"key {account.key} may not subscribe to what it asks for: {denial}"
-        _log.warning("%s", self.last_denied)
 
     def _learn_own(self, key: bytes, now: float, account: Account, read: Read, *, comes: bool) -> None:
         kind, stream = key[:3], None if comes else self.streams.get(key)
@@ -305,7 +262,7 @@ class Router:
                 # Its patterns may have come before. Only now does anything reach it.
                 self.interest.changed()
                 self.lifetimes.take_up(stream)
-                stream.since = self.kept()
+                stream.since = self.acceptance.kept()
             stream.listeners += 1
             self.lifetimes.returned(stream, now, account)
             self.to_answer[stream] = None
@@ -336,104 +293,12 @@ class Router:
         if chunk is None:
             if stream.is_crowded(MAX_CHUNKS, account):
                 raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
-            chunk = self._accept(stream, declaration, place, account, read)
+            chunk = self.acceptance.accept(stream, declaration, place, account, read)
         stream.newest = max(stream.newest, declaration.chunk)
         if chunk is not None:
             stream.hold(place, chunk, content)
             if chunk.patterns:
                 self.interest.join_group(stream)
-
-    def _refusal(self, stream: OutStream, declaration: Declaration) -> str | None:
-        """Say why the subscriber of a stream gets nothing, if so; then it keeps nothing that it has."""
-        watcher, name = self.interest.watcher, stream.name[:NAME_SIZE]
-        if watcher is None:
-            return None
-        if watcher.finds_stranger(name, declaration.patterns):
-            for one in [one for one in self.streams.values() if one.name[:NAME_SIZE] == name and one.chunks]:
-                self.lifetimes.forget(one, 0.0)
-        return watcher.refusal(name)
-
-    def _too_many(self, declaration: Declaration, account: Account) -> str | None:
-        """Say why a chunk asks for too many patterns, if so."""
-        count, limits = len(declaration.patterns), self._limits
-        if count > MOST_IN_CHUNK:
-            return f"a declaration of {count} patterns; one may have {MOST_IN_CHUNK}"
-        if self.interest.pattern_count + count > limits.all_patterns:
-            return f"this publisher has {self.interest.pattern_count} patterns and takes no more"
-        if account.is_limited and account.patterns + count > limits.patterns:
-            return (
-                f"your connection has {account.patterns} patterns at this publisher, which allows one "
-                f"{limits.patterns:g}: ask for fewer, or give it other limits (docs/limits.md)"
-            )
-        return None
-
-    def _permitted(
-        self, patterns: Collection[Pattern], account: Account, group: str
-    ) -> tuple[list[bool], Denial | None]:
-        """Tell of each pattern of a chunk whether it is permitted, and why the first is not that is not.
-
-        A chunk may be of several subscriptions, and those that are permitted have what they asked for.
-        """
-        if self.access is None or not account.is_limited:
-            return [True] * len(patterns), None
-        who = account.key or ""
-        denials = [self.access.denial(who, (one,), group) for one in patterns]
-        return [one is None for one in denials], next(filter(None, denials), self.access.denial(who, ()))
-
-    def _accept(
-        self, stream: OutStream, declaration: Declaration, place: int, account: Account, read: Read
-    ) -> AcceptedChunk | None:
-        """Take on what a chunk asks for, as far as it is permitted, or refuse all of it."""
-        refusal = self._refusal(stream, declaration) or self._too_many(declaration, account)
-        if refusal is not None:
-            stream.refuse(declaration.chunk, refusal)
-            return None
-        try:
-            patterns = tuple(restoring(declaration.patterns, self.lifetimes.room(account), read.restored))
-            granted, denial = self._permitted(patterns, account, stream.delivery.group)
-            if denial is not None:
-                self.deny(account, denial)
-                if not any(granted):
-                    stream.refuse(declaration.chunk, denial)
-                    return None
-                patterns = tuple(compress(patterns, granted))
-            shared: tuple[OutStream, ...] = ()
-            if stream.delivery.is_shared:
-                shared = tuple(
-                    self.lifetimes.pattern_stream(keys.pattern_key(one), account)
-                    for one in compress(declaration.patterns, granted)
-                )
-        except (PatternError, ProtocolError) as error:
-            stream.refuse(declaration.chunk, str(error))
-            return None
-        stream.refused.pop(declaration.chunk, None)
-        if denial is not None:
-            stream.refused[declaration.chunk] = denial
-        chunk = AcceptedChunk(patterns, account=account)
-        account.patterns += len(patterns)
-        account.pattern_weight += sum(map(weight_of, patterns))
-        before = (self.kept(),) * len(patterns)
-        if stream.delivery.is_shared:
-            chunk.shared = shared
-            # ZeroMQ was told of their keys when the declaration was read: since then comes what is published
-            # on one that somebody listened to already.
-            before = tuple(max(read.kept, one.since) if one.listeners else self.kept() for one in shared)
-            for one in shared:
-                if not one.listeners:
-                    one.since = self.kept()
-                one.listeners += 1
-                one.sharers[chunk] = (stream, place)
-                self.to_answer[one] = None
-                for pattern in one.suspended:
-                    stream.refused[declaration.chunk] = suspension(pattern)
-            # Their numbers must be known when the declaration is answered.
-            self.to_answer.move_to_end(stream)
-        else:
-            for pattern in patterns:
-                self.interest.add(stream, pattern)
-        if declaration.wants_last_value:
-            self.to_serve.append((stream, place, before))
-        return chunk
 
     def _take_back(self, declaration: Declaration, content: int, now: float, *, is_cut: bool) -> None:
         stream = self.streams.get(keys.stream_key(declaration.stream))

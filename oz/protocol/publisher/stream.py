@@ -264,11 +264,6 @@ class OutStream:
         """Return the numbers of what is declared."""
         return list(dict.fromkeys(map(number_of, self.chunks)))
 
-    @property
-    def connection(self) -> bytes:
-        """The name of the connection that it came over first; empty where ZeroMQ does not tell."""
-        return self.account.name
-
     def is_crowded(self, most: int, account: Account) -> bool:
         """Tell whether so many chunks are declared, half of them or more by one connection."""
         if len(self.chunks) + len(self.ending) + len(self.refused) < most:

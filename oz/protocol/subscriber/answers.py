@@ -8,7 +8,6 @@ from typing import Any
 
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import Stream
-from oz.protocol.subscriber.streams import Streams
 from oz.wire.denials import Denial, restored
 
 LONGEST_REASON, MOST_REASONS = 1_024, 16
@@ -23,15 +22,10 @@ class Answers:
         on_denial: called when there is one more; None where nobody is to be told.
     """
 
-    __slots__ = ("_streams", "denials", "on_denial")
+    __slots__ = ("denials", "on_denial")
 
-    def __init__(self, streams: Streams) -> None:
-        """Begin with none.
-
-        Args:
-            streams: what is declared.
-        """
-        self._streams = streams
+    def __init__(self) -> None:
+        """Begin with none."""
         self.denials: deque[Denial] = deque()
         self.on_denial: Callable[[], object] | None = None
 
@@ -43,7 +37,7 @@ class Answers:
             source: the publisher.
             body: of the control record, which has `live`.
         """
-        last = self._streams.last_declared(stream)
+        last = stream.last_declared
         refused = [one for one in body.get("refused", {}).items() if one[0] <= last]
         denied = body.get("denied", {})
         source.answer(
@@ -64,7 +58,7 @@ class Answers:
         before, source.denials = source.denials, {}
         for number, reason in source.refused.items():
             if isinstance(reason, Denial):
-                chunk = self._streams.chunk(stream, number)
+                chunk = stream.chunk(number)
                 first = number if chunk is None else chunk.root
                 source.denials[first] = reason
                 if before.get(first) != reason:

@@ -116,11 +116,12 @@ class Doubt:
         is_contested: it has.
         believes_records: control records are believed that say that it is farther on in its epoch.
         news: contradictions that nobody has counted yet.
+        runs: runs of numbers that came before.
     """
 
     __slots__ = (
-        "_answered", "_claim", "_ends_at", "_first_at", "_hasty", "_is_announced",
-        "_reported_at", "_runs", "began", "believes_records", "is_contested", "news", "rivals",
+        "_answered", "_claim", "_ends_at", "_first_at", "_hasty", "_is_announced", "_reported_at",
+        "began", "believes_records", "is_contested", "news", "rivals", "runs",
     )  # fmt: skip
 
     def __init__(self, first_at: int, began: int = 0) -> None:
@@ -132,7 +133,7 @@ class Doubt:
         """
         self._first_at = first_at
         self.began = began
-        self._runs: list[Place] = []
+        self.runs: list[Place] = []
         self._claim = self._hasty = Place(-1, 0, 0, _NEVER)
         self._answered: dict[int, frozenset[int]] = {}
         self.rivals: list[Place] = []
@@ -157,8 +158,8 @@ class Doubt:
         """
         self._extend(time_ns)
         present.left_at = time_ns
-        self._runs.append(present)
-        if len(self._runs) > MOST_RUNS:
+        self.runs.append(present)
+        if len(self.runs) > MOST_RUNS:
             self._join_runs()
         if head.epoch != present.epoch:
             self._answered = {present.epoch: answered}
@@ -166,11 +167,11 @@ class Doubt:
 
     def has_given(self, head: Head, present: Place) -> bool:
         """Tell whether some message of a batch has a number that was given."""
-        return any(one.has_given(head) for one in (present, *self._runs) if not one.is_joined)
+        return any(one.has_given(head) for one in (present, *self.runs) if not one.is_joined)
 
     def may_have_given(self, head: Head) -> bool:
         """Tell whether some message of a batch has a number that was given, or lost in a run."""
-        return any(one.has_given(head) for one in self._runs)
+        return any(one.has_given(head) for one in self.runs)
 
     def contradicts(self, head: Head, present: Place, time_ns: int) -> bool:
         """Take in a record from before the present place; tell whether it cannot be of the same publisher.
@@ -179,8 +180,8 @@ class Doubt:
         not been farther on at all.
         """
         self._extend(time_ns)
-        before = [one for one in self._runs if one.is_before(head)]
-        following = (*self._runs, present)[len(before)]
+        before = [one for one in self.runs if one.is_before(head)]
+        following = (*self.runs, present)[len(before)]
         if (following.epoch, following.began) <= (head.epoch, head.sequence):
             # It was here, on another path.
             return False
@@ -192,20 +193,20 @@ class Doubt:
 
     def _join_runs(self) -> None:
         """Join two runs into one, and forget no number: many claimed places must not hide the publisher."""
-        pairs = [(one, other) for one, other in pairwise(self._runs) if one.epoch == other.epoch]
+        pairs = [(one, other) for one, other in pairwise(self.runs) if one.epoch == other.epoch]
         if not pairs:
             # The first of them may be where the publisher really is.
-            del self._runs[1]
+            del self.runs[1]
             return
         one, other = min(pairs, key=lambda pair: pair[1].began - pair[0].expected)
         one.expected, one.heard_at, one.left_at = other.expected, other.heard_at, other.left_at
         one.is_joined = True
-        self._runs.remove(other)
+        self.runs.remove(other)
 
     def contest(self, head: Head, present: Place, time_ns: int) -> Place:
         """Begin to follow more than one place; return that of a record that contradicts the present one."""
-        self.rivals = [present, *self._runs]
-        self._runs = []
+        self.rivals = [present, *self.runs]
+        self.runs = []
         self.is_contested = True
         place = self.find(head) or Place(head.epoch, head.sequence, head.sequence, time_ns)
         self.rivals = [one for one in self.rivals if one is not place]
@@ -214,7 +215,7 @@ class Doubt:
 
     def outlive(self) -> None:
         """Begin to follow all places where the publisher was: it goes on though it has said goodbye."""
-        self.rivals, self._runs = [*self.rivals, *self._runs], []
+        self.rivals, self.runs = [*self.rivals, *self.runs], []
         self.is_contested = True
 
     def answered(self, epoch: int) -> frozenset[int]:

@@ -85,26 +85,13 @@ class Declarations:
 
     Attributes:
         chunks: those that stand, by number.
+        greeting: the key of the present greeting; None where there was none.
     """
 
     __slots__ = (
-        "_at_once",
-        "_awaited",
-        "_back_at_once",
-        "_collected",
-        "_delivery",
-        "_greet_every",
-        "_greeted_at",
-        "_greeting",
-        "_next",
-        "_patience",
-        "_places",
-        "_shrunk",
-        "_size",
-        "_small",
-        "_stream",
-        "chunks",
-    )
+        "_at_once", "_awaited", "_back_at_once", "_collected", "_delivery", "_greet_every", "_greeted_at",
+        "_next", "_patience", "_places", "_shrunk", "_size", "_small", "_stream", "chunks", "greeting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -131,7 +118,7 @@ class Declarations:
         self._back_at_once = BACK_AT_ONCE
         self._collected: list[tuple[Subscribed, Declared]] = []
         self._size = 0
-        self._greeting: bytes | None = None
+        self.greeting: bytes | None = None
         self._greeted_at: float | None = None
         self._awaited = inf
         self.chunks: dict[int, Chunk] = {}
@@ -307,15 +294,15 @@ class Declarations:
         return self._greet()
 
     def _greet(self) -> SubscriptionChanges:
-        old, self._greeting = self._greeting, self._encode_empty()
-        return SubscriptionChanges([self._greeting], [old] if old is not None else [])
+        old, self.greeting = self.greeting, self._encode_empty()
+        return SubscriptionChanges([self.greeting], [old] if old is not None else [])
 
     def leave(self) -> SubscriptionChanges:
         """Say goodbye: everything is taken back."""
         self._collected = []
         dropped = [chunk.key for chunk in self.chunks.values()]
-        if self._greeting is not None:
-            dropped.append(self._greeting)
+        if self.greeting is not None:
+            dropped.append(self.greeting)
         for all_of_them in (self.chunks, self._places, self._shrunk, self._small):
             all_of_them.clear()
         return SubscriptionChanges([self._encode_empty(is_closing=True)], dropped)

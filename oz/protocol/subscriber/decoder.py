@@ -20,7 +20,7 @@ from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, content
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import Refusals
-from oz.protocol.subscriber.sequences import Source, find, forget_some
+from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
@@ -61,13 +61,14 @@ class BatchDecoder:
         waiting: messages that were unpacked and are still to be given.
         access: what publishers may publish; None where they may everything.
         answers: what publishers say of declarations.
-        losses: where it is told what was lost.
+        losses: follows the sequences, and tells what was lost.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
+        given: the frames that were given lately.
     """
 
     __slots__ = (
-        "_decode", "_given", "_is_wanted", "_most_sources", "_recent", "access", "answers", "in_batches",
-        "losses", "refusals", "stats", "streams", "table", "waiting",
+        "_decode", "_is_wanted", "_recent", "access", "answers", "given", "in_batches", "losses",
+        "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -94,12 +95,11 @@ class BatchDecoder:
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
         self.access: PublishAccess | None = None
-        self.answers = Answers(streams)
-        self.losses = Losses(streams, self.stats, on_gap)
+        self.answers = Answers()
+        self.losses = Losses(streams, self.stats, on_gap, self.refusals, limits.sources)
         self.in_batches = False
-        self._most_sources = limits.sources
-        self._given = GivenFrames()
-        self._recent = self._given.recent
+        self.given = GivenFrames()
+        self._recent = self.given.recent
 
     @property
     def is_simple(self) -> bool:
@@ -223,16 +223,16 @@ class BatchDecoder:
     def _take_control(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
         body = parse_control(frames[0], at)
         is_goodbye = body.get("bye") is True
-        if self._is_late(stream, head, time_ns, is_goodbye=is_goodbye):
+        if self.losses.is_late(stream, head, time_ns, is_goodbye=is_goodbye):
             # A goodbye that is said again, for those who may have been left out.
             return
         live = body.get("live")
-        source = self._find(stream, head.origin, time_ns)
+        source = self.losses.find(stream, head.origin, time_ns)
         if body or time_ns - source.heard_at >= _AWAY_NS:
             self.streams.note_news()
         # Whoever says goodbye in an epoch that nothing came of has said nothing before.
         is_end = is_goodbye and source.epoch in (None, head.epoch)
-        self._advance(stream, source, head, time_ns)
+        self.losses.advance(stream, source, head, time_ns)
         source.position = head.position
         if stream.is_shared and (positions := read_trailer(frames[-1], 0)) is not None:
             source.position = positions[0]
@@ -247,63 +247,16 @@ class BatchDecoder:
             # It closed in order, and is not to be waited for.
             stream.end(head.origin)
 
-    def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
-        """Tell whether a publisher has said goodbye, so that this came by a slower path."""
-        if head.origin in stream.sources:
-            return False
-        if is_goodbye and stream.has_said_goodbye(head.origin):
-            # In whatever epoch: it would be believed of one that nothing was heard of.
-            return True
-        if not stream.has_ended(head.origin, head.epoch):
-            return False
-        if not stream.outlives(head.origin, time_ns):
-            return True
-        self.streams.note_news()
-        return False
-
-    def _find(self, stream: Stream, origin: bytes, time_ns: int) -> Source:
-        """Return what is known of a publisher; for a new one others may have to be forgotten."""
-        source = stream.sources.get(origin)
-        if source is not None:
-            return source
-        if len(stream.sources) >= self._most_sources:
-            for one, known in forget_some(stream.sources, time_ns).items():
-                self.losses.report(stream, known, one, None)
-        return find(stream.sources, origin)
-
-    def _count_contradictions(self, source: Source, origin: bytes) -> None:
-        """Count what speaks against a publisher, and log the first."""
-        assert source.doubt is not None
-        self.stats.contradictions += source.doubt.news
-        source.doubt.news = 0
-        self.refusals.warn_once(
-            "contradiction",
-            "publisher %s contradicts itself, or somebody else uses its name: see stats.contradictions",
-            origin.hex(),
-        )
-
-    def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> bool:
-        """Record where the key stands; tell whether the messages of the batch are to be given."""
-        if source.epoch != head.epoch:
-            # A new one, or one that has begun anew, has answered nothing yet.
-            self.streams.note_news()
-        lost, is_new = source.advance(head, time_ns, is_shared=stream.is_shared)
-        if source.doubt is not None and source.doubt.news:
-            self._count_contradictions(source, head.origin)
-        if lost != 0:
-            self.losses.report(stream, source, head.origin, lost, head.sequence)
-        return is_new
-
     # a batch, as columns ---------------------------------------------------------------------------------
 
     def _take_batch(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
-        if self._is_late(stream, head, time_ns):
+        if self.losses.is_late(stream, head, time_ns):
             # A slower path brings it behind the goodbye: it came by the other one, or was reported as lost.
             self.stats.received += head.count
             self.stats.filtered += head.count
             return
         known = content(frames)
-        if known in self._given:
+        if known in self.given:
             self._pass_over(stream, head, time_ns)
             return
         number: int | None = None
@@ -336,7 +289,7 @@ class BatchDecoder:
             self._forget_frames()
 
     def _forget_frames(self) -> None:
-        self._given.turn()
+        self.given.turn()
         for stream in self.streams.by_key.values():
             for source in stream.sources.values():
                 source.forget_frames()
@@ -362,11 +315,11 @@ class BatchDecoder:
             number: the chunk that last values are for.
             positions: of each message, where the publisher gives them.
         """
-        source = self._find(stream, head.origin, time_ns)
+        source = self.losses.find(stream, head.origin, time_ns)
         only = None if number is None else self._members(stream, source, number)
         is_new: bool | None = None
         try:
-            is_new = self._advance(stream, source, head, time_ns)
+            is_new = self.losses.advance(stream, source, head, time_ns)
             self.stats.received += head.count
             if not is_new:
                 self.stats.filtered += head.count
@@ -406,7 +359,7 @@ class BatchDecoder:
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they have them or never asked."""
-        chunk = self.streams.chunk(stream, number)
+        chunk = stream.chunk(number)
         if chunk is None or not chunk.wants_last_value:
             # Somebody else has asked for them in the name of the stream.
             return set()
@@ -439,13 +392,8 @@ class BatchDecoder:
                     self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
                     continue
             message = columns.message(place, route, payload, arrival)
-            if repeats is not None and self._is_repeated(message, repeats):
+            if repeats is not None and (known := message.message_id) is not None and not repeats.add(known):
+                self.stats.repeated += 1
                 continue
             messages.append(message)
         return messages
-
-    def _is_repeated(self, message: Message, repeats: Repeats) -> bool:
-        if message.message_id is None or repeats.add(message.message_id):
-            return False
-        self.stats.repeated += 1
-        return True

@@ -20,19 +20,23 @@ FRAMES = 16_384
 
 
 class Repeats:
-    """Remembers ids, the newest ones: those of a series as spans, so that a million in a row cost nothing."""
+    """Remembers ids, the newest ones: those of a series as spans, so that a million in a row cost nothing.
 
-    __slots__ = ("_series", "_singles", "_spans")
+    Attributes:
+        spans: how many spans of numbers are remembered.
+    """
+
+    __slots__ = ("_series", "_singles", "spans")
 
     def __init__(self) -> None:
         """Remember none."""
         self._singles: dict[bytes, None] = {}
         self._series: dict[bytes, Spans] = {}
-        self._spans = 0
+        self.spans = 0
 
     def __len__(self) -> int:
         """Count what is remembered: ids without a number, and spans."""
-        return len(self._singles) + self._spans
+        return len(self._singles) + self.spans
 
     def add(self, message_id: MessageId) -> bool:
         """Take an id in; tell whether it is new."""
@@ -42,13 +46,13 @@ class Repeats:
         spans = self._series.pop(series, None)
         if spans is None:
             spans = Spans()
-        self._spans -= len(spans)
+        self.spans -= len(spans)
         is_new = spans.add(number)
         # The series that was used last is forgotten last.
         self._series[series] = spans
-        self._spans += len(spans)
-        while len(self._series) > SERIES or (self._spans > SPANS and len(self._series) > 1):
-            self._spans -= len(self._series.pop(next(iter(self._series))))
+        self.spans += len(spans)
+        while len(self._series) > SERIES or (self.spans > SPANS and len(self._series) > 1):
+            self.spans -= len(self._series.pop(next(iter(self._series))))
         return is_new
 
     def _add_single(self, message_id: bytes) -> bool:

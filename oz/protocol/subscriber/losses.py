@@ -1,4 +1,4 @@
-"""Losses: telling the application what messages of a publisher were lost, or may be."""
+"""Losses: following the sequences of publishers, and telling the application what was lost, or may be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.sequences import Source, find
+from oz.protocol.subscriber.receiver import Refusals
+from oz.protocol.subscriber.sequences import Source, find, forget_some
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
+from oz.wire.batch import Head
 
 _log = peer_logger("oz.subscriber")
 
@@ -18,26 +20,88 @@ OnGap = Callable[[Gap], Any]
 
 
 class Losses:
-    """Reports losses, each once."""
+    """Follows the sequences of publishers, and reports losses, each once."""
 
-    __slots__ = ("_on_gap", "_stats", "_streams")
+    __slots__ = ("_most_sources", "_on_gap", "_refusals", "_stats", "_streams")
 
-    def __init__(self, streams: Streams, stats: SubscriberStats, on_gap: OnGap | None) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        stats: SubscriberStats,
+        on_gap: OnGap | None,
+        refusals: Refusals,
+        most_sources: float,
+    ) -> None:
         """Begin without any.
 
         Args:
             streams: what is subscribed to.
             stats: where they are counted.
             on_gap: called with each gap; None to log the first of each publisher.
+            refusals: where it is logged that publishers contradict themselves.
+            most_sources: publishers that are kept in mind of each stream.
         """
         self._streams = streams
         self._stats = stats
         self._on_gap = on_gap
+        self._refusals = refusals
+        self._most_sources = most_sources
 
     @property
     def has_callback(self) -> bool:
         """Whether the application is called with each; otherwise the first of a publisher is logged."""
         return self._on_gap is not None
+
+    def is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
+        """Tell whether a publisher has said goodbye, so that this came by a slower path."""
+        if head.origin in stream.sources:
+            return False
+        if is_goodbye and stream.has_said_goodbye(head.origin):
+            # In whatever epoch: it would be believed of one that nothing was heard of.
+            return True
+        if not stream.has_ended(head.origin, head.epoch):
+            return False
+        if not stream.outlives(head.origin, time_ns):
+            return True
+        self._streams.note_news()
+        return False
+
+    def find(self, stream: Stream, origin: bytes, time_ns: int) -> Source:
+        """Return what is known of a publisher; for a new one others may have to be forgotten."""
+        source = stream.sources.get(origin)
+        if source is not None:
+            return source
+        self.make_room(stream, time_ns)
+        return find(stream.sources, origin)
+
+    def make_room(self, stream: Stream, time_ns: int) -> None:
+        """Forget some publishers of a stream, if it has as many as are kept in mind."""
+        if len(stream.sources) >= self._most_sources:
+            for origin, known in forget_some(stream.sources, time_ns).items():
+                self.report(stream, known, origin, None)
+
+    def _count_contradictions(self, source: Source, origin: bytes) -> None:
+        """Count what speaks against a publisher, and log the first."""
+        assert source.doubt is not None
+        self._stats.contradictions += source.doubt.news
+        source.doubt.news = 0
+        self._refusals.warn_once(
+            "contradiction",
+            "publisher %s contradicts itself, or somebody else uses its name: see stats.contradictions",
+            origin.hex(),
+        )
+
+    def advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> bool:
+        """Record where the key stands; tell whether the messages of the batch are to be given."""
+        if source.epoch != head.epoch:
+            # A new one, or one that has begun anew, has answered nothing yet.
+            self._streams.note_news()
+        lost, is_new = source.advance(head, time_ns, is_shared=stream.is_shared)
+        if source.doubt is not None and source.doubt.news:
+            self._count_contradictions(source, head.origin)
+        if lost != 0:
+            self.report(stream, source, head.origin, lost, head.sequence)
+        return is_new
 
     def lose_track(self, origin: bytes, besides: Stream | None, *, is_in_place: bool) -> None:
         """Report that messages of a publisher may be missing which nobody counted.

@@ -46,16 +46,17 @@ class PublishAccess:
         has_denied: something of what was looked at last was denied.
         last_denied: what was denied last, in words; empty before.
         rules: decides about names and subjects that permissions are not about; None where there are none.
+        allowed: the subjects that are known to be allowed, by key and action.
     """
 
     __slots__ = (
-        "_allowed",
         "_names",
         "_owners",
         "_read",
         "_reports",
         "_rights",
         "_stats",
+        "allowed",
         "has_denied",
         "key",
         "last_denied",
@@ -72,7 +73,7 @@ class PublishAccess:
         self._read = read
         self._rights = read()
         self._stats = stats
-        self._allowed: dict[tuple[str, Action], set[bytes]] = {}
+        self.allowed: dict[tuple[str, Action], set[bytes]] = {}
         self._owners: dict[bytes, str] = {}
         self._names: dict[str, deque[bytes]] = {}
         self.has_denied = False
@@ -91,7 +92,7 @@ class PublishAccess:
         rights = self._read()
         if rights is not self._rights:
             self._rights = rights
-            self._allowed.clear()
+            self.allowed.clear()
         return rights
 
     def denied(self, subjects: Sequence[bytes], extras: Sequence[Extras | None] | None = None) -> list[int]:
@@ -118,7 +119,7 @@ class PublishAccess:
 
     def _of(self, key: str, action: Action) -> set[bytes]:
         """Return the subjects that are known to be allowed."""
-        return self._allowed.setdefault((key, action), set())
+        return self.allowed.setdefault((key, action), set())
 
     def _knows(self, key: str, subject: bytes, inbox: str | None) -> bool:
         action: Action = "publish" if inbox is None else "request"

@@ -52,9 +52,10 @@ class Refusals:
 
     Attributes:
         on_refused: called with the subject of a message that no pattern wants, if anybody asks for that.
+        reported: the kinds that were warned of.
     """
 
-    __slots__ = ("_reported", "_stats", "on_refused")
+    __slots__ = ("_stats", "on_refused", "reported")
 
     def __init__(self, stats: SubscriberStats) -> None:
         """Start with none.
@@ -63,7 +64,7 @@ class Refusals:
             stats: where to count.
         """
         self._stats = stats
-        self._reported: set[object] = set()
+        self.reported: set[object] = set()
         self.on_refused: Callable[[str], object] | None = None
 
     def is_wanted(self, route: Route) -> bool:
@@ -92,8 +93,8 @@ class Refusals:
 
     def warn_once(self, key: object, text: str, *values: object) -> None:
         """Log the first of its kind; the counters tell how many there were."""
-        if key not in self._reported:
-            self._reported.add(key)
+        if key not in self.reported:
+            self.reported.add(key)
             _log.warning(text, *values)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from oz.protocol.subscriber import receive_buffer
-from oz.protocol.subscriber.declarations import Declarations
+from oz.protocol.subscriber.declarations import Chunk, Declarations
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.subscriptions import SubscriptionTable
 from oz.subjects.index.patterns import PatternIndex
-from oz.wire.keys import DeliveryOptions, stream_key
+from oz.wire.keys import DeliveryOptions
 
 OUTLIVED = 5.0
 """Seconds behind a goodbye after which nothing is on its way on another path any more: who goes on has not
@@ -29,10 +29,13 @@ class Stream:
         is_shared: whether others read the same key.
         only_answers: whether publishers only say here what they serve, and messages come on other streams.
         repeats: the ids of what came, where repeats are dropped.
+        declarations: what is declared for it; None where others read the same key.
+        ended: what is known of publishers that have said goodbye, by origin.
     """
 
     __slots__ = (
-        "_ended",
+        "declarations",
+        "ended",
         "is_shared",
         "key",
         "only_answers",
@@ -61,16 +64,33 @@ class Stream:
         self.only_answers = delivery.is_shared and not is_shared
         # For each stream: subscriptions with other delivery options get a message again, and are to.
         self.repeats = Repeats() if dedupe else None
-        self._ended: dict[bytes, Source] = {}
+        self.declarations: Declarations | None = None
+        self.ended: dict[bytes, Source] = {}
+
+    def chunk(self, number: int) -> Chunk | None:
+        """Return a declaration; None when it does not stand any more."""
+        return None if self.declarations is None else self.declarations.chunks.get(number)
+
+    @property
+    def last_declared(self) -> int:
+        """The highest number of a chunk that was declared; 0 when none was."""
+        return 0 if self.declarations is None else self.declarations.last
+
+    def has_answered(self, origin: bytes, number: int) -> bool:
+        """Tell whether a publisher has answered a declaration or a later one, or has said goodbye."""
+        source = self.sources.get(origin)
+        if source is None:
+            return self.has_said_goodbye(origin)
+        return max(source.answered, default=0) >= number
 
     def end(self, origin: bytes) -> None:
         """Record that a publisher has said goodbye: it is not to be waited for."""
         source = self.sources.pop(origin, None)
         if source is None:
             return
-        if len(self._ended) >= _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
-        self._ended[origin] = source
+        if len(self.ended) >= _MOST_ENDED:
+            del self.ended[next(iter(self.ended))]
+        self.ended[origin] = source
 
     def outlives(self, origin: bytes, time_ns: int) -> bool:
         """Take back that a publisher has ended, if it has gone on for long enough; tell whether it has.
@@ -79,16 +99,16 @@ class Stream:
             origin: one of which something else than a goodbye has come.
             time_ns: now.
         """
-        source = self._ended[origin]
+        source = self.ended[origin]
         if time_ns - source.heard_at < OUTLIVED * _NS:
             return False
         source.outlive(time_ns)
-        self.sources[origin] = self._ended.pop(origin)
+        self.sources[origin] = self.ended.pop(origin)
         return True
 
     def has_said_goodbye(self, origin: bytes) -> bool:
         """Tell whether a publisher that is not known here has gone; otherwise its answer is on its way."""
-        return origin in self._ended
+        return origin in self.ended
 
     def has_ended(self, origin: bytes, epoch: int) -> bool:
         """Tell whether a publisher has said goodbye lately, so that what came before it is no news.
@@ -96,7 +116,7 @@ class Stream:
         Epochs rise, so that of an earlier one nothing is news either. But somebody of whom no more came than
         a goodbye may have said that of any epoch.
         """
-        source = self._ended.get(origin)
+        source = self.ended.get(origin)
         if source is None or source.epoch is None:
             return False
         return epoch == source.epoch or (epoch < source.epoch and source.first_at < source.heard_at)
@@ -111,17 +131,14 @@ class Interest:
         self,
         name: bytes,
         delivery: DeliveryOptions,
+        stream: Stream,
         *,
-        dedupe: bool,
-        index: type[PatternIndex],
         greet_every: float,
         patience: float,
-        has_buffer: bool,
     ) -> None:
         """Start with none."""
         self.name = name
         self.delivery = delivery
-        self.declarations = Declarations(name, delivery, greet_every=greet_every, patience=patience)
-        self.stream = Stream(
-            stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index, has_buffer=has_buffer
-        )
+        declarations = Declarations(name, delivery, greet_every=greet_every, patience=patience)
+        self.declarations = stream.declarations = declarations
+        self.stream = stream

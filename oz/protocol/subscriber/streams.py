@@ -8,12 +8,13 @@ that all subscribers to the pattern have in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from math import inf
 from typing import Any
 
 from oz.message import MessageId
 from oz.protocol.declared import declare
-from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, Chunk, SubscriptionChanges
+from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
 from oz.protocol.subscriber.publishers import Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -42,16 +43,15 @@ class Streams:
         publishers: those that were heard.
         due_at: when `renew` has something to do, in monotonic seconds, by what it found; minus infinity when
             something is there that was not when it looked last.
+        interests: what is asked for, by delivery options.
+        homes: the interest that each subscription is a part of.
+        draining: the subscriptions that drain, and the declaration whose answer each waits for.
     """
 
     __slots__ = (
-        "_draining",
         "_goodbyes",
         "_greet_every",
-        "_has_buffers",
-        "_homes",
-        "_index",
-        "_interests",
+        "_make_stream",
         "_met",
         "_name",
         "_number",
@@ -60,7 +60,10 @@ class Streams:
         "buffered",
         "by_key",
         "dedupe",
+        "draining",
         "due_at",
+        "homes",
+        "interests",
         "is_collecting",
         "publishers",
     )
@@ -90,23 +93,22 @@ class Streams:
                 that is done elsewhere, as in a node's handler queues.
         """
         self.dedupe = dedupe
-        self._index = index
+        self._make_stream = partial(Stream, dedupe=dedupe, index=index, has_buffer=has_buffers)
         self._greet_every = greet_every
         self._patience = patience
-        self._has_buffers = has_buffers
         self._name = READS_POSITIONS + random_bytes(_NAME_SIZE - len(READS_POSITIONS))
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
-        self._interests: dict[DeliveryOptions, Interest] = {}
-        self._homes: dict[Subscribed, Interest] = {}
+        self.interests: dict[DeliveryOptions, Interest] = {}
+        self.homes: dict[Subscribed, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
-        self.publishers = Publishers(self._interests, self.by_key)
+        self.publishers = Publishers(self.interests, self.by_key)
         self._met: dict[bytes, float] = {}
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
         self.due_at = -inf
         self._goodbyes: dict[Interest, int] = {}
-        self._draining: dict[Subscribed, int] = {}
+        self.draining: dict[Subscribed, int] = {}
 
     def add(
         self, subscription: Subscribed, delivery: DeliveryOptions, *, last_value: bool
@@ -119,23 +121,19 @@ class Streams:
         patterns = [declare(pattern) for pattern in subscription.patterns]
         self.due_at = -inf
         changes = SubscriptionChanges()
-        interest = self._interests.get(delivery)
+        interest = self.interests.get(delivery)
         is_new = interest is None
         if interest is None:
+            name = self._next_name()
+            stream = self._make_stream(stream_key(name), delivery, is_shared=False)
             interest = Interest(
-                self._next_name(),
-                delivery,
-                dedupe=self.dedupe,
-                index=self._index,
-                greet_every=self._greet_every,
-                patience=self._patience,
-                has_buffer=self._has_buffers,
+                name, delivery, stream, greet_every=self._greet_every, patience=self._patience
             )
-            self._interests[delivery] = interest
+            self.interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.receive_buffer is not None:
                 self.buffered.append(interest.stream)
-        self._homes[subscription] = interest
+        self.homes[subscription] = interest
         interest.stream.table.add(subscription)
         changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
         if delivery.is_shared:
@@ -162,14 +160,7 @@ class Streams:
             key = pattern_key(declared)
             stream = self.by_key.get(key)
             if stream is None:
-                stream = self.by_key[key] = Stream(
-                    key,
-                    delivery,
-                    is_shared=True,
-                    dedupe=self.dedupe,
-                    index=self._index,
-                    has_buffer=self._has_buffers,
-                )
+                stream = self.by_key[key] = self._make_stream(key, delivery, is_shared=True)
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
         return new
@@ -190,14 +181,14 @@ class Streams:
         first, then = SubscriptionChanges(), SubscriptionChanges()
         by_interest: dict[Interest, list[Subscribed]] = {}
         for subscription in subscriptions:
-            if (interest := self._homes.get(subscription)) is not None:
+            if (interest := self.homes.get(subscription)) is not None:
                 by_interest.setdefault(interest, []).append(subscription)
         for interest, members in by_interest.items():
             self.due_at = -inf
             taken_back, asked = interest.declarations.part(members)
             first.add(taken_back)
             then.add(asked)
-            self._draining.update(dict.fromkeys(members, interest.declarations.last))
+            self.draining.update(dict.fromkeys(members, interest.declarations.last))
         return first, then
 
     def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None = None) -> bool:
@@ -207,27 +198,21 @@ class Streams:
             subscription: one that was given to `part`.
             among: the publishers that count, of those that are there; None for all.
         """
-        interest, number = self._homes.get(subscription), self._draining.get(subscription)
+        interest, number = self.homes.get(subscription), self.draining.get(subscription)
         if interest is None or number is None:
             return True
-        stream = interest.stream
-        return all(
-            stream.has_said_goodbye(origin)
-            if (source := stream.sources.get(origin)) is None
-            else max(source.answered, default=0) >= number
-            for origin in self._among(among)
-        )
+        return all(interest.stream.has_answered(origin, number) for origin in self._among(among))
 
     def stream(self, subscription: Subscribed) -> Stream | None:
         """Return the stream that a subscription has its messages from; None when it has ended."""
-        interest = self._homes.get(subscription)
+        interest = self.homes.get(subscription)
         return None if interest is None else interest.stream
 
     def remove(self, subscription: Subscribed) -> SubscriptionChanges:
         """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
-        self._draining.pop(subscription, None)
-        interest = self._homes.pop(subscription, None)
+        self.draining.pop(subscription, None)
+        interest = self.homes.pop(subscription, None)
         if interest is None:
             return SubscriptionChanges()
         self.due_at = -inf
@@ -237,7 +222,7 @@ class Streams:
         if stream.table:
             changes.add(interest.declarations.remove(subscription))
         else:
-            del self._interests[interest.delivery], self.by_key[stream.key]
+            del self.interests[interest.delivery], self.by_key[stream.key]
             self.buffered = [one for one in self.buffered if one is not stream]
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
@@ -262,7 +247,7 @@ class Streams:
     def leave(self) -> SubscriptionChanges:
         """Say goodbye on every stream; publishers answer that, and send nothing more."""
         changes = SubscriptionChanges()
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
             self._goodbyes[interest] = interest.declarations.last
@@ -277,9 +262,7 @@ class Streams:
         """
         alive = self._among(among)
         return all(
-            interest.stream.has_said_goodbye(origin)
-            if (source := interest.stream.sources.get(origin)) is None
-            else number in source.answered
+            interest.stream.has_answered(origin, number)
             for interest, number in self._goodbyes.items()
             for origin in alive
         )
@@ -291,7 +274,7 @@ class Streams:
         """Return the number of the newest chunk that stands, by the name of its stream."""
         return {
             interest.name: newest
-            for interest in self._interests.values()
+            for interest in self.interests.values()
             if (newest := interest.declarations.newest)
         }
 
@@ -300,7 +283,7 @@ class Streams:
         self.is_collecting = False
         self.due_at = -inf
         changes = SubscriptionChanges()
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             changes.add(interest.declarations.flush())
         return changes
 
@@ -320,7 +303,7 @@ class Streams:
             # For one of them perhaps: the others are not to go without.
             changes.add(interest.declarations.split(number))
         self._met = {origin: self._met.get(origin, now) for origin in self.publishers.alive()}
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             declarations = interest.declarations
             owed, last = self.publishers.owed(interest, self._met), declarations.last
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
@@ -328,7 +311,7 @@ class Streams:
             if owed:
                 changes.add(declarations.renew(owed, now, refused))
             changes.add(declarations.tidy(declarations.chunks.keys() - owed.keys() - refused))
-            draining = (one for one in self._draining if self._homes.get(one) is interest)
+            draining = (one for one in self.draining if self.homes.get(one) is interest)
             if all(map(self.has_drained, draining)):
                 declarations.settle()
             changes.add(declarations.greet(now))
@@ -348,7 +331,7 @@ class Streams:
         Returns:
             Monotonic seconds; None for never.
         """
-        if self._goodbyes or not self._interests:
+        if self._goodbyes or not self.interests:
             return None
         return max(self._renew_at, self.due_at)
 
@@ -363,7 +346,7 @@ class Streams:
         if self.is_collecting:
             return False
         alive = self.publishers.alive(time_ns)
-        for interest in self._interests.values():
+        for interest in self.interests.values():
             sources = interest.stream.sources
             served = sum(sources[origin].paths for origin in alive if origin in sources)
             if served < max(1, paths) or self.publishers.unanswered(interest, alive):
@@ -373,12 +356,12 @@ class Streams:
 
     def has_answered(self, origin: bytes) -> bool:
         """Tell whether one publisher has answered everything that is declared."""
-        if self.is_collecting or not self._interests:
+        if self.is_collecting or not self.interests:
             return False
         return all(
             (source := interest.stream.sources.get(origin)) is not None
             and interest.declarations.chunks.keys() <= source.answered | source.refused.keys()
-            for interest in self._interests.values()
+            for interest in self.interests.values()
         )
 
     def forget(self, origin: bytes) -> None:
@@ -398,30 +381,17 @@ class Streams:
     def _denials(self) -> list[tuple[Interest, int, Denial]]:
         return [
             (interest, number, reason)
-            for interest in self._interests.values()
+            for interest in self.interests.values()
             for source in interest.stream.sources.values()
             for number, reason in source.refused.items()
             if isinstance(reason, Denial) and number in interest.declarations.chunks
         ]
-
-    def chunk(self, stream: Stream, number: int) -> Chunk | None:
-        """Return a declaration of a stream; None when it does not stand any more."""
-        for interest in self._interests.values():
-            if interest.stream is stream:
-                return interest.declarations.chunks.get(number)
-        return None
-
-    def last_declared(self, stream: Stream) -> int:
-        """Return the highest number of a chunk that was declared for a stream; 0 when none was."""
-        return max(
-            (one.declarations.last for one in self._interests.values() if one.stream is stream), default=0
-        )
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""
         alive = self.publishers.alive()
         missing = sum(
             len(self.publishers.unanswered(interest, alive) if alive else interest.declarations.chunks)
-            for interest in self._interests.values()
+            for interest in self.interests.values()
         )
         return {"publishers": len(alive), "unanswered": missing}

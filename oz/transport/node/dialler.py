@@ -12,11 +12,21 @@ from typing import Any, Protocol
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.inquiry import SAY_AGAIN
-from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged, Refused
+from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.reserved_subjects import NAMING
+from oz.protocol.node.steps import (
+    Dial,
+    Forget,
+    HangUp,
+    Introduce,
+    LinkStep,
+    LoseTrack,
+    PeerChanged,
+    Refused,
+    Unreachable,
+)
 from oz.protocol.node.subscription import Refusable
 from oz.transport.attachments import is_inside
 from oz.transport.node.calling import KeyedCalls

@@ -244,9 +244,13 @@ def warn_of_result(handling: Handling, partition: Partition, message: Message) -
 
 
 class Replies:
-    """The replies of one node; any thread may give one."""
+    """The replies of one node; any thread may give one.
 
-    __slots__ = ("_monotonic", "_name", "_note_due", "_parked", "_publisher_for", "_refused", "_stats")
+    Attributes:
+        parked: replies that wait for room or for a link.
+    """
+
+    __slots__ = ("_monotonic", "_name", "_note_due", "_publisher_for", "_refused", "_stats", "parked")
 
     def __init__(
         self,
@@ -273,7 +277,7 @@ class Replies:
         self._publisher_for = publisher_for
         self._note_due = note_due
         self._monotonic = monotonic
-        self._parked: deque[tuple[float, str, Any, dict[str, Any] | None]] = deque()
+        self.parked: deque[tuple[float, str, Any, dict[str, Any] | None]] = deque()
 
     def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> None:
         """Publish a reply; one whose requester is not connected yet waits for it for a while."""
@@ -325,27 +329,27 @@ class Replies:
             publisher: the node's main one.
             now: monotonic seconds.
         """
-        for _ in range(len(self._parked)):
-            until, inbox, payload, headers = self._parked.popleft()
+        for _ in range(len(self.parked)):
+            until, inbox, payload, headers = self.parked.popleft()
             if publisher.interest(inbox):
                 self._send(publisher, inbox, payload, headers)
             elif now >= until:
                 self._stats.replies_dropped += 1
             else:
-                self._parked.append((until, inbox, payload, headers))
+                self.parked.append((until, inbox, payload, headers))
 
     def next_deadline(self) -> float | None:
         """Return when the first that waits has waited for long enough; None when none does."""
         try:
-            return self._parked[0][0]
+            return self.parked[0][0]
         except IndexError:
             return None
 
     def _park(self, subject: str, payload: Any, headers: dict[str, Any] | None) -> None:
-        if len(self._parked) >= MOST_PARKED:
+        if len(self.parked) >= MOST_PARKED:
             self._stats.replies_dropped += 1
         else:
-            self._parked.append((self._monotonic() + PARKED, subject, payload, headers))
+            self.parked.append((self._monotonic() + PARKED, subject, payload, headers))
             # Whoever does what is due may not know of it yet.
             self._note_due()
 

@@ -16,7 +16,6 @@ from typing import Any
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
-from oz.protocol.node.connection_steps import Directory
 from oz.protocol.node.connections import Connections
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.inquiry import Inquiries, interest_subject
@@ -26,6 +25,7 @@ from oz.protocol.node.ownership import Ownership
 from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.reach import Reach
 from oz.protocol.node.requests import RequestClient, Requests
+from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
 from oz.transport.node.calling import KeyedCalls

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from oz.errors import ConfigurationError
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
-from oz.protocol.node.reach import is_loopback
 from oz.security.identity import make_uuid_of
 from oz.security.limits import Limits, check_limits
 from oz.transport import descriptors
@@ -27,6 +25,7 @@ from oz.transport.attachments import is_inside
 from oz.transport.backend import PYZMQ, Backend
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.node.addresses import address_towards, advertised, warn_of_strangers
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, host_id, meet_in_directory
 from oz.transport.node.publisher import NodePublisher, make_uuid
@@ -359,71 +358,5 @@ class NodeSockets:
         dealer.connect(endpoint)
 
 
-def warn_of_strangers(bound: Iterable[str]) -> None:
-    """Warn, once for a node, of a TCP address that other hosts reach, where nobody has to prove anything."""
-    reached = [one for one in bound if one.startswith("tcp://") and not is_loopback(one)]
-    if reached:
-        _log.warning(
-            "whoever reaches %s can subscribe to everything and publish anything: this node has no keys. "
-            "Give it security=, or bind it to 127.0.0.1; see docs/security.md",
-            ", ".join(reached),
-        )
-
-
 def _program() -> str:
     return Path(sys.argv[0] or "python").stem[:100] or "python"
-
-
-_SOMEWHERE = (("192.0.2.1", 9), ("2001:db8::1", 9))
-"""Addresses that are nobody's (RFC 5737 and 3849): the way there is the way out of this host."""
-
-_TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
-_ANY = ("*", "0.0.0.0", "[::]", "::")
-
-
-def address_towards(endpoints: Iterable[str]) -> str:
-    """Return the address of this host that the peers at some endpoints see it come from.
-
-    Args:
-        endpoints: `tcp://host:port` each; the first that can be resolved counts. Nothing is sent there.
-    """
-    for endpoint in endpoints:
-        found = _TCP.fullmatch(endpoint)
-        if found is None or not found["port"].isdecimal():
-            continue
-        address = _way_to((found["host"].strip("[]"), int(found["port"])))
-        if address is not None:
-            return address
-    return next((way for way in map(_way_to, _SOMEWHERE) if way is not None), "127.0.0.1")
-
-
-def _way_to(peer: tuple[str, int]) -> str | None:
-    # As ZeroMQ does, which takes an IPv6 address only where one is written.
-    wanted = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
-    try:
-        found = socket.getaddrinfo(*peer, family=wanted, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, address = found[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)
-            own: str = probe.getsockname()[0]
-    except OSError:
-        return None
-    return f"[{own}]" if ":" in own else own
-
-
-def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = False) -> tuple[str, ...]:
-    """Return the endpoints to announce: those bound to, with an address in place of all of them.
-
-    Args:
-        bound: where the node is bound.
-        address: what others find this host by.
-        is_advertised: whether the user said so: then it stands in place of an address that was bound to, too,
-            as behind a NAT.
-    """
-    announced = []
-    for endpoint in bound:
-        found = _TCP.fullmatch(endpoint)
-        if found is not None:
-            host = address if is_advertised or found["host"] in _ANY else found["host"]
-            announced.append(f"tcp://{host}:{found['port']}")
-    return tuple(announced)

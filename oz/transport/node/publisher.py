@@ -116,7 +116,7 @@ class NodePublisher:
     @property
     def denied(self) -> str:
         """The last denial of a subscription of a peer, in words; empty before."""
-        return self._router.last_denied
+        return self._router.acceptance.last_denied
 
     def streams(self) -> list[OutStream]:
         """Return the streams that there are."""

@@ -82,6 +82,7 @@ class Accumulator:
         holders: the blocks of `with publisher.batch():` that there are: nothing goes out before it is full,
             but for what an answer to a subscriber must not overtake.
         is_over: the publisher has closed, and nothing goes out any more.
+        sent_at: when a batch went out last, in monotonic seconds.
     """
 
     __slots__ = (
@@ -95,7 +96,6 @@ class Accumulator:
         "_is_turn_used",
         "_look",
         "_quiet",
-        "_sent_at",
         "_stats",
         "_took",
         "_unwanted",
@@ -105,6 +105,7 @@ class Accumulator:
         "is_over",
         "limit",
         "messages",
+        "sent_at",
     )
 
     def __init__(
@@ -146,7 +147,7 @@ class Accumulator:
         self._is_turn_used = self._is_shared = False
         self._is_rich = False
         self._counted = 0
-        self._sent_at = 0.0
+        self.sent_at = 0.0
         self._quiet = QUIET
         # Seconds of the last send, but at most twice those of the one before: one that another thread came
         # into the middle of says nothing about the next.
@@ -167,7 +168,7 @@ class Accumulator:
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
             not self.messages
-            and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
+            and (now := self._clock()) - self.sent_at >= self._quiet * (1 + unwanted - self._unwanted)
             and not (self.holders or self._is_turn_used)
         ):
             self.guard.is_wanted = True
@@ -197,7 +198,7 @@ class Accumulator:
             guard.is_torn = False
             # Not from its beginning: with many subscribers a send takes longer than what counts as quiet, and
             # every message of a burst would go out alone.
-            self._sent_at = sent_at = self._clock()
+            self.sent_at = sent_at = self._clock()
             self._took = took = min(sent_at - now, 2 * max(QUIET, self._took))
             self._quiet = max(QUIET, _SHARE * took)
         guard.is_busy = False
@@ -248,7 +249,7 @@ class Accumulator:
             self._look(socket)
             return
         is_quiet = not (self.messages or self.holders or self._is_turn_used or self.guard.is_interrupted)
-        if is_quiet and (now := self._clock()) - self._sent_at >= self._quiet:
+        if is_quiet and (now := self._clock()) - self.sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
         self._is_rich |= type(item) is Rich
@@ -325,7 +326,7 @@ class Accumulator:
         length = self.guard.undivided(self._take_and_send)
         if not length:
             return
-        self._sent_at = sent_at = self._clock()
+        self.sent_at = sent_at = self._clock()
         self._took = took = min(sent_at - begun_at, 2 * max(QUIET, self._took))
         self._quiet = max(QUIET, _SHARE * took)
         self._unwanted = self._stats.unwanted

@@ -207,7 +207,7 @@ class Attendant:
                 self._sender.routes.forget()
                 if self._interest_changed is not None:
                     self._interest_changed()
-            if (router.to_answer or router.to_serve) and not self._closing.said_goodbye:
+            if (router.to_answer or router.acceptance.to_serve) and not self._closing.said_goodbye:
                 # What was published before goes out before.
                 self._sender.accumulator.flush(self._socket)
                 self._guard.undivided(self._records.answer)

@@ -14,8 +14,7 @@ from typing import Any
 
 import zmq
 
-from oz.compiled import HOT
-from oz.message import BARE, Extras
+from oz.message import Extras
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import LastValueCache
@@ -34,46 +33,19 @@ from oz.wire.extras import check_extras, rich
 LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""
 
-LOOK_EVERY = 1024
-"""The same, in messages that nobody wants: those do not even look at the clock."""
-
-_NEVER_GIVEN = "reply_to"
-"""The one field that `publish` does not take: a node says itself what to reply to."""
-
 Refused = tuple[Route, Any, Any]
 """A message for which a subscriber has no room: the route of its subject, its payload for plain subscribers
 and for the others. Nothing of it was sent, to nobody."""
-
-
-def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[..., Any]:
-    """Return a function with the arguments of `oz.Publisher.publish`, the fields by their names.
-
-    Args:
-        publish: takes the fields of a message as one value.
-    """
-
-    def long_way(subject: str | bytes, payload: Any = b"", **fields: Any) -> Any:
-        extras = None
-        if fields:
-            try:
-                given = Extras(**fields) if _NEVER_GIVEN not in fields else None
-            except TypeError:
-                given = None
-            if given is None:
-                unknown = min(fields.keys() - {*Extras._fields} | fields.keys() & {_NEVER_GIVEN})
-                raise TypeError(f"publish() got an unexpected keyword argument {unknown!r}")
-            if given != BARE:
-                extras = given
-        return publish(subject, payload, extras)
-
-    long_way.__name__ = long_way.__qualname__ = "publish"
-    return long_way
 
 
 class Sender:
     """Encodes messages and hands them to one publisher's socket.
 
     Attributes:
+        guard: of the publisher.
+        dispatch: sends batches.
+        check_open: raises when the publisher is closed.
+        monotonic: the clock.
         routes: what is known of subjects.
         accumulator: what waits for others to make a batch.
         stats: what the publisher did; `count` brings it up to date.
@@ -91,22 +63,22 @@ class Sender:
     """
 
     __slots__ = (
-        "_check_open",
-        "_dispatch",
         "_encode",
-        "_guard",
         "_interrupting",
         "_is_publishing",
         "_last_values",
-        "_monotonic",
         "accumulator",
+        "check_open",
+        "dispatch",
         "flags",
+        "guard",
         "hand_over",
         "in_use",
         "is_behind",
         "is_unheard",
         "listen",
         "listened_at",
+        "monotonic",
         "most_bytes",
         "routes",
         "stats",
@@ -146,17 +118,17 @@ class Sender:
             monotonic: the clock.
             in_turns: see `Accumulator`.
         """
-        self._guard = guard
+        self.guard = guard
         self._encode = codec.encode if codec is not None else None
-        self._dispatch = dispatch
+        self.dispatch = dispatch
         self._last_values = last_values
         self._is_publishing = False
         self._interrupting: deque[tuple[Any, Any, Any]] = deque()
         # The attendant's, once there is one.
         self.listen: Callable[[], bool] = bool
         self.in_use = in_use
-        self._check_open = check_open
-        self._monotonic = monotonic
+        self.check_open = check_open
+        self.monotonic = monotonic
         self.routes = routes
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
@@ -168,6 +140,11 @@ class Sender:
         self.most_bytes = DEFAULT_LIMITS.message_size
         self.listened_at = 0.0
         self.is_behind = self.is_unheard = False
+
+    @property
+    def has_short_way(self) -> bool:
+        """Whether payloads go as they come and nothing is kept of them: no codec, no last values."""
+        return self._encode is None and self._last_values is None
 
     def publish(
         self,
@@ -206,9 +183,9 @@ class Sender:
         try:
             if self._last_values is None:
                 return self.publish_any(socket, self.routes.find(subject), payload, item)
-            self._guard.is_wanted = True
+            self.guard.is_wanted = True
             # Whoever joins meanwhile is given either the last value or the message.
-            with self._guard:
+            with self.guard:
                 if self._is_publishing:
                     # A signal handler interrupts another message, whose position is not taken yet.
                     self.routes.find(subject)
@@ -216,7 +193,7 @@ class Sender:
                     return None
                 return self._keep_all(socket, self.routes.find(subject), payload, item)
         except zmq.ZMQError:
-            self._check_open()
+            self.check_open()
             raise
 
     def _keep_all(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
@@ -245,23 +222,6 @@ class Sender:
                 "off who sends more; send it in parts, or set oz.Limits(message_size=…) on both sides"
             )
 
-    def long_way(
-        self, socket: Any, when_refused: Callable[[Any, Refused], object]
-    ) -> Callable[[Any, Any, Extras | None], None]:
-        """Make a `publish` for messages of any kind; see `publish`.
-
-        Args:
-            socket: of the publisher.
-            when_refused: called with the subject and the message, when that was not sent.
-        """
-
-        def publish(subject: Any, payload: Any = b"", extras: Extras | None = None) -> None:
-            refused = self.publish(socket, subject, payload, extras)
-            if refused is not None:
-                when_refused(subject, refused)
-
-        return publish
-
     def flush(self, socket: Any) -> None:
         """Send what waits in the accumulator.
 
@@ -269,109 +229,16 @@ class Sender:
             ClosedError: the publisher is closed, perhaps meanwhile, by another thread or a signal handler.
         """
         if self.routes.is_closing:
-            self._check_open()
-        self._flush_full(socket)
+            self.check_open()
+        self.flush_full(socket)
 
-    def shortcut(
-        self, socket: Any, long_way: Callable[..., Any], *, looks: bool
-    ) -> Callable[..., Any] | None:
-        """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
-
-        Args:
-            socket: of the publisher.
-            long_way: called with the same arguments, for whatever is not the common case.
-            looks: whether it must look for subscriptions itself, as no other thread does.
-
-        Returns:
-            A function that is called with subject, payload and extras, in the form of the long way, and
-            gives None or what that gives. None instead of it for a publisher with a codec or last values.
-        """
-        if self._encode is not None or self._last_values is not None:
-            return None
-        accumulator = self.accumulator
-        quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
-        dispatch, stats = self._dispatch, self.stats
-
-        def publish(subject: Any, payload: Any = b"", extras: Any = None, **fields: Any) -> Any:
-            if type(payload) is bytes and extras is None and not fields:
-                try:
-                    way = quick[subject]
-                except (KeyError, TypeError):
-                    way = False
-                if way is None:
-                    stats.unwanted += 1
-                    if looks and not stats.unwanted % LOOK_EVERY:
-                        self.look(socket)
-                    return None
-                if type(way) is tuple:
-                    if len(payload) < LARGE and not dispatch.is_blocked:
-                        recipients, raw = way
-                        try:
-                            if not waiting:
-                                accumulator.begin(socket, recipients, raw, payload)
-                                return None
-                            # One call, so that another thread sees all three or none.
-                            add((recipients, raw, payload))
-                            if len(waiting) >= accumulator.limit:
-                                accumulator.flush(socket)
-                        except zmq.ZMQError:
-                            self._check_open()
-                            raise
-                        return None
-                elif (
-                    way
-                    and len(payload) < LARGE
-                    and not self.look(socket)
-                    and self._try_plain(socket, way, payload)
-                ):
-                    return None
-            if extras is None:
-                return long_way(subject, payload, **fields)
-            return long_way(subject, payload, extras, **fields)
-
-        if HOT is None:
-            return publish
-        return HOT.Publish(
-            twin=publish,
-            flush=partial(self._flush_full, socket),
-            quick=quick,
-            waiting=waiting,
-            dispatch=dispatch,
-            accumulator=accumulator,
-            stats=stats,
-            sender=self,
-            guard=self._guard,
-            monotonic=self._monotonic,
-            socket=socket,
-            error=zmq.ZMQError,
-            large=LARGE,
-            look_every=LOOK_EVERY if looks else 0,
-            listen_every=LISTEN_EVERY,
-        )
-
-    def _flush_full(self, socket: Any) -> None:
+    def flush_full(self, socket: Any) -> None:
         """Send what waits in the accumulator, which is full."""
         try:
             self.accumulator.flush(socket)
         except zmq.ZMQError:
-            self._check_open()
+            self.check_open()
             raise
-
-    def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
-        """Send a message that only plain subscribers want; tell whether it could go at once."""
-        if self._guard.is_interrupted:
-            return False
-        try:
-            self.hand_over(socket, wire, payload, self.flags)
-        except zmq.Again:
-            return False
-        except zmq.ZMQError:
-            self._check_open()
-            raise
-        if not self.is_unheard:
-            self.listen()
-        self.stats.sent += 1
-        return True
 
     def look(self, socket: Any) -> bool:
         """Take in the subscriptions that have arrived, if that was not done a moment ago.
@@ -379,7 +246,7 @@ class Sender:
         Returns:
             Whether any interest has changed.
         """
-        now = self._monotonic()
+        now = self.monotonic()
         if self.is_behind or now - self.listened_at < LISTEN_EVERY:
             if not self.is_unheard:
                 self.is_unheard = True
@@ -398,8 +265,8 @@ class Sender:
             payload: as plain subscribers get it.
             item: as the others do; None when it is the payload.
         """
-        if self._guard.is_interrupted:
-            self._guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
+        if self.guard.is_interrupted:
+            self.guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
             return None
         return self._publish_now(socket, route, payload, item)
 
@@ -412,7 +279,7 @@ class Sender:
             return None
         if item is None:
             item = payload if type(payload) is bytes else rich(as_item(payload))
-        if self._dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
+        if self.dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
         if recipients.kind & PLAIN:
             try:
@@ -425,7 +292,7 @@ class Sender:
         if not recipients.kind & ROUTED and self._last_values is None:
             self.stats.sent += 1
         elif type(item) is not bytes or len(item) >= LARGE or self._last_values is not None:
-            with self._guard:
+            with self.guard:
                 self._keep_and_begin(socket, recipients, raw, item)
         else:
             self.accumulator.begin(socket, recipients, raw, item)
@@ -442,9 +309,9 @@ class Sender:
 
     def skip(self, count: int | None) -> None:
         """Report messages as lost here; called where nothing comes in between."""
-        self._guard.is_torn = True
-        self._dispatch.skip(count)
-        self._guard.is_torn = False
+        self.guard.is_torn = True
+        self.dispatch.skip(count)
+        self.guard.is_torn = False
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""
@@ -465,11 +332,11 @@ class Sender:
             return
         if len(frames) == 1 and len(frames[0]) < LARGE:
             # The position of a last value goes by what waits, so nothing may come between.
-            with nullcontext() if self._last_values is None else self._guard:
+            with nullcontext() if self._last_values is None else self.guard:
                 self.accumulator.begin(socket, recipients, subject, frames[0])
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
-            with self._guard:
+            with self.guard:
                 self._keep_and_begin(socket, recipients, subject, rich(content))
 
     def count(self) -> PublisherStats:
@@ -480,7 +347,7 @@ class Sender:
 
     def _make_room(self, socket: Any) -> bool:
         """Try to send what waits for room; tell whether the publisher can go on."""
-        with self._guard:
-            self._guard.undivided(self._dispatch.retry)
+        with self.guard:
+            self.guard.undivided(self.dispatch.retry)
             self.look(socket)
-        return not self._dispatch.is_blocked
+        return not self.dispatch.is_blocked

@@ -27,6 +27,10 @@ _SNDMORE = int(zmq.SNDMORE)
 _NOBLOCK = int(zmq.NOBLOCK)
 _NODROP = int(zmq.XPUB_NODROP)
 
+_LOSSLESS, _LOSSY, _BEING_SET = True, False, None
+"""What is known of XPUB_NODROP at a socket. While it is set nobody knows: a signal handler that raises comes
+before the call, or behind it. The compiled part goes by `False`."""
+
 
 class XpubSink:
     """Sends by an XPUB socket, whose guard the caller holds.
@@ -65,7 +69,7 @@ class XpubSink:
         self._backend = backend = backend_of(socket)
         self._send = backend.send
         self._drops = drops
-        self._is_lossless: bool | None = not drops
+        self._is_lossless: bool | None = _LOSSY if drops else _LOSSLESS
         self._several = Backlog(unsent)
         self.try_add = self._several.try_add
         self._slow = SlowPeers()
@@ -152,7 +156,7 @@ class XpubSink:
 
     def send_past_the_full(self, frames: tuple[bytes, ...]) -> None:
         """Send frames to those connections that have room."""
-        self._is_lossless = None
+        self._is_lossless = _BEING_SET
         self._backend.set(self._socket, _NODROP, 0)
         send_frames(self._send, self._socket, frames, _NOBLOCK, copy=sum(map(len, frames)) < LARGE)
         self.make_lossless()
@@ -163,18 +167,17 @@ class XpubSink:
 
     def make_lossless(self) -> None:
         """Make ZeroMQ say when there is no room, so that every drop is known."""
-        if self._is_lossless is not True:
-            # In between nobody knows: a signal handler that raises comes before the call, or behind it.
-            self._is_lossless = None
+        if self._is_lossless is not _LOSSLESS:
+            self._is_lossless = _BEING_SET
             self._backend.set(self._socket, _NODROP, 1)
-            self._is_lossless = True
+            self._is_lossless = _LOSSLESS
 
     def make_lossy(self) -> None:
         """Make ZeroMQ drop messages for a plain subscriber without room, if that is the publisher's way."""
-        if self._is_lossless is not False and self._drops:
-            self._is_lossless = None
+        if self._is_lossless is not _LOSSY and self._drops:
+            self._is_lossless = _BEING_SET
             self._backend.set(self._socket, _NODROP, 0)
-            self._is_lossless = False
+            self._is_lossless = _LOSSY
 
 
 def as_sendable(payload: Any) -> Any:

@@ -17,6 +17,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
+from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.guard import Guard
 from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.multicast.receiver import Listening, OnAdvisory
@@ -32,7 +33,7 @@ from oz.transport.socket import (
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
-from oz.transport.subscriber.receiver import FrameReader, ReceivePath, RoutedReceivePath, frame_reader
+from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
 from oz.wire.codec import Codec, find_codec
 
 ROUTED_HIGH_WATER_MARK = 1_000

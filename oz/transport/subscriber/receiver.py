@@ -2,19 +2,11 @@
 
 An attribute of a ZeroMQ socket costs 0.07 µs, because the class looks unknown ones up as socket options;
 a slot of this object costs a tenth of that.
-
-`recv` gives a frame as bytes in 0.15 µs, but not whether more follow. pyzmq has two ways to know: asking
-for a `Frame` object (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
-function behind the second costs 0.2 µs through ctypes, and less from the compiled part, so that is what is
-called, where it can be found.
-docs/decisions/010-asking-libzmq-for-rcvmore.md
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from math import ceil, inf, nan
 from typing import Any, Protocol
@@ -27,7 +19,8 @@ from oz.message import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver, shortest
-from oz.transport.backend import GETSOCKOPT, PYZMQ, Backend, backend_of
+from oz.transport.backend import Backend
+from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
 from oz.transport.peer_keys import KeyedReader
 from oz.transport.subscriber.declarations import Declarer
@@ -55,14 +48,6 @@ _DRAIN_SECONDS = 0.01
 """Seconds spent at most on looking for newer messages before one that is held back is given."""
 
 
-FrameReader = Callable[[Any, int], list[bytes]]
-"""Called with a socket and flags (0 or `zmq.NOBLOCK`), gives all frames of its next message.
-
-The socket is the one that the reader was made for, and nobody else uses it meanwhile. Raises `zmq.Again`
-when there is no message.
-"""
-
-
 def first_of(line: deque[Message]) -> Message:
     """Take the first of a line; no signal handler comes between that and what the caller does with it."""
     # A call, as that of `popleft`, would be followed by a look for signals.
@@ -76,47 +61,6 @@ class Take(Protocol):
 
     def __call__(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Return the message; None when the time is over."""
-
-
-def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
-    """Make a reader that asks libzmq itself after each frame."""
-    if HOT is not None:
-        address = ctypes.cast(getsockopt, ctypes.c_void_p).value or 0
-        return HOT.FrameReader(recv=PYZMQ.recv, socket=handle, getsockopt=address, option=int(zmq.RCVMORE))
-    more = ctypes.c_int()
-    size = ctypes.c_size_t(ctypes.sizeof(more))
-    # Ready-made arguments: ctypes would make them anew for each call.
-    pointer, option = ctypes.c_void_p.from_param(handle), ctypes.c_int.from_param(int(zmq.RCVMORE))
-    answer, length = ctypes.byref(more), ctypes.byref(size)
-    recv = PYZMQ.recv
-
-    def read(socket: Any, flags: int) -> list[bytes]:
-        frames = [recv(socket, flags)]
-        getsockopt(pointer, option, answer, length)
-        while more.value:
-            frames.append(recv(socket))
-            getsockopt(pointer, option, answer, length)
-        return frames
-
-    return read
-
-
-def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
-    """Read frames as pyzmq's objects, which know whether more follow."""
-    recv = backend_of(socket).recv
-    frame = recv(socket, flags, False, False)
-    frames = [frame.bytes]
-    while frame.more:
-        frame = recv(socket, 0, False, False)
-        frames.append(frame.bytes)
-    return frames
-
-
-def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
-    """Make a reader for a socket, which must not outlive it."""
-    if GETSOCKOPT is None or not backend_of(socket).has_handle:
-        return _read_frame_objects
-    return _asking_reader(socket.underlying, GETSOCKOPT)
 
 
 class ReceivePath:

@@ -5,19 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.connections import (
     CHECK_EVERY,
     FORGET_AFTER,
     MISSES,
-    MUTE_AFTER,
-    PROBE_AGAIN,
-    SCAN_EVERY,
     Connections,
 )
 from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import MUTE_AFTER, PROBE_AGAIN, SCAN_EVERY
 from oz.protocol.node.redials import LONGEST_REDIAL, REDIAL_AFTER
+from oz.protocol.node.steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.security.limits import Limits
 from support.announcing import announcement
 from support.hearing import Sockets, Subscriber

@@ -4,12 +4,21 @@ import math
 
 import pytest
 
-from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack
 from oz.protocol.node.connections import CHECK_EVERY, MISSES, Connections
 from oz.protocol.node.discovery_client import EXPIRY
-from oz.protocol.node.links import FEW, LOOK_PAUSE, Introduce, Links, PeerChanged, Refused, ServerChanged
+from oz.protocol.node.links import FEW, LOOK_PAUSE, Links
 from oz.protocol.node.membership import MOST_INTRODUCED, Act, Membership
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
+from oz.protocol.node.steps import (
+    Dial,
+    Forget,
+    HangUp,
+    Introduce,
+    LoseTrack,
+    PeerChanged,
+    Refused,
+    ServerChanged,
+)
 from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
 from support.announcing import announcement
 from support.calls import count_calls

@@ -159,4 +159,4 @@ def test_what_is_remembered_of_sticky_choices_is_bounded(monkeypatch):
     choice = Choice(group_of("sticky", *members), members)
     first = [choice.pick(b"%d" % number).joined for number in range(100)]
     assert [choice.pick(b"%d" % number).joined for number in range(100)] == first
-    assert len(choice._sticky) <= 10
+    assert len(choice.sticky) <= 10

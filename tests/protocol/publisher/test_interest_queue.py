@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol.declared import declare
+from oz.protocol.publisher.acceptance import MOST_IN_CHUNK
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.key_holders import SETTLED
-from oz.protocol.publisher.router import MOST_IN_CHUNK, Router
+from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
@@ -547,14 +548,14 @@ def test_a_key_that_was_asked_for_twice_ends_with_its_connection(peer, is_shared
     assert pub.wants(b"a.b")
     sweep(pub)
     assert pub.wants(b"a.b") == is_shared
-    assert len(pub.queue._holders) == len(all_keys) * is_shared
+    assert len(pub.queue.holders) == len(all_keys) * is_shared
     assert pub.router.streams[stream_key(NAME)].listeners == is_shared
     pub.alive.discard(HONEST)
     pub.go(None, *all_keys * is_shared)
     assert not pub.wants(b"a.b")
     sweep(pub)
     assert not pub.queue.has_doubts
-    assert not len(pub.queue._holders)
+    assert not len(pub.queue.holders)
 
 
 def test_what_was_refused_to_those_who_had_closed_is_not_remembered_for_ever():
@@ -577,7 +578,7 @@ def test_what_was_granted_and_refused_to_one_connection_is_not_remembered_when_i
     pub.alive.discard(HOSTILE)
     pub.go(None, b"a", b"b")
 
-    assert not pub.queue._holders._refused
+    assert not pub.queue.holders.refused
 
 
 def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_that_of_one_refused():
@@ -593,6 +594,18 @@ def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_th
         sweep(pub)
 
     assert pub.wants(b"a")
+
+
+def test_who_is_there_keeps_what_it_has_when_another_ends_before_it_is_read_that_it_took_that_back():
+    pub = Publisher()
+    pub.come(HONEST, b"a")
+    pub.come(HOSTILE, b"a")
+    # Which connection has ended is not known yet.
+    pub.go(None, b"a")
+    pub.go(HOSTILE, b"a")
+    assert pub.wants(b"a")
+    pub.go(HONEST, b"a")
+    assert not pub.wants(b"a")
 
 
 def test_who_is_there_keeps_what_it_asked_for_twice():
@@ -634,7 +647,7 @@ def test_nothing_is_left_in_the_end_and_nobody_loses_what_it_holds(steps):
     assert not them.pub.wants(b"a")
     assert not them.pub.wants(b"b")
     assert not them.pub.queue.has_doubts
-    assert not len(them.pub.queue._holders)
+    assert not len(them.pub.queue.holders)
 
 
 class Reading:

@@ -136,7 +136,7 @@ def test_a_shared_pattern_gives_each_message_by_itself_or_as_a_last_value(others
     """Its key is ZeroMQ's from when the declaration is read, which may wait to be looked at."""
     cache, shared = LastValueCache(), DeliveryOptions(is_shared=True)
     router = Router(b"o" * 16, PublisherStats())
-    router.kept = lambda: cache.count
+    router.acceptance.kept = lambda: cache.count
     declared = (declare(oz.compile("a.*")),)
     if others:
         router.learn(b"\1" + Declaration(b"first " * 2 + b"1234", 1, shared, patterns=declared).encode(), 0.0)
@@ -147,6 +147,6 @@ def test_a_shared_pattern_gives_each_message_by_itself_or_as_a_last_value(others
     cache.put(b"a.2", "meanwhile", 0)
     assert not list(waiting)[1:]
     cache.put(b"a.2", "after", 0)
-    ((stream, place, before),) = router.to_serve
+    ((stream, place, before),) = router.acceptance.to_serve
     found = [one[1:3] for one in cache.search(stream.chunks[place].patterns, 0, before) if one]
     assert found == ([] if others else [(b"a.1", "meanwhile")])

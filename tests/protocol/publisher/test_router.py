@@ -230,7 +230,7 @@ def test_a_member_of_a_group_that_is_cut_off_is_forgotten_at_once(router):
     come(router, *keys)
     go(router, *keys)
     assert not router.streams
-    assert not router.interest._groups
+    assert not router.interest.groups
 
 
 def test_a_member_of_a_group_that_returns_counts_on_where_it_stood(router):
@@ -294,7 +294,7 @@ def test_streams_that_vanished_are_bounded(router, monkeypatch):
         come(router, *keys, now=float(place))
         go(router, *keys, now=float(place))
     assert [one.name for one in wanted_by(router, b"a")] == names[-10:]
-    assert len(router.streams) == len(router.lifetimes._vanished) == 10
+    assert len(router.streams) == len(router.lifetimes.vanished) == 10
 
 
 def test_a_shared_pattern_is_one_stream_for_all_who_ask(router):
@@ -489,12 +489,12 @@ def test_once_everybody_is_gone_nothing_is_left(history):
         router.expire(now)
     assert not router.streams
     assert not router.interest.pattern_count
-    assert not router.lifetimes._vanished
-    assert not router.lifetimes._withdrawn
-    assert not router.interest._groups
+    assert not router.lifetimes.vanished
+    assert not router.lifetimes.withdrawn
+    assert not router.interest.groups
     assert not router.to_answer
     assert not wanted_by(router, b"p.1")
-    assert len(router.interest._index) == 0
+    assert len(router.interest.index) == 0
 
 
 def test_a_pattern_of_a_dialect_that_is_not_known_is_refused_with_its_number(router):

@@ -249,7 +249,7 @@ def test_what_is_remembered_of_a_name_is_bounded(told):
         told.hear(drawn.randrange(10**6), drawn.choice([0, 1]), drawn.randrange(1, 20))
         doubt = told.source.doubt
         assert len(doubt.rivals) <= contradictions.MOST_RIVALS
-        assert len(doubt._runs) <= contradictions.MOST_RUNS
+        assert len(doubt.runs) <= contradictions.MOST_RUNS
 
 
 def test_answers_of_a_publisher_count_whatever_another_one_says_in_its_name(told):

@@ -176,6 +176,18 @@ def test_heartbeat_that_says_nothing_new_is_known_by_its_bytes(decoder):
     assert stream.sources[b"o" * 16].heard_at == 6
 
 
+@pytest.mark.parametrize(("silence", "is_looked_at"), [(1_999_999_999, False), (2_000_000_000, True)])
+def test_a_publisher_that_says_the_same_after_two_seconds_of_silence_is_looked_at_anew(
+    decoder, silence, is_looked_at
+):
+    frame = heartbeat(decoder, 0)
+    decoder.accept([frame], 5)
+    decoder.streams.renew(1_000.0)
+    before = decoder.streams.next_deadline()
+    decoder.accept([frame], 5 + silence)
+    assert (decoder.streams.next_deadline() < before) is is_looked_at
+
+
 @pytest.mark.sized
 @pytest.mark.parametrize("seed", range(size(5, 200)))
 def test_heartbeats_known_by_their_bytes_leave_behind_what_the_others_do(decoder, seed):

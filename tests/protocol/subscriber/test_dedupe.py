@@ -57,6 +57,6 @@ def test_spans_are_bounded_over_all_series(monkeypatch):
     for number in range(0, 40, 2):
         remembered.add((b"a", number))
         remembered.add((b"b", number))
-    assert remembered._spans <= 11
+    assert remembered.spans <= 11
     assert remembered.add((b"c", 0))
     assert not remembered.add((b"c", 0))

@@ -178,7 +178,7 @@ def test_a_frame_that_nobody_remembers_is_told_and_not_given_twice(heard, monkey
 
 def test_what_is_remembered_is_bounded(heard, monkeypatch):
     monkeypatch.setattr(decoder, "FRAMES", 50)
-    given = heard.decoder._given
+    given = heard.decoder.given
     for number in range(1_000):
         heard.hear(heard.frame(100 + number, honest(number, 1)))
         assert len(given.recent) <= 50

@@ -1,8 +1,12 @@
-"""The steps that connections ask a node to take, and the ports by which they ask it."""
+"""The steps that links and connections ask a node to take, and the ports by which connections ask it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
+
+from oz.protocol.node.membership import Act
+from oz.protocol.node.subscription import Refusable
+from oz.wire.discovery import Announcement
 
 
 class Dial(NamedTuple):
@@ -48,6 +52,42 @@ class Unreachable(NamedTuple):
 
 
 ConnectionStep = Dial | HangUp | LoseTrack | Forget | Unreachable
+
+
+class Introduce(NamedTuple):
+    """Tell a peer that has just come up, or whose link stands again, of all others."""
+
+    peer: Announcement
+    text: str
+
+
+class PeerChanged(NamedTuple):
+    """Report that a peer is up, has left or is lost."""
+
+    act: Act
+    peer: Announcement
+
+
+class Refused(NamedTuple):
+    """Report that something of others was not believed.
+
+    Attributes:
+        what: of which kind it is.
+        text: which, and why, in words.
+    """
+
+    what: Refusable
+    text: str
+
+
+class ServerChanged(NamedTuple):
+    """Report that a name server answers, or does not any more."""
+
+    endpoint: str
+    is_there: bool
+
+
+LinkStep = ConnectionStep | Introduce | PeerChanged | Refused | ServerChanged
 
 
 class Hearing(Protocol):

@@ -7,7 +7,7 @@ import pytest
 import oz
 import oz.asyncio
 from oz.message import Extras
-from oz.transport.publisher.sender import by_fields
+from oz.transport.publisher.publish import by_fields
 
 
 def test_fields_go_as_one_value_and_none_where_there_are_none():
