@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from oz.errors import ClosedError, OwnershipError
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.fronts import Publisher, Subscriber
-from oz.testing.loop import LONGEST_RUN, VirtualLoop
+from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
 from oz.testing.places import VirtualProcess
@@ -23,6 +23,9 @@ Member = Publisher | Subscriber | Node
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine to its end."""
+
+LONGEST = 7_200.0
+"""Virtual seconds of one run after which it is given up, which takes seconds: the timers of a node never end."""
 
 _OTHERS = ("context", "multicast")
 """Options of `oz.asyncio` that a bus has no use for."""
@@ -40,7 +43,7 @@ class Bus:
         network: the model of ZeroMQ below.
     """
 
-    def __init__(self, seed: int = 0, *, longest: float = LONGEST_RUN) -> None:
+    def __init__(self, seed: int = 0, *, longest: float = LONGEST) -> None:
         """Make a bus on which nobody is yet.
 
         Args:
