@@ -134,7 +134,7 @@ def _from_table(kind: type[Security], table: object, source: Path) -> Security:
         if name not in _KEYS:
             near = meant(name, _KEYS)
             advice = f"did you mean {near}?" if near else f"there are {', '.join(_KEYS)}"
-            raise _wrong(source, f"nothing of security is called so; {advice}", name)
+            raise _wrong(source, f"nothing of security is called so; {advice}", name, value)
         if name != "servers" and not (isinstance(value, str) and value):
             raise _wrong(source, "give a path", name, value)
     for name in ("key", "trusted"):

@@ -37,7 +37,8 @@ class Rest:
 
     def all_ready(self, publishers):
         return all(
-            subscriber.is_ready(publisher.origin)
+            # One that has lost its way a moment ago takes its time to find that out.
+            subscriber.is_ready(publisher.origin) and _listens(publisher, subscriber)
             for publisher in publishers
             for subscriber in self.world.subscribers
             if subscriber.is_alive and not subscriber.is_ending
@@ -381,3 +382,9 @@ class Rest:
                 # Those of a stranger that has gone are kept for a while, as any.
                 count = sum(not (self.world.has_stranger and one.vanished_at is not None) for one in streams)
                 check(count <= most, "{} has {} streams", publisher.name, count)
+
+
+def _listens(publisher, subscriber):
+    """Tell whether what a publisher sends comes to a subscriber."""
+    stream = publisher.router.streams.get(subscriber.ledger.key)
+    return stream is not None and stream.listeners > 0
