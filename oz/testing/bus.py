@@ -25,7 +25,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a coroutine to its end."""
 
 LONGEST = 7_200.0
-"""Virtual seconds of one run after which it is given up, which takes seconds: the timers of a node never end."""
+"""Virtual seconds of one run after which it is given up, which takes seconds: timers of a node never end."""
 
 _OTHERS = ("context", "multicast")
 """Options of `oz.asyncio` that a bus has no use for."""
