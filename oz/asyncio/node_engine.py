@@ -67,7 +67,9 @@ class LoopNode:
         """
         self.kinds = kinds
         self.engine = NodeEngine(settings, self)
-        self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
+        self.requester = TaskRequester(
+            self.engine.client, self.wait, lambda: self.pool.lend(), self.check_loop, self.engine.monotonic
+        )
         self.tasks: list[asyncio.Task[None]] = []
         self.has_started = self._is_closing = False
         self._closing = Closing()
@@ -206,7 +208,7 @@ class LoopNode:
 
     async def _await_news(self, seen: int, seconds: float | None) -> None:
         """Wait for more news than so many."""
-        with suppress(TimeoutError):
+        with self.pool.lend(), suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._news:
                 await self._news.wait_for(lambda: self._number_of_news != seen)
 
