@@ -67,6 +67,7 @@ class LoopNode:
         """
         self.kinds = kinds
         self.engine = NodeEngine(settings, self)
+        self.pool: TaskPool
         self.requester = TaskRequester(
             self.engine.client, self.wait, lambda: self.pool.lend(), self.check_loop, self.engine.monotonic
         )
