@@ -1,7 +1,7 @@
 """Requests in a loop on a virtual clock: which frames they share, and the one timer of all of them."""
 
 import asyncio
-from math import inf
+from math import inf, nan
 
 import pytest
 
@@ -169,5 +169,18 @@ def test_handlers_that_ask_in_turn_are_answered_however_few_may_run_at_once(bus)
         await answers.wait_ready(10)
         replies = await asyncio.gather(*(asks.request("deep", 3, 10) for _ in range(IN_FLIGHT // 4)))
         assert [one.payload for one in replies] == [7] * len(replies)
+
+    bus.run(main())
+
+
+def test_a_timeout_that_is_no_number_is_refused_and_holds_up_nobody(bus):
+    async def main():
+        asks = await joined(bus, lambda message: None)
+        with pytest.raises(ValueError, match="nan"):
+            await asks.request("svc", timeout=nan)
+        with pytest.raises(ValueError, match="nan"):
+            await anext(asks.request_many("svc", timeout=nan))
+        with pytest.raises(oz.Timeout):
+            await asks.request("svc", timeout=1)
 
     bus.run(main())

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from hmac import compare_digest
 from itertools import count
+from math import isnan
 from typing import Any, Protocol
 
 from oz.errors import ClosedError, NoResponders, ReplyError, Timeout
@@ -88,7 +89,12 @@ class Request:
             limit: the answers that it wants; None is as many as come.
             now: monotonic seconds.
             wake: wakes whoever waits for the next answer, from any thread.
+
+        Raises:
+            ValueError: the timeout is nan, which no time ever comes to: it would hold up those of others.
         """
+        if timeout is not None and isnan(timeout):
+            raise ValueError(f"a timeout of {timeout} seconds never ends; give a number, or None for ever")
         self.inbox = ""
         self.is_over = False
         self._subject = subject
