@@ -135,7 +135,8 @@ def test_nobody_is_there_when_all_connections_have_ended_or_all_are_gone(absence
     assert not absences.is_alone(ended.__contains__)
     ended.add(LOCAL)
     assert absences.is_alone(ended.__contains__)
-    assert looked(absences, SILENCE) and absences.is_alone(ended.__contains__)
+    assert looked(absences, SILENCE)
+    assert absences.is_alone(ended.__contains__)
     heard.at[PUB] = 2
     assert not absences.is_alone(ended.__contains__)
     heard.at.clear()
