@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any, cast
@@ -29,6 +29,9 @@ _log = peer_logger("oz.handlers")
 
 MOST_TASKS = 65_536
 """The largest pool."""
+
+_OF_ANOTHER = nullcontext()
+"""What a task lends that is none of the pool."""
 
 _NOT_INLINE = "an inline handler has no task of its own and cannot wait: leave inline=True out"
 
@@ -121,16 +124,16 @@ class TaskPool:
             still = self.workers.still if is_worker else set()
             return await self._ended.wait_for(lambda: not self._alive - still, timeout)
 
-    @contextmanager
-    def lend(self) -> Iterator[None]:
+    def lend(self) -> AbstractContextManager[None]:
         """Let another task take the place of this one while it waits for what the pool may have to do.
 
         For what is awaited inside a handler; in tasks that are not the pool's it does nothing.
         """
+        return self._lend() if _current_task() in self.workers.members else _OF_ANOTHER
+
+    @contextmanager
+    def _lend(self) -> Iterator[None]:
         workers = self.workers
-        if _current_task() not in workers.members:
-            yield
-            return
         workers.lent += 1
         self._grow()
         try:

@@ -21,7 +21,7 @@ from oz.asyncio.waiting import TURN_SECONDS
 from oz.errors import NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.transport.node.node import NodeEngine
+from oz.transport.node.node import NodeEngine, Wait
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
 from oz.transport.option_checks import closing_time
@@ -67,7 +67,10 @@ class LoopNode:
         """
         self.kinds = kinds
         self.engine = NodeEngine(settings, self)
-        self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
+        self.pool: TaskPool
+        self.requester = TaskRequester(
+            self.engine.client, self.wait, lambda: self.pool.lend(), self.check_loop, self.engine.monotonic
+        )
         self.tasks: list[asyncio.Task[None]] = []
         self.has_started = self._is_closing = False
         self._closing = Closing()
@@ -137,7 +140,7 @@ class LoopNode:
         """Hand what has come to handlers; nothing here is for anybody else. Tell whether there is more."""
         sub = self.engine.sockets.sub
         may_have_more = sub.take_in(TURN_SECONDS, is_signed=True)
-        if self.engine.number_of_waits:
+        if self.engine.waits:
             self.engine.note_news(self.engine.monotonic())
             self._woken.set()
         return may_have_more and (sub.has_some or sub.has_come)
@@ -186,8 +189,8 @@ class LoopNode:
         """
         ends = None if timeout is None else self.engine.monotonic() + timeout
         self.check_loop()
-        engine = self.engine
-        engine.number_of_waits += 1
+        engine, wait = self.engine, Wait()
+        engine.waits.add(wait)
         try:
             while True:
                 seen, what = self._number_of_news, missing()
@@ -202,11 +205,11 @@ class LoopNode:
                 self._woken.set()
                 await self._await_news(seen, left)
         finally:
-            engine.number_of_waits -= 1
+            engine.waits.discard(wait)
 
     async def _await_news(self, seen: int, seconds: float | None) -> None:
         """Wait for more news than so many."""
-        with suppress(TimeoutError):
+        with self.pool.lend(), suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._news:
                 await self._news.wait_for(lambda: self._number_of_news != seen)
 

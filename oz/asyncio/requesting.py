@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
@@ -131,12 +131,13 @@ class Deadlines:
 class TaskRequester:
     """Asks, and waits for the answers in the task that asks."""
 
-    __slots__ = ("_check_loop", "_client", "_deadlines", "_monotonic", "_wait")
+    __slots__ = ("_check_loop", "_client", "_deadlines", "_lend", "_monotonic", "_wait")
 
     def __init__(
         self,
         client: RequestClient,
         wait: Callable[[Missing, float | None], Awaitable[None]],
+        lend: Callable[[], AbstractContextManager[None]],
         check_loop: Callable[[], asyncio.AbstractEventLoop],
         monotonic: Callable[[], float],
     ) -> None:
@@ -145,6 +146,7 @@ class TaskRequester:
         Args:
             client: decides.
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
+            lend: lets another task of the pool take the place of a handler that waits.
             check_loop: gives the loop that runs, and refuses another one than the node's: what comes would
                 never be told there.
             monotonic: the clock.
@@ -152,6 +154,7 @@ class TaskRequester:
         self._client = client
         self._monotonic = monotonic
         self._wait = wait
+        self._lend = lend
         self._check_loop = check_loop
         self._deadlines = Deadlines(monotonic)
 
@@ -170,7 +173,8 @@ class TaskRequester:
                 await self._go_through(steps, timeout)
             while True:
                 # Before the first look: no answer can have come yet, or it has told.
-                await news.waiter
+                with self._lend():
+                    await news.waiter
                 if (answer := request.next_answer(self._monotonic())) is not None:
                     return answer
                 news.renew()
@@ -198,7 +202,8 @@ class TaskRequester:
                 elif request.is_over:
                     return
                 else:
-                    await news.waiter
+                    with self._lend():
+                        await news.waiter
                     news.renew()
         finally:
             self._end(request, news)

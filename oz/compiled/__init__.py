@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 COMPILED = "OZ_COMPILED"
 """The environment variable that says whether the compiled part runs."""
@@ -133,6 +133,8 @@ class Hot(Protocol):
         error: type[Exception],
         more: int,
         counted_from: int,
+        sendiov: int,
+        fail: Callable[[int], NoReturn],
     ) -> Callable[..., None]:
         """Make what hands a plain message of a small payload to ZeroMQ; see `PlainFrames.hand_over`.
 
@@ -146,6 +148,18 @@ class Hot(Protocol):
             error: what that raises where nothing was sent.
             more: the flag of a frame that others follow.
             counted_from: bytes of a payload from which on the twin takes it.
+            sendiov: the address of `zmq_sendiov`, to be called in place of `send`; 0 for sockets without it.
+            fail: raises the error of a number.
+        """
+
+    def send_parts(self, sendiov: int, socket: int, frames: tuple[bytes, ...], flags: int, /) -> int:
+        """Send up to 64 frames as one message; give 0, or the number of an error.
+
+        Args:
+            sendiov: the address of `zmq_sendiov`.
+            socket: that of libzmq's socket; 0 is one that is closed.
+            frames: exactly bytes.
+            flags: with that of more frames.
         """
 
     def know_plain(self, message_class: type, route_class: type) -> None:

@@ -4,13 +4,19 @@
    `PrefixReceiver.accept`, `PlainFrames.hand_over`. */
 
 #include "hot.h"
+#include <errno.h>
 #include <structmember.h>
 
-#define MOST_HELD 7
+#define MOST_HELD 8
 #define MOST_PLACES 5
 
 /* Source: zmq.h of libzmq. */
 typedef int (*Getsockopt)(void *socket, int option, void *value, size_t *size);
+typedef struct {
+    void *base;
+    size_t size;
+} Part;
+typedef int (*Sendiov)(void *socket, Part *parts, size_t count, int flags);
 
 typedef struct {
     PyObject_HEAD
@@ -19,6 +25,8 @@ typedef struct {
     /* A reader's, but for the option. */
     void *socket;
     Getsockopt getsockopt;
+    /* Of what hands over. */
+    Sendiov sendiov;
     int option;
     /* Where slots of what is held lie; the last of what hands over is a size, and its option the flag of more. */
     Py_ssize_t places[MOST_PLACES];
@@ -213,7 +221,47 @@ know_plain(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* Send frames as one message; 0, or the number of an error. */
+static int
+send_in_one_call(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
+{
+    int number = socket == NULL ? ENOTSOCK : EINTR;
+    while (number == EINTR) {
+        number = sendiov(socket, parts, count, flags) < 0 ? errno : 0;
+    }
+    return number;
+}
+
+#define MOST_PARTS 64
+
+PyDoc_STRVAR(send_parts_doc,
+"send_parts(sendiov, socket, frames, flags)\n\n"
+"Send a tuple of bytes by the address of zmq_sendiov; 0, or the number of an error.");
+
+static PyObject *
+send_parts(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    size_t sendiov, socket;
+    PyObject *frames;
+    int flags;
+    Part parts[MOST_PARTS];
+    if (!PyArg_ParseTuple(arguments, "nnO!i:send_parts", &sendiov, &socket, &PyTuple_Type, &frames, &flags)) {
+        return NULL;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(frames);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *frame = PyTuple_GET_ITEM(frames, at);
+        if (count > MOST_PARTS || !PyBytes_CheckExact(frame)) {
+            return PyErr_Format(PyExc_TypeError, "frames are bytes, %d of them at most", MOST_PARTS);
+        }
+        parts[at].base = PyBytes_AS_STRING(frame);
+        parts[at].size = (size_t)PyBytes_GET_SIZE(frame);
+    }
+    return PyLong_FromLong(send_in_one_call((Sendiov)sendiov, (void *)socket, parts, (size_t)count, flags));
+}
+
 PyMethodDef hot_plain_methods[] = {
+    {"send_parts", send_parts, METH_VARARGS, send_parts_doc},
     {"know_plain", know_plain, METH_VARARGS, know_plain_doc},
     {NULL, NULL, 0, NULL},
 };
@@ -390,7 +438,7 @@ PLAIN_SPEC(hot_take_spec, take_slots, "oz.compiled._hot.Take", take_new,
 /* Handing over --------------------------------------------------------------------------------------------------- */
 
 enum { IS_WANTED, IS_BUSY, IS_HANDING_OVER, IS_LOSSLESS, COUNTED_FROM };
-enum { HAND_TWIN, GUARD, POSTPONED, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR };
+enum { HAND_TWIN, GUARD, POSTPONED, SINK, MAKE_LOSSY, SEND, ZMQ_ERROR, FAIL };
 
 /* A signal handler has raised in the middle: the frame behind the first one goes all the same, or the next message
    would join this one. What it raised stays raised. */
@@ -405,10 +453,38 @@ finish_message(Plain *self, PyObject *const *payload_arguments)
     PyErr_Restore(type, value, traceback);
 }
 
+/* Send both frames in one call of libzmq's: pyzmq looks for signals also before a frame has gone. False with an
+   exception. */
+static int
+send_whole(Plain *self, PyObject *const *arguments)
+{
+    PyObject *address = PyObject_GetAttrString(arguments[0], "underlying");
+    void *socket = address == NULL ? NULL : PyLong_AsVoidPtr(address);
+    Py_XDECREF(address);
+    long flags = PyLong_AsLong(arguments[3]);
+    if (PyErr_Occurred()) {
+        return 0;
+    }
+    Part parts[] = {
+        {PyBytes_AS_STRING(arguments[1]), (size_t)PyBytes_GET_SIZE(arguments[1])},
+        {PyBytes_AS_STRING(arguments[2]), (size_t)PyBytes_GET_SIZE(arguments[2])},
+    };
+    int number = send_in_one_call(self->sendiov, socket, parts, 2, (int)flags | self->option);
+    if (number == 0) {
+        return 1;
+    }
+    PyObject *failed = PyObject_CallFunction(self->held[FAIL], "i", number);
+    Py_XDECREF(failed);
+    return 0;
+}
+
 /* Send both frames; false with an exception. */
 static int
 send_both(Plain *self, PyObject *const *arguments)
 {
+    if (self->sendiov != NULL) {
+        return send_whole(self, arguments);
+    }
     PyObject *const payload_arguments[] = {arguments[0], arguments[2], arguments[3]};
     long flags = PyLong_AsLong(arguments[3]);
     PyObject *more = flags == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(flags | self->option);
@@ -513,21 +589,23 @@ hand_over_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
 static PyObject *
 hand_over_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *held[7];
+    PyObject *held[8];
     int more;
-    Py_ssize_t counted_from;
-    static char *keywords[] = {"twin", "guard", "postponed", "sink", "make_lossy", "send", "error", "more", "counted_from", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOin:HandOver", keywords, &held[HAND_TWIN], &held[GUARD],
+    Py_ssize_t counted_from, sendiov;
+    static char *keywords[] = {"twin", "guard", "postponed", "sink", "make_lossy", "send", "error", "more", "counted_from",
+                               "sendiov", "fail", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOinnO:HandOver", keywords, &held[HAND_TWIN], &held[GUARD],
                                      &held[POSTPONED], &held[SINK], &held[MAKE_LOSSY], &held[SEND], &held[ZMQ_ERROR],
-                                     &more, &counted_from)) {
+                                     &more, &counted_from, &sendiov, &held[FAIL])) {
         return NULL;
     }
     Py_ssize_t is_wanted = hot_offset(Py_TYPE(held[GUARD]), "is_wanted");
     Py_ssize_t is_busy = is_wanted < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_busy");
     Py_ssize_t is_handing_over = is_busy < 0 ? -1 : hot_offset(Py_TYPE(held[GUARD]), "is_handing_over");
     Py_ssize_t is_lossless = is_handing_over < 0 ? -1 : hot_offset(Py_TYPE(held[SINK]), "_is_lossless");
-    Plain *self = is_lossless < 0 || !know_guards() ? NULL : plain_new(type, hand_over_call, held, 7);
+    Plain *self = is_lossless < 0 || !know_guards() ? NULL : plain_new(type, hand_over_call, held, 8);
     if (self != NULL) {
+        self->sendiov = (Sendiov)sendiov;
         self->option = more;
         self->places[IS_WANTED] = is_wanted;
         self->places[IS_BUSY] = is_busy;

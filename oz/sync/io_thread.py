@@ -6,8 +6,8 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from oz.errors import ClosedError
@@ -105,20 +105,24 @@ class IOThread:
         """
         if self.is_current():
             return work()
-        future: Future[_Result] = Future()
+        # Not a future: a signal handler that raises as its lock is taken leaves it so, for this thread.
+        outcome: SimpleQueue[tuple[_Result, None] | tuple[None, BaseException]] = SimpleQueue()
 
         def run() -> None:
             try:
-                future.set_result(work())
+                outcome.put((work(), None))
             except BaseException as error:
-                future.set_exception(error)
+                outcome.put((None, error))
 
         with self._lock:
             if self.is_stopped:
                 raise ClosedError("the node is closed")
             self.commands.append(run)
         self.ring()
-        return future.result()
+        result, error = outcome.get()
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
 
     def stop(self, timeout: float | None) -> bool:
         """End it after its present work; tell whether it has ended within the time."""

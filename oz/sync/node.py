@@ -221,6 +221,7 @@ class Node:
             NoResponders: nobody on the bus has a subscription for the subject; known at once.
             ReplyError: a handler raised, and had not answered; known at once.
             Timeout: nobody has answered in that time.
+            ValueError: `timeout` is nan.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
         return self._shell.requester.ask(subject, payload, timeout, headers, key)
@@ -248,7 +249,7 @@ class Node:
             key: what sticky queue groups go by.
 
         Raises:
-            ValueError, TypeError: `limit` is no such number.
+            ValueError, TypeError: `limit` is no such number, or `timeout` is nan.
             NoResponders, ReplyError, Timeout: as `request`; Timeout only when nobody has answered at all.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from math import ceil
 from queue import Empty, SimpleQueue
@@ -23,8 +23,10 @@ from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
+from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
-from oz.transport.node.node import NodeEngine
+from oz.transport.guard import Guard
+from oz.transport.node.node import NodeEngine, Wait
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
 from oz.transport.option_checks import closing_time
@@ -75,9 +77,9 @@ class ThreadedNode:
         self.engine = engine = NodeEngine(settings, self)
         self.answer = engine.replies.answer
         self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend, self.check_may_wait)
-        self._news = threading.Condition()
-        self._number_of_news = 0
-        self._closing = threading.Lock()
+        self._news = ThreadNews(nullcontext())
+        self._closing = Guard()
+        self._is_over = False
         self._poll = make_poll()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         self.pool.check_may_wait = self.check_may_wait
@@ -106,9 +108,7 @@ class ThreadedNode:
 
     def changed(self) -> None:
         """Tell those who wait for peers or readiness to look again."""
-        with self._news:
-            self._number_of_news += 1
-            self._news.notify_all()
+        self._news.tell()
 
     def _take_turns(self) -> None:
         """Wait for something to do, and do it, until another thread wants something done in between.
@@ -132,7 +132,7 @@ class ThreadedNode:
                 for publisher in engine.sockets.publishers:
                     # What inline handlers have replied to several messages of this turn.
                     publisher.go()
-                if engine.number_of_waits and has_come:
+                if has_come and engine.waits:
                     engine.note_news(now)
             if engine.has_due(now):
                 engine.tick(now)
@@ -171,28 +171,21 @@ class ThreadedNode:
             OwnershipError: as `check_may_wait`.
         """
         self.check_may_wait()
-        ends = None if timeout is None else time.monotonic() + timeout
-        with self._news:
-            self.engine.number_of_waits += 1
-        try:
-            while True:
-                # What comes after this look wakes.
-                seen, what = self.call(lambda: (self._number_of_news, missing()))
-                if what is None:
-                    return
-                left = None if ends is None else ends - time.monotonic()
-                if left is not None and left <= 0:
-                    raise Timeout(f"not within {timeout:g} s: {what}")
-                self._await_news(seen, left)
-        finally:
-            with self._news:
-                self.engine.number_of_waits -= 1
+        what: str | None = None
 
-    def _await_news(self, seen: int, seconds: float | None) -> None:
-        """Wait for more news than so many."""
-        most = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
-        with self.pool.lend(), self._news:
-            self._news.wait_for(lambda: self._number_of_news != seen, most)
+        def has_come() -> bool:
+            nonlocal what
+            what = self.call(missing)
+            return what is None
+
+        wait, waits = Wait(), self.engine.waits
+        waits.add(wait)
+        try:
+            with self.pool.lend():
+                if not self._news.wait_for(has_come, timeout):
+                    raise Timeout(f"not within {timeout:g} s: {what}")
+        finally:
+            waits.discard(wait)
 
     # handlers --------------------------------------------------------------------------------------------
 
@@ -235,10 +228,23 @@ class ThreadedNode:
             options = {"drain": drain, "timeout": timeout}
             threading.Thread(target=self.close, kwargs=options, name="oz-closing").start()
             return
-        ends = time.monotonic() + closing_time(timeout)
-        if not self._closing.acquire(blocking=False):
+        if self._is_over or self._closing.is_mine:
             return
-        if drain:
+        # Taken inside: a signal handler may raise right behind that, and who closes again goes on.
+        is_mine = None
+        try:
+            is_mine = self._closing.acquire(False)
+            if is_mine:
+                self._close(time.monotonic() + closing_time(timeout), drain=drain)
+                self._is_over = True
+        finally:
+            if is_mine is not False:
+                with suppress(RuntimeError):
+                    self._closing.release()
+
+    def _close(self, ends: float, *, drain: bool) -> None:
+        engine = self.engine
+        if drain and not engine.is_closed:
             finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
         with suppress(ClosedError):

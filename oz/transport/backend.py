@@ -7,6 +7,7 @@ the same engines run without libzmq, on a clock that jumps.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import select
 import socket
@@ -16,11 +17,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import zmq
 
 from oz import system
+from oz.compiled import HOT
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import IsSent
 
@@ -56,6 +58,8 @@ class Backend:
         watched: makes of a frame one that is sent in its place, and what tells when the socket is done with
             it; None where nothing tells.
         taken: see `_taken`.
+        send_whole: sends frames of bytes as one message, or nothing; no signal handler comes in between. For
+            what need not wait. None where only frame after frame can be sent.
         read_by_zmq: tells how many bytes ZeroMQ has read of a connection so far; None where that is unknown.
         has_handle: whether libzmq knows the socket by its `underlying`.
         tells_peers: whether `recv_named` tells connections apart.
@@ -80,6 +84,7 @@ class Backend:
     random_bytes: Callable[[int], bytes]
     watched: Callable[[Any], tuple[Any, IsSent]] | None = None
     taken: Callable[[Iterable[Peer]], dict[Peer, int]] = _none_of
+    send_whole: Callable[[Any, tuple[bytes, ...], int], None] | None = None
     read_by_zmq: Callable[[Peer], int | None] = _unknown
     has_handle: bool = False
     tells_peers: bool = False
@@ -162,6 +167,77 @@ def _read_by_zmq(peer: Peer) -> int | None:
     return None
 
 
+def _find(name: str) -> Any:
+    """Find a function in the library that pyzmq itself has loaded; None where that cannot be done."""
+    try:
+        import zmq.backend.cython._zmq as extension
+
+        # Looked up through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps
+        # the interpreter's lock: the call does not wait.
+        return getattr(ctypes.PyDLL(extension.__file__, use_errno=True), name)
+    except (ImportError, OSError, AttributeError, TypeError):
+        return None
+
+
+GETSOCKOPT = _find("zmq_getsockopt")
+SENDIOV = _find("zmq_sendiov")
+if SENDIOV is not None:
+    SENDIOV.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+SENDIOV_AT = 0 if SENDIOV is None else ctypes.cast(SENDIOV, ctypes.c_void_p).value or 0
+"""Its address; 0 where it was not found."""
+
+MOST_PARTS = 64
+"""Frames that the compiled part sends at once."""
+
+_SNDMORE = int(zmq.SNDMORE)
+
+
+class _Part(ctypes.Structure):
+    """A frame for `zmq_sendiov`."""
+
+    _fields_ = (("base", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
+class _Pair(ctypes.Structure):
+    """Two of them, as of nearly all messages."""
+
+    _fields_ = (
+        ("base", ctypes.c_char_p), ("size", ctypes.c_size_t),
+        ("next_base", ctypes.c_char_p), ("next_size", ctypes.c_size_t),
+    )  # fmt: skip
+
+
+def raise_of(number: int) -> NoReturn:
+    """Raise what pyzmq does for a number of an error."""
+    kinds: dict[int, type[zmq.ZMQError]] = {zmq.EAGAIN: zmq.Again, zmq.ETERM: zmq.ContextTerminated}
+    raise kinds.get(number, zmq.ZMQError)(number)
+
+
+def _send_whole(socket: Any, frames: tuple[bytes, ...], flags: int) -> None:
+    # pyzmq looks for signals before it sends a frame and behind that: who is told of one cannot know whether
+    # the frame has gone.
+    if HOT is None or len(frames) > MOST_PARTS:
+        number = _send_parts(socket.underlying, frames, flags | _SNDMORE)
+    else:
+        number = HOT.send_parts(SENDIOV_AT, socket.underlying, frames, flags | _SNDMORE)
+    if number:
+        raise_of(number)
+
+
+def _send_parts(handle: int, frames: tuple[bytes, ...], flags: int) -> int:
+    """Do what `send_parts` of the compiled part does; see `Hot`."""
+    parts: Any
+    if len(frames) == 2:
+        first, second = frames
+        parts = _Pair(first, len(first), second, len(second))
+    else:
+        parts = (_Part * len(frames))(*[_Part(one, len(one)) for one in frames])
+    given, number = ctypes.byref(parts), errno.EINTR if handle else int(zmq.ENOTSOCK)
+    while number == errno.EINTR:
+        number = 0 if SENDIOV(handle, given, len(frames), flags) >= 0 else ctypes.get_errno()
+    return number
+
+
 _SOURCE = int(zmq.SRCFD)
 
 
@@ -195,6 +271,7 @@ PYZMQ = Backend(
     random_bytes=os.urandom,
     watched=_watched,
     taken=_taken,
+    send_whole=None if SENDIOV is None else _send_whole,
     read_by_zmq=_read_by_zmq,
     has_handle=True,
     # Elsewhere a connection is no file.
@@ -210,20 +287,6 @@ def backend_of(socket: Any) -> Backend:
     found: Backend = socket.backend
     return found
 
-
-def _find_getsockopt() -> Any:
-    """Find `zmq_getsockopt` in the library that pyzmq itself has loaded; None where that cannot be done."""
-    try:
-        import zmq.backend.cython._zmq as extension
-
-        # Looked up through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps
-        # the interpreter's lock: the call does not wait.
-        return ctypes.PyDLL(extension.__file__).zmq_getsockopt
-    except (ImportError, OSError, AttributeError, TypeError):
-        return None
-
-
-GETSOCKOPT = _find_getsockopt()
 
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 

@@ -7,6 +7,7 @@ delivers none. Both become clear errors here. Source: the ZeroMQ guide, "Multith
 from __future__ import annotations
 
 import _thread
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from oz.errors import OwnershipError
 from oz.system import after_fork
 
 T = TypeVar("T")
+
+_NO_THREAD = "new thread"
+"""What Python says where the system gives none, or the interpreter ends."""
 
 
 def in_use() -> OwnershipError:
@@ -168,6 +172,59 @@ class Guard(_Lock):
         self.__class__ = _Foreign
         if self.when_disowned is not None:
             self.when_disowned()
+
+
+def apart(do: Callable[..., T], *given: Any) -> T:
+    """Do something where no signal handler runs: in a thread of its own, where this is the main one.
+
+    What a handler raises meanwhile is raised when it is done, so that nothing can cut it short.
+
+    Args:
+        do: what is to be done. It takes no lock that this thread may have.
+        given: what it is called with.
+
+    Returns:
+        What that gives.
+    """
+    if _thread.get_ident() != threading.main_thread().ident:
+        return do(*given)
+    done, is_over = list[T | BaseException](), _thread.allocate_lock()
+    is_over.acquire()
+    raised: BaseException | None = None
+
+    def work() -> None:
+        try:
+            done.append(do(*given))
+        except BaseException as error:
+            done.append(error)
+        is_over.release()
+
+    try:
+        _thread.start_new_thread(work, ())
+    except RuntimeError as error:
+        if _NO_THREAD not in str(error):
+            raised = error
+        else:
+            return do(*given)
+    except BaseException as error:
+        raised = error
+    try:
+        while not done:
+            try:
+                is_over.acquire()
+            except BaseException as error:
+                raised = error
+    except BaseException as error:
+        # Another handler, where the loop begins anew.
+        raised = error
+        if not done:
+            is_over.acquire()
+    result = done[0]
+    if raised is not None:
+        raise raised
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 class StrictGuard(Guard):

@@ -1,7 +1,7 @@
 """Requests in a loop on a virtual clock: which frames they share, and the one timer of all of them."""
 
 import asyncio
-from math import inf
+from math import inf, nan
 
 import pytest
 
@@ -147,3 +147,40 @@ def test_news_of_another_thread_and_of_before_the_wait_end_it():
         news = runner.run(main())
     # Its loop has ended.
     news.tell()
+
+
+def test_handlers_that_ask_in_turn_are_answered_however_few_may_run_at_once(bus):
+    async def main():
+        asks, answers = bus.node("asks"), bus.node("answers", threads=1)
+        await asks.start()
+        await answers.start()
+
+        async def answer(message):
+            depth = message.payload
+            if depth:
+                await answers.wait_for_peers("asks", 1)
+                one = await answers.request("deep", depth - 1, 1)
+                many = [one async for one in answers.request_many("deep", depth - 1, 1, limit=1)]
+                depth = one.payload + many[0].payload + 1
+            await message.reply(depth)
+
+        answers.subscribe("deep", handler=answer, concurrency=100)
+        await asks.wait_for_peers("answers", 10)
+        await answers.wait_ready(10)
+        replies = await asyncio.gather(*(asks.request("deep", 3, 10) for _ in range(IN_FLIGHT // 4)))
+        assert [one.payload for one in replies] == [7] * len(replies)
+
+    bus.run(main())
+
+
+def test_a_timeout_that_is_no_number_is_refused_and_holds_up_nobody(bus):
+    async def main():
+        asks = await joined(bus, lambda message: None)
+        with pytest.raises(ValueError, match="nan"):
+            await asks.request("svc", timeout=nan)
+        with pytest.raises(ValueError, match="nan"):
+            await anext(asks.request_many("svc", timeout=nan))
+        with pytest.raises(oz.Timeout):
+            await asks.request("svc", timeout=1)
+
+    bus.run(main())

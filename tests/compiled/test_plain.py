@@ -1,8 +1,10 @@
 """Plain messages are read, taken in and handed over by the compiled part as its Python twins do it."""
 
+import ctypes
 import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import zmq
@@ -16,6 +18,7 @@ from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
 from oz.transport import frames as reading
+from oz.transport.backend import PYZMQ
 from oz.transport.guard import Guard, StrictGuard
 from oz.transport.publisher import sink as sinks
 from oz.transport.publisher.sink import PlainFrames
@@ -255,7 +258,7 @@ class Publisher:
     def __init__(self, *, compiled):
         self.log, self.errors, self.guard = [], [], Guard()
         self.sink = Sink(self.log)
-        backend = type("Backend", (), {"send": self._send})
+        backend = type("Backend", (), {"send": self._send, "send_whole": None})
         plain = PlainFrames(self.guard, self.sink, self.sink, backend)
         self.hand_over = plain.shortest() if compiled else plain.hand_over
         assert (type(self.hand_over) is HOT.HandOver) is compiled
@@ -314,8 +317,54 @@ def test_what_is_not_plain_and_wrong_arguments_are_for_the_twin():
     with pytest.raises(TypeError, match="is_wanted"):
         HOT.HandOver(
             twin=print, guard=object(), postponed=(), sink=ours.sink, make_lossy=print, send=print,
-            error=zmq.ZMQError, more=2, counted_from=1,
+            error=zmq.ZMQError, more=2, counted_from=1, sendiov=0, fail=print,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_interrupt_before_the_first_frame_goes_leaves_messages_apart(compiled):
+    # From C it is pending until pyzmq, or Python, looks for it.
+    dispatch = SimpleNamespace(make_lossy=ctypes.pythonapi.PyErr_SetInterrupt)
+    with zmq.Context() as context, context.socket(zmq.XPUB) as xpub, context.socket(zmq.SUB) as sub:
+        xpub.bind("inproc://here")
+        sub.connect("inproc://here")
+        sub.subscribe(b"")
+        assert xpub.recv() == b"\x01"
+        sink = Sink([])
+        plain = PlainFrames(Guard(), dispatch, sink, PYZMQ)
+        hand_over = plain.shortest() if compiled else plain.hand_over
+        with pytest.raises(KeyboardInterrupt):
+            hand_over(xpub, b"a", b"first", 0)
+        xpub.send_multipart([b"b", b"second"])
+        messages = [sub.recv_multipart()]
+        if messages[0][0] == b"a":
+            messages.append(sub.recv_multipart())
+        assert messages in ([[b"b", b"second"]], [[b"a", b"first"], [b"b", b"second"]])
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_cannot_be_handed_over_raises_as_pyzmq_does(compiled):
+    with zmq.Context() as context, context.socket(zmq.XPUB) as xpub, context.socket(zmq.SUB) as sub:
+        xpub.set(zmq.SNDHWM, 1)
+        xpub.set(zmq.XPUB_NODROP, 1)
+        sub.set(zmq.RCVHWM, 1)
+        xpub.bind("inproc://here")
+        sub.connect("inproc://here")
+        sub.subscribe(b"")
+        assert xpub.recv() == b"\x01"
+        sink = Sink([])
+        sink._is_lossless = False
+        plain = PlainFrames(Guard(), sink, sink, PYZMQ)
+        hand_over = plain.shortest() if compiled else plain.hand_over
+        for _ in range(2):
+            hand_over(xpub, b"a", b"payload", zmq.NOBLOCK)
+        with pytest.raises(zmq.Again):
+            hand_over(xpub, b"a", b"payload", zmq.NOBLOCK)
+        assert sub.recv_multipart() == [b"a", b"payload"]
+        xpub.close()
+        with pytest.raises(zmq.ZMQError) as refused:
+            hand_over(xpub, b"a", b"payload", zmq.NOBLOCK)
+        assert refused.value.errno == zmq.ENOTSOCK
 
 
 def test_messages_leave_no_reference_behind(pair):

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 import zmq
@@ -12,6 +13,7 @@ import zmq
 import oz
 from oz.protocol.publisher.batches import Batches
 from support.inside import engine_of, shell_of
+from support.raising import AtPlace, Interrupted
 from support.scripts import finished, started
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
@@ -343,3 +345,25 @@ def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met
     assert begun
     until(lambda: not any(thread.name == "oz-closing" for thread in threading.enumerate()))
     assert got.wait(number) == list(range(number))
+
+
+@pytest.mark.sized
+# A socket that is cut short between being made and being closed goes with its frame.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_close_that_a_signal_handler_cuts_short_is_ended_by_the_next_one(make):
+    other = make("other")
+    step = size(211, 7)
+    for number in range(1, 20_000, step):
+        one = make("one")
+        one.subscribe("a", handler=print)
+        one.wait_for_peers(1, timeout=DEADLINE)
+        at_place = AtPlace(number, again=number % 4)
+        with suppress(Interrupted), at_place:
+            one.close(timeout=DEADLINE)
+        one.close(timeout=DEADLINE)
+        until(lambda: not other.peers)
+        with pytest.raises(oz.ClosedError):
+            one.publish("a")
+        if not at_place.has_raised:
+            return
+    raise AssertionError("there are more places")

@@ -12,5 +12,10 @@ from oz.transport import backend
 
 
 def call_instead(monkeypatch: pytest.MonkeyPatch, **functions: Callable[..., Any]) -> None:
-    """Have sockets that are made from now on called by other functions: `send=…`, `recv=…`."""
+    """Have sockets that are made from now on called by other functions: `send=…`, `recv=…`.
+
+    With another `send` every frame goes by that.
+    """
+    if "send" in functions:
+        functions["send_whole"] = None  # type: ignore[assignment]
     monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, **functions))

@@ -138,5 +138,6 @@ def pyzmq_in_python(monkeypatch):
         result = recv(*given)
         return result
 
-    monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, send=pyzmq_send, recv=pyzmq_recv))
+    functions = {"send": pyzmq_send, "send_whole": None, "recv": pyzmq_recv}
+    monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, **functions))
     return room

@@ -4,12 +4,13 @@ Whatever is cut short, each message comes once or is told lost, and the next cal
 """
 
 import pytest
+import zmq
 
 import oz
 from support.inside import engine_of
 from support.raising import AtPlace, Interrupted, pyzmq_in_python
 from support.sizes import one_of_each, size
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, until
 
 MOST_PLACES = 2_000
 REFUSED = 4
@@ -82,8 +83,7 @@ def places(rounds):
     """Interrupt rounds at one place after the other, and twice at some; each has a round of its own."""
     step = size(5, 1)
     for number in range(1, MOST_PLACES, step):
-        # Not in the middle of taking subscriptions in, which nothing mends yet: docs/sockets.md.
-        at_place = AtPlace(number, again=number // step % 4, passed_over=["_take_in"])
+        at_place = AtPlace(number, again=number // step % 4)
         rounds(at_place)
         if not at_place.has_raised:
             return
@@ -198,5 +198,44 @@ def test_a_block_of_a_batch_that_is_cut_short_holds_nothing_back(monkeypatch):
                 assert at_place.has_raised
             publisher.publish("a.b", b"last")
             received_until(subscriber, b"last")
+
+        places(one_round)
+
+
+def ask(publisher):
+    publisher.interest("a.b")
+
+
+def send_alone(publisher):
+    publisher.publish("a.b", b"on the way")
+
+
+def wait(publisher):
+    publisher.wait_for_subscribers(1, timeout=DEADLINE)
+
+
+@pytest.mark.parametrize(("do", "filtering"), one_of_each([ask, send_alone, wait], ["publisher", "prefix"]))
+def test_who_subscribes_meanwhile_is_served(monkeypatch, do, filtering):
+    pyzmq_in_python(monkeypatch)
+    with oz.Publisher("tcp://127.0.0.1:*") as publisher:
+        engine = engine_of(publisher)
+
+        def one_round(at_place):
+            with oz.Subscriber(filtering=filtering) as subscriber:
+                subscriber.subscribe(["a.*", "other.>"])
+                # Nobody else may take it in.
+                with engine.guard:
+                    subscriber.connect(publisher.endpoint)
+                    until(lambda: int(engine.socket.get(zmq.EVENTS)) & zmq.POLLIN)
+                    try:
+                        with at_place:
+                            do(publisher)
+                    except Interrupted:
+                        assert at_place.has_raised
+                publisher.wait_for_subscribers(1, "a.b", timeout=DEADLINE)
+                publisher.publish("a.b", b"last")
+                publisher.flush()
+                assert received_until(subscriber, b"last") in ([], [b"on the way"])
+            until(lambda: not publisher.interest("a.b"))
 
         places(one_round)

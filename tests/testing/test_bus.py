@@ -450,3 +450,22 @@ def test_wait_for_what_never_comes_is_an_error(bus):
 
     with pytest.raises(oz.testing.Deadlock, match="in main"):
         bus.run(main())
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_a_subscriber_whose_publisher_is_gone_closes_at_once(end):
+    async def main(bus):
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(10)
+        if end == "kill":
+            bus.kill(publisher)
+        else:
+            await publisher.close()
+        await asyncio.sleep(0.1)
+        began = bus.now()
+        await subscriber.close()
+        return bus.now() - began
+
+    with oz.testing.Bus(1) as bus:
+        assert bus.run(main(bus)) == pytest.approx(0, abs=0.01)

@@ -10,9 +10,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from hmac import compare_digest
 from itertools import count
+from math import isnan
 from typing import Any, Protocol
+from weakref import ref
 
 from oz.errors import ClosedError, NoResponders, ReplyError, Timeout
 from oz.escaping import printable
@@ -74,8 +77,8 @@ class Request:
         is_over: whether no answer is to come any more.
     """
 
-    __slots__ = ("_asked_at", "_count", "_ends", "_is_closed", "_limit", "_raised", "_replied", "_replies",
-                 "_subject", "_timeout", "_wake", "inbox", "is_over")  # fmt: skip
+    __slots__ = ("__weakref__", "_asked_at", "_count", "_ends", "_is_closed", "_limit", "_raised", "_replied",
+                 "_replies", "_subject", "_timeout", "_wake", "inbox", "is_over")  # fmt: skip
 
     def __init__(
         self, subject: Any, timeout: float | None, limit: int | None, now: float, wake: Callable[[], Any]
@@ -88,7 +91,12 @@ class Request:
             limit: the answers that it wants; None is as many as come.
             now: monotonic seconds.
             wake: wakes whoever waits for the next answer, from any thread.
+
+        Raises:
+            ValueError: the timeout is nan, which no time ever comes to: it would hold up those of others.
         """
+        if timeout is not None and isnan(timeout):
+            raise ValueError(f"a timeout of {timeout} seconds never ends; give a number, or None for ever")
         self.inbox = ""
         self.is_over = False
         self._subject = subject
@@ -194,10 +202,15 @@ class Request:
         )  # fmt: skip
 
 
+def _nobody() -> None:
+    """Stand for a request that does not wait."""
+
+
 class Requests:
     """The requests of a node: each has an inbox of its own below the node's, which its replies come to.
 
     An inbox is the number of the request, and behind it a secret that only those know who got the request.
+    Whoever asks holds its request: of one that a signal handler cut short before its end nothing stays here.
 
     Attributes:
         prefix: what all its inboxes begin with.
@@ -237,7 +250,7 @@ class Requests:
         self._random_bytes = random_bytes
         self._secrets: list[str] = []
         self._refused = refused
-        self._waiting: dict[str, Request] = {}
+        self._waiting: dict[str, ref[Request]] = {}
         self.answered: set[str] = set()
         self._is_closed = False
 
@@ -258,7 +271,7 @@ class Requests:
             secret = self._draw()
         number = f"{self.prefix}{next(self._numbers)}"
         request.inbox = inbox = number + secret
-        self._waiting[number] = request
+        self._waiting[number] = ref(request, partial(self._forget, number))
         if self._is_closed:
             # Looked at last: `close` may not have seen this one.
             request.close()
@@ -276,7 +289,7 @@ class Requests:
 
     def waiting_in(self, inbox: str) -> Request | None:
         """Return the request whose replies come to an inbox, if it is one of this node and any waits."""
-        return self._waiting.get(inbox.removesuffix(FAILED)[:-SECRET_DIGITS])
+        return self._waiting.get(inbox.removesuffix(FAILED)[:-SECRET_DIGITS], _nobody)()
 
     def end(self, inbox: str) -> None:
         """Stop waiting: what was not read, and what still comes, is late.
@@ -285,7 +298,10 @@ class Requests:
             inbox: what `begin` gave.
         """
         number = inbox[:-SECRET_DIGITS]
-        ended = self._waiting.pop(number, None)
+        # First: should a signal handler raise behind it, the rest is done when the request is gone.
+        self.answered.discard(number)
+        ended = self._waiting.pop(number, _nobody)()
+        # Its answer may have come in between.
         self.answered.discard(number)
         if ended is not None:
             self._count_late(ended.clear())
@@ -293,15 +309,16 @@ class Requests:
     def close(self) -> None:
         """Wake all who wait for answers, since none will come."""
         self._is_closed = True
-        for request in list(self._waiting.values()):
-            request.close()
+        for one in list(self._waiting.values()):
+            if (request := one()) is not None:
+                request.close()
 
     def take(self, message: Message) -> None:
         """Hand a reply to the request that waits for it."""
         subject = message.subject
         inbox = subject.removesuffix(FAILED)
         number = inbox[:-SECRET_DIGITS]
-        waiting = self._waiting.get(number)
+        waiting = self._waiting.get(number, _nobody)()
         if waiting is not None and not (inbox.isascii() and compare_digest(waiting.inbox, inbox)):
             self._refused("a reply came to an inbox that nobody was told of")
             return
@@ -315,6 +332,11 @@ class Requests:
             # Another thread has ended it meanwhile, and may have counted before this one came.
             self.answered.discard(number)
             self._count_late(waiting.clear())
+
+    def _forget(self, number: str, _: object) -> None:
+        """Forget a request that is gone and was not ended."""
+        self._waiting.pop(number, None)
+        self.answered.discard(number)
 
     def _count_late(self, count: int) -> None:
         # In one step, with no call in between: threads do it at the same time.

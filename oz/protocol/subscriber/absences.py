@@ -112,6 +112,19 @@ class Absences:
         self.is_curious = bool(not origins or self._absent or not origins <= known or self._has_returned())
         return self.is_curious
 
+    def is_alone(self, has_ended: Callable[[Link], bool]) -> bool:
+        """Tell whether nobody is there that was heard: not one, or all of their connections have ended.
+
+        Args:
+            has_ended: tells whether a connection has.
+        """
+        return all(
+            has_ended(self._links[one])
+            if one in self._links
+            else self._reported.get(one) == self._publishers.heard_at(one)
+            for one in self._publishers.origins()
+        )
+
     def next_deadline(self) -> float | None:
         """Return when to look next, if nothing is read before.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
+from weakref import WeakSet
 
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
@@ -50,6 +51,12 @@ _INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
 """How reserved subjects begin, and those of them that go out as all others do."""
 
 
+class Wait:
+    """One call that waits for news, for as long as it does."""
+
+    __slots__ = ("__weakref__",)
+
+
 class NodeEngine:
     """A node without its thread or loop.
 
@@ -59,7 +66,7 @@ class NodeEngine:
         monotonic: the clock that its deadlines are of.
         is_closed: it has left the bus.
         has_joined: its sockets are there.
-        number_of_waits: calls that wait for news.
+        waits: those who wait for news. One that a signal handler cut short goes by itself.
         requests: what it has asked.
         client: what asks.
         replies: what it has answered.
@@ -110,7 +117,7 @@ class NodeEngine:
         self.readiness: Readiness
         self.lifecycle: Lifecycle
         self.introduce: Callable[[Announcement, str], None]
-        self.number_of_waits = 0
+        self.waits: WeakSet[Wait] = WeakSet()
         self._watcher: Watcher | None = None
         self._is_unheard = self._is_due = False
         self._tick_at = 0.0
@@ -355,7 +362,7 @@ class NodeEngine:
 
     def note_news(self, now: float) -> None:
         """Wake those who wait, though not too often."""
-        if self.number_of_waits:
+        if self.waits:
             pause = max(NEWS_EVERY, NEWS_EVERY_PER_PEER * len(self.membership.up))
             self.expect(max(now, self._notified_at + pause))
 

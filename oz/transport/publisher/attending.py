@@ -20,7 +20,7 @@ from oz.protocol.publisher.router import Router
 from oz.security.limits import Limits
 from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
-from oz.transport.guard import Guard
+from oz.transport.guard import Guard, apart
 from oz.transport.publisher.closing import PublisherClosing
 from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
@@ -106,6 +106,10 @@ class Secured(NamedTuple):
     calls: Calls
 
 
+def _at_once(do: Callable[..., Any], *given: Any) -> Any:
+    return do(*given)
+
+
 class Attendant:
     """Attends to one publisher's socket, for the thread or loop behind it and for those who send."""
 
@@ -115,9 +119,10 @@ class Attendant:
         "_calls",
         "_closing",
         "_dispatch",
+        "_do_apart",
         "_guard",
         "_has_come",
-        "_has_left_some",
+        "_has_news",
         "_heard",
         "_in_use",
         "_interest_changed",
@@ -186,31 +191,49 @@ class Attendant:
         self._heard = shell.heard
         self._interest_changed = interest_changed
         self._pause = _FIRST_PAUSE
-        self._has_left_some = self._is_astray = False
+        # A model of ZeroMQ is for one thread, and knows no signals.
+        self._do_apart: Callable[..., Any] = apart if backend.has_handle else _at_once
+        self._is_astray = self._has_news = False
 
     def listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
+        try:
+            return self._listen()
+        except BaseException:
+            # A signal handler has raised, and nothing tells again of what it has cut short.
+            self._in_use()
+            raise
+
+    def _listen(self) -> bool:
         with self._guard:
             if self._socket.closed or self._guard.is_interrupted:
                 return False
             router = self._router
-            if self._guard.undivided(self._take_in):
+            # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
+            # drops what a signal handler raises while it raises that itself.
+            has_come = self._has_come()
+            has_left_some = False
+            if has_come or self._queue.waits:
+                has_left_some = self._guard.undivided(self._do_apart, self._take_in, has_come)
+            if self._has_news:
                 self._heard()
-            self._sender.is_behind = self._queue.waits or self._has_left_some
+                self._has_news = False
+            self._sender.is_behind = self._queue.waits or has_left_some
             if self._sender.is_behind:
                 # Nothing tells of that again.
                 self._in_use()
             has_changed = router.interest.has_changed
             if has_changed:
-                router.interest.has_changed = False
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._sender.routes.forget()
                 if self._interest_changed is not None:
                     self._interest_changed()
+                # At last: if a signal handler raises, the next look does so too.
+                router.interest.has_changed = False
             if (router.to_answer or router.acceptance.to_serve) and not self._closing.said_goodbye:
                 # What was published before goes out before.
                 self._sender.accumulator.flush(self._socket)
-                self._guard.undivided(self._records.answer)
+                self._guard.undivided(self._do_apart, self._records.answer)
                 self._in_use()
             return has_changed
 
@@ -242,17 +265,12 @@ class Attendant:
     def _is_alive(self, peer: Peer) -> bool:
         return self._backend.inode(peer.descriptor) == peer.inode
 
-    def _take_in(self) -> bool:
-        """Take in the subscriptions that have arrived, and look at some of all that wait; were there any?"""
-        # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
-        # drops what a signal handler raises while it raises that itself.
-        has_come = self._has_come()
-        if not (has_come or self._queue.waits):
-            self._has_left_some = False
-            return False
-        self._has_left_some = has_come and not self._read()
+    def _take_in(self, has_come: bool) -> bool:
+        """Take in the subscriptions that have arrived, and look at some of all that wait; are some left?"""
+        has_left_some = has_come and not self._read()
         self._queue.work(self._backend.monotonic)
-        return True
+        self._has_news = True
+        return has_left_some
 
     def _read(self) -> bool:
         """Read the subscriptions that have arrived, and tell ZeroMQ what comes of each; were those all?

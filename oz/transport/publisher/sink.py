@@ -16,9 +16,9 @@ from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.slow_peers import SlowPeers
-from oz.transport.backend import Backend, backend_of
+from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
 from oz.transport.frames import send_frames
-from oz.transport.guard import Guard
+from oz.transport.guard import Guard, apart
 from oz.wire.batch import LARGE
 
 # Plain numbers: the enum's member costs 0.3 µs a message.
@@ -228,7 +228,7 @@ class HandOver(Protocol):
 class PlainFrames:
     """Sends the subject as a frame, and the payload behind it; or both in one."""
 
-    __slots__ = ("_dispatch", "_guard", "_is_joined", "_send", "_send_message", "_sink")
+    __slots__ = ("_dispatch", "_guard", "_is_joined", "_send", "_send_message", "_send_whole", "_sink")
 
     def __init__(
         self,
@@ -252,6 +252,7 @@ class PlainFrames:
         self._dispatch = dispatch
         self._sink = sink
         self._send = backend.send
+        self._send_whole = backend.send_whole
         self._is_joined = is_joined
         self._send_message = self._send_joined if is_joined else self._send_apart
 
@@ -269,6 +270,8 @@ class PlainFrames:
             error=zmq.ZMQError,
             more=_SNDMORE,
             counted_from=WATCHED_FROM,
+            sendiov=0 if self._send_whole is None else SENDIOV_AT,
+            fail=raise_of,
         )
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
@@ -296,6 +299,9 @@ class PlainFrames:
         ):
             frames = (wire, *payload) if type(payload) is tuple else (wire, payload)
             self._send_all(socket, frames, flags)
+            return
+        if self._send_whole is not None and type(payload) is bytes:
+            self._send_whole(socket, (wire, payload), flags)
             return
         is_open = True
         try:
@@ -325,4 +331,11 @@ class PlainFrames:
         size = sum(map(len, frames))
         if size >= WATCHED_FROM:
             frames = tuple(self._sink.weigh(frames, size))
-        send_frames(self._send, socket, frames, flags)
+        elif self._send_whole is not None and all(type(one) is bytes for one in frames):
+            self._send_whole(socket, frames, flags)
+            return
+        if self._send_whole is None:
+            send_frames(self._send, socket, frames, flags)
+        else:
+            # Rare, and the rest for pyzmq, which says when they have gone.
+            apart(send_frames, self._send, socket, frames, flags)

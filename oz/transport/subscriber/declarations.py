@@ -320,7 +320,7 @@ class Declarer:
             yield from self.receiver.rest(stream)
 
     def say_goodbye(self) -> bool:
-        """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
+        """Tell publishers that filter that the subscriber closes; tell whether that is to be waited for."""
         if self.listening is not None:
             self.listening.close()
         if self.streams is None:
@@ -331,4 +331,5 @@ class Declarer:
             # ended under the socket allows nothing but closing.
             with suppress(zmq.ZMQError):
                 self.ask(SubscriptionChanges(goodbye.wanted))
-        return bool(goodbye.wanted)
+        # To nobody it is never sent.
+        return bool(goodbye.wanted) and not (self.links is not None and self.links.is_alone())

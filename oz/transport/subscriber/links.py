@@ -82,6 +82,10 @@ class PublisherLinks:
         for origin in gone:
             self._decoder.losses.lose_track(origin, None, is_in_place=False)
 
+    def is_alone(self) -> bool:
+        """Tell whether nobody that was heard is there any more, so that nothing is to be said to anybody."""
+        return self._absences.is_alone(self.has_ended)
+
     def has_ended(self, link: Link) -> bool:
         """Tell whether a connection is closed at this end."""
         descriptor = link.descriptor

@@ -7,24 +7,27 @@ a slot of this object costs a tenth of that.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from math import ceil, inf, nan
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import zmq
 
 from oz.compiled import HOT
-from oz.errors import OwnershipError, SubjectWarning
+from oz.errors import SubjectWarning
 from oz.message import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver, shortest
 from oz.transport.backend import Backend
 from oz.transport.frames import FrameReader
-from oz.transport.guard import Guard, in_use
+from oz.transport.guard import Guard
 from oz.transport.peer_keys import KeyedReader
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.links import PublisherLinks, read_with_link
+
+T = TypeVar("T")
 
 _RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -94,31 +97,24 @@ class ReceivePath:
             zmq.Again: there is none, with `zmq.NOBLOCK` or when RCVTIMEO is over.
             OwnershipError: another thread is using the socket, or it was made before a fork.
         """
-        guard = self._guard
         while True:
-            # Taken inside: a signal handler may raise right behind that.
-            is_mine = None
-            try:
-                is_mine = guard.acquire(False)
-                if not is_mine:
-                    raise in_use()
-                frames = self._read(socket, flags)
-            except OwnershipError:
-                is_mine = is_mine or False
-                raise
-            except zmq.ZMQError:
-                raise
-            except BaseException:
-                self._skip_frames(socket)
-                raise
-            finally:
-                if is_mine is not False:
-                    guard.release()
+            frames = self._read_guarded(self._read, socket, flags)
             message = self._accept(frames, self._time_ns())
             if message is not None:
                 return message
             if until is not None and self._monotonic() >= until:
                 return None
+
+    def _read_guarded(self, read: Callable[[Any, int], T], socket: Any, flags: int) -> T:
+        """Read the frames of a message, of which a signal handler that raises leaves nothing behind."""
+        with self._guard:
+            try:
+                return read(socket, flags)
+            except zmq.ZMQError:
+                raise
+            except BaseException:
+                self._skip_frames(socket)
+                raise
 
     def shortest(self) -> Take:
         """Return `take`, compiled where that is possible."""
@@ -358,29 +354,12 @@ class RoutedReceivePath(ReceivePath):
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
-        guard, links = self._guard, self._links
-        # Taken inside: a signal handler may raise right behind that.
-        is_mine = None
-        try:
-            is_mine = guard.acquire(False)
-            if not is_mine:
-                raise in_use()
-            is_curious = links is not None and links.is_curious
-            if is_curious:
-                frames, link = self._read_with_link(socket, flags)
-            else:
-                frames = self._read(socket, flags)
-        except OwnershipError:
-            is_mine = is_mine or False
-            raise
-        except zmq.ZMQError:
-            raise
-        except BaseException:
-            self._skip_frames(socket)
-            raise
-        finally:
-            if is_mine is not False:
-                guard.release()
+        links = self._links
+        is_curious = links is not None and links.is_curious
+        if is_curious:
+            frames, link = self._read_guarded(self._read_with_link, socket, flags)
+        else:
+            frames = self._read_guarded(self._read, socket, flags)
         now = self._time_ns()
         if now >= self._look_at:
             # Also when there is always something to read.

@@ -134,8 +134,13 @@ class Peers:
         return RequestClient(requests, stats, *parts), requests, stats
 
 
+held = []
+"""Who asks holds its request."""
+
+
 def begun(client):
-    return client.begin(Request("svc", 1.0, 1, 100.0, lambda: None), "svc", b"x", None, None)
+    held.append(Request("svc", 1.0, 1, 100.0, lambda: None))
+    return client.begin(held[-1], "svc", b"x", None, None)
 
 
 def test_a_request_goes_out_at_once_where_somebody_may_answer():
@@ -183,10 +188,22 @@ def test_what_was_not_read_and_what_comes_after_the_end_is_late():
     assert requests.late == 3
 
 
+def test_of_a_request_that_is_gone_before_its_end_nothing_stays():
+    requests = Requests(bytes(16))
+    request, inbox = asked(requests, limit=1)
+    requests.take(reply(inbox))
+    assert (len(requests), len(requests.answered)) == (1, 1)
+    # As when a signal handler raises right before the end.
+    del request
+    assert (len(requests), len(requests.answered)) == (0, 0)
+    requests.take(reply(inbox))
+    assert requests.late == 1
+
+
 def test_a_reply_that_comes_while_another_thread_ends_the_request_is_late():
     requests = Requests(bytes(16))
     # As when it ends between the look for who waits and the end of `take`.
-    _, inbox = asked(requests, wake=lambda: requests.end(inbox))
+    _held, inbox = asked(requests, wake=lambda: requests.end(inbox))
     requests.take(reply(inbox))
     assert (len(requests), requests.late) == (0, 1)
 

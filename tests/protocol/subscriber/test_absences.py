@@ -125,3 +125,19 @@ def test_looking_when_it_is_due_finds_a_publisher_that_is_gone(absences):
     assert QUIET + UNCOUNTED <= at <= QUIET + UNCOUNTED + LOOK_EVERY
     absences.look(at + LOOK_EVERY, lambda _: True, is_idle=True)
     assert absences.next_deadline() is None
+
+
+def test_nobody_is_there_when_all_connections_have_ended_or_all_are_gone(absences, heard):
+    ended = set()
+    # A publisher whose connection is not known may be there.
+    assert not absences.is_alone(ended.__contains__)
+    absences.note(PUB, LOCAL)
+    assert not absences.is_alone(ended.__contains__)
+    ended.add(LOCAL)
+    assert absences.is_alone(ended.__contains__)
+    assert looked(absences, SILENCE)
+    assert absences.is_alone(ended.__contains__)
+    heard.at[PUB] = 2
+    assert not absences.is_alone(ended.__contains__)
+    heard.at.clear()
+    assert absences.is_alone(ended.__contains__)
