@@ -79,6 +79,10 @@ def test_a_stream_whose_checkpoint_is_no_directory_needs_staging(checkpoint):
     assert streaming(**given, staging="/shared/staging").staging == "/shared/staging"
 
 
+def test_what_spark_says_of_a_query_is_no_unknown_option():
+    assert streaming(checkpointLocation="/x", queryName="flights").connect == ("tcp://hub:5555",)
+
+
 def test_a_run_is_of_a_batch_only():
     assert batch(run="nightly").run == "nightly"
     with pytest.raises(OptionError, match="a streaming query has an id of its own"):

@@ -34,8 +34,9 @@ def files(spark, tmp_path):
     )
 
 
-def started(frame, endpoint, checkpoint, **options):
+def started(frame, endpoint, checkpoint, *, name=None, **options):
     writer = frame.writeStream.format("oz").option("endpoint", endpoint).options(**options)
+    writer = writer.queryName(name) if name else writer
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
@@ -57,8 +58,9 @@ def numbers(messages):
 
 def test_all_batches_arrive_and_progress_counts_them(files, tmp_path):
     with Listening(filtering="publisher") as sub:
-        query = run(files, sub.endpoint, tmp_path / "checkpoint")
+        query = run(files, sub.endpoint, tmp_path / "checkpoint", name="published")
         assert sorted(numbers(sub.received(3000))) == list(range(3000))
+    assert query.name == "published"
     assert [one["sink"]["numOutputRows"] for one in query.recentProgress if one["numInputRows"]] == [1000] * 3
     # The last batch stays until the next is published: should this one run again, it is to be the same.
     assert os.listdir(tmp_path / "checkpoint" / "oz-staging" / query.id) == ["2"]

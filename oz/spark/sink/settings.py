@@ -38,8 +38,9 @@ NAMES = (
     "batch",
     "report",
     "checkpointLocation",
+    "queryName",
 )
-"""The options of the sink, as they are written; Spark hands them over in lower case."""
+"""The options of the sink, as written; Spark hands them over in lower case. The last two are its own."""
 
 _LONGEST = 86_400.0
 _NO_DIRECTORY = "it is a directory on a file system that the driver and all executors share"
