@@ -105,12 +105,8 @@ class Driver:
 
 
 def _set_up(master, directory, conf):
-    # Or the working directories of local-cluster's executors would be in SPARK_HOME.
-    os.environ |= {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": directory,
-        "SPARK_LOCAL_DIRS": directory,
-    }
+    # Executors of local-cluster work in the folder `work` of the PySpark that is installed all the same.
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": directory}
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     global _start
     _start = (master, conf)
