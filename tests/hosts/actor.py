@@ -53,16 +53,16 @@ class Actor:
     def ready(self):
         self.held.wait_ready(timeout=LONGEST)
 
-    def begin(self, subjects, pace, size=0):
-        """Publish numbers on each of some subjects, again and again, padded with blanks."""
+    def begin(self, subjects, pace, size=0, most=None):
+        """Publish numbers on each of some subjects, again and again or so many times, padded with blanks."""
         self.may_publish.set()
-        self.publishing = threading.Thread(target=self._publish, args=(subjects, pace, size))
+        self.publishing = threading.Thread(target=self._publish, args=(subjects, pace, size, most))
         self.publishing.start()
 
-    def _publish(self, subjects, pace, size):
+    def _publish(self, subjects, pace, size, most):
         payloads = str if isinstance(self.held, oz.Node) else str.encode
         began, round_ = time.monotonic(), 0
-        while self.may_publish.is_set():
+        while self.may_publish.is_set() and round_ != most:
             for subject in subjects:
                 self.held.publish(subject, payloads(str(self.sent[subject]).ljust(size)))
                 self.sent[subject] += 1
