@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from oz.escaping import printable
 
@@ -46,6 +48,37 @@ class LineRate:
         return left_out
 
 
+class _Held(threading.local):
+    """The lines of each thread that holds them back."""
+
+    lines: list[logging.LogRecord] | None = None
+
+
+_held = _Held()
+
+
+@contextmanager
+def held_back(lines: list[logging.LogRecord]) -> Iterator[None]:
+    """Hold the lines of this thread back.
+
+    For a thread that another one waits for, which may be in a handler of logging and have its lock.
+
+    Args:
+        lines: what they are added to, for `write`.
+    """
+    _held.lines = lines
+    try:
+        yield
+    finally:
+        _held.lines = None
+
+
+def write(lines: list[logging.LogRecord]) -> None:
+    """Write what was held back."""
+    for one in lines:
+        logging.getLogger(one.name).callHandlers(one)
+
+
 class _Escaping(logging.Filter):
     """Escapes what a line is made of."""
 
@@ -58,7 +91,10 @@ class _Escaping(logging.Filter):
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
                 # No line of it begins as one of the log does.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
-        return True
+        if _held.lines is None:
+            return True
+        _held.lines.append(record)
+        return False
 
 
 class _Limiting(logging.Filter):

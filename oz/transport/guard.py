@@ -11,8 +11,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from logging import LogRecord
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from oz import logs
 from oz.errors import OwnershipError
 from oz.system import after_fork
 
@@ -180,7 +182,8 @@ def apart(do: Callable[..., T], *given: Any) -> T:
     What a handler raises meanwhile is raised when it is done, so that nothing can cut it short.
 
     Args:
-        do: what is to be done. It takes no lock that this thread may have.
+        do: what is to be done. It takes no lock that this thread may have. What it logs is written when it is
+            done, as this thread may have the lock of a handler of logging.
         given: what it is called with.
 
     Returns:
@@ -191,12 +194,16 @@ def apart(do: Callable[..., T], *given: Any) -> T:
     done, is_over = list[T | BaseException](), _thread.allocate_lock()
     is_over.acquire()
     raised: BaseException | None = None
+    lines: list[LogRecord] = []
 
     def work() -> None:
-        try:
-            done.append(do(*given))
-        except BaseException as error:
-            done.append(error)
+        result: T | BaseException
+        with logs.held_back(lines):
+            try:
+                result = do(*given)
+            except BaseException as error:
+                result = error
+        done.append(result)
         is_over.release()
 
     try:
@@ -220,6 +227,7 @@ def apart(do: Callable[..., T], *given: Any) -> T:
         if not done:
             is_over.acquire()
     result = done[0]
+    logs.write(lines)
     if raised is not None:
         raise raised
     if isinstance(result, BaseException):

@@ -1,3 +1,8 @@
+import logging
+import threading
+
+from oz import logs
+from oz.transport.guard import apart
 from support.scripts import run
 
 FORKED = """
@@ -164,3 +169,27 @@ async def main():
 
 asyncio.run(main())
 """)
+
+
+class Listed(logging.Handler):
+    """Writes down by which thread each line is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.threads = []
+
+    def emit(self, record):
+        self.threads.append(threading.current_thread())
+
+
+def test_what_is_done_apart_is_logged_by_whoever_waits_for_it():
+    log, listed = logs.peer_logger("oz.publisher"), Listed()
+    log.addHandler(listed)
+    listed.acquire()
+    try:
+        # As when a handler of logging publishes, and has its lock.
+        assert apart(lambda: log.warning("refused") or "done") == "done"
+    finally:
+        listed.release()
+        log.removeHandler(listed)
+    assert listed.threads == [threading.main_thread()]

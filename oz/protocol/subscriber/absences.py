@@ -121,7 +121,7 @@ class Absences:
         return all(
             has_ended(self._links[one])
             if one in self._links
-            else self._reported.get(one) == self._publishers.heard_at(one)
+            else (self._publishers.heard_at(one) or 0) <= self._reported.get(one, -1)
             for one in self._publishers.origins()
         )
 
