@@ -16,7 +16,7 @@ from random import Random
 import oz
 from oz.protocol.subscriber.absences import UNCOUNTED, Link
 from oz.protocol.subscriber.answers import Answers
-from oz.protocol.subscriber.declarations import MOST_SMALL
+from oz.protocol.subscriber.declarations import GREETING, MOST_SMALL
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.sequences import find
@@ -349,7 +349,8 @@ class AskerWorld:
 
     def _mute(self, number, lasts):
         """It does not answer for a while; its heart beats."""
-        publisher = self._trouble(self.publishers[number], lasts)
+        # What was lost before may have to wait for the next greeting.
+        publisher = self._trouble(self.publishers[number], lasts + GREETING)
         publisher.is_mute = True
 
         def end():
