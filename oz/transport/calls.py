@@ -151,6 +151,9 @@ class Calls:
 
     def _take(self, outcome: Outcome, endpoint: str, now: float) -> None:
         assert self._search is not None
+        if outcome is Outcome.ENDED:
+            # ZeroMQ makes it again, or says why not.
+            return
         if outcome is Outcome.ADMITTED:
             self._calls.pop(endpoint, None)
             self._search.settle(endpoint)

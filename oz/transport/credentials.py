@@ -242,7 +242,10 @@ class Credentials:
 
     def rights(self) -> Rights:
         """Return who is trusted and what is allowed, the same object as long as that is the same."""
-        trusted, permissions = self._trusted.value, self.permissions
+        # Each frame that comes asks for it, so the clock is read once.
+        now = time.monotonic()
+        trusted = self._trusted.at(now)
+        permissions = None if self._permissions is None else self._permissions.at(now)
         if trusted is not self._rights.trusted or permissions is not self._rights.permissions:
             self._rights = Rights(trusted, permissions)
         return self._rights
@@ -287,12 +290,17 @@ class Reloaded(Generic[T]):
         self._seen = self._changing = _state(path)
         self._value = read(path)
         self._looked_at = time.monotonic()
+        self._due_at = self._looked_at + _LOOK_EVERY
         self._asked_at = -inf
 
     @property
     def value(self) -> T:
         """Its content now; the one before, while that makes no sense."""
-        return self.look(_LOOK_EVERY)
+        return self.at(time.monotonic())
+
+    def at(self, now: float) -> T:
+        """Return the same; `now` is the time of the monotonic clock."""
+        return self._value if now < self._due_at else self.look(_LOOK_EVERY)
 
     def look_for_stranger(self) -> T:
         """Return what it says now, unless somebody unknown has had it looked at a moment ago.
@@ -316,6 +324,8 @@ class Reloaded(Generic[T]):
                 if is_still and self._changing != self._seen:
                     self._seen = self._changing
                     self._reload()
+                is_halfway = self._changing != self._seen
+                self._due_at = self._looked_at + (_LOOK_SOON if is_halfway else _LOOK_EVERY)
         return self._value
 
     def _reload(self) -> None:

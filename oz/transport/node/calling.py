@@ -38,6 +38,7 @@ class KeyedCalls:
 
     __slots__ = (
         "_admitted",
+        "_ended",
         "_failures",
         "_is_registered",
         "_keys",
@@ -58,6 +59,7 @@ class KeyedCalls:
         sockets: NodeSockets,
         is_registered: Callable[[str], bool],
         admitted: Callable[[str], object],
+        ended: Callable[[str], object],
         tell: Callable[[str, str], object],
         wake: Callable[[], object],
     ) -> None:
@@ -68,13 +70,14 @@ class KeyedCalls:
             sockets: of the node.
             is_registered: tells whether the name server at an endpoint has the node.
             admitted: is told where a peer has proved its key, and trusts this one.
+            ended: is told where a connection has ended.
             tell: is told of what is refused: in words, and where.
             wake: has the I/O side call `look` soon; called by any thread.
         """
         self._keys = keys
         self._sockets = sockets
         self._is_registered = is_registered
-        self._admitted = admitted
+        self._admitted, self._ended = admitted, ended
         self._tell = tell
         self._search = KeySearch(keys.credentials, wake)
         self._named: set[str] = set()
@@ -139,6 +142,9 @@ class KeyedCalls:
         if outcome is Outcome.ADMITTED:
             self._succeed(endpoint)
             self._admitted(endpoint)
+            return
+        if outcome is Outcome.ENDED:
+            self._ended(endpoint)
             return
         if len(self._failures) >= _MOST_FAILED:
             self._failures.clear()

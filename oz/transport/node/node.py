@@ -206,6 +206,7 @@ class NodeEngine:
             self.sockets,
             lambda endpoint: discovery_clients[endpoint].is_registered(self.monotonic()),
             lambda endpoint: self.links.connections.note_admitted(endpoint, self.monotonic()),
+            lambda endpoint: self.links.connections.note_ended(endpoint),
             lambda text, where: self.notices.denied(text, about=where),
             self.note_due,
         )

@@ -14,7 +14,7 @@ from oz.protocol.node.connections import (
 from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.node.probes import MUTE_AFTER, PROBE_AGAIN, SCAN_EVERY
-from oz.protocol.node.redials import LONGEST_REDIAL, REDIAL_AFTER
+from oz.protocol.node.redials import LONGEST_CROWD, LONGEST_REDIAL, REDIAL_AFTER
 from oz.protocol.node.steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.security.limits import Limits
 from support.announcing import announcement
@@ -150,6 +150,19 @@ def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(sub):
     assert steps == []
     steps, _ = check(connections, *peers, now=now)
     assert len([one for one in steps if isinstance(one, Dial)]) == 60
+
+
+def test_whose_connection_stands_has_the_time_of_a_crowd_to_speak_until_it_ends(connections):
+    connections.connect(PEER, 0.0)
+    connections.note_admitted(ENDPOINT, 0.0)
+    anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
+    steps, now = check(connections, PEER, looks=round((LONGEST_CROWD - CHECK_EVERY) / CHECK_EVERY))
+    assert steps == []
+    connections.note_ended(ENDPOINT)
+    assert connections.check([PEER], now + CHECK_EVERY) == anew
+    connections.note_admitted(ENDPOINT, now := now + CHECK_EVERY)
+    steps, _ = check(connections, PEER, looks=round(LONGEST_CROWD / CHECK_EVERY), now=now)
+    assert steps[:2] == anew
 
 
 def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(sub):
