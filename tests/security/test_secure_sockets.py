@@ -1,13 +1,16 @@
 """Sockets with keys: who comes in, who may subscribe to what, and who may publish it."""
 
+import asyncio
 import itertools
 import logging
 import threading
+from socket import create_server
 
 import pytest
 import zmq
 
 import oz
+import oz.asyncio
 from oz.transport import credentials
 from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
@@ -139,6 +142,32 @@ def test_who_has_no_key_gets_nothing(pub, sub):
         pub.publish("md.eu", b"")
         assert received(sub, 1) == ["md.eu"]
         assert not socket.poll(0)
+
+
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind):
+    def wait():
+        with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            sub.wait_ready(DEADLINE)
+
+    async def wait_in_loop():
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            await sub.wait_ready(DEADLINE)
+
+    with pytest.raises(oz.PermissionDenied, match="demands keys"):
+        wait() if kind == "sync" else asyncio.run(wait_in_loop())
+
+
+def test_who_listens_without_keys_or_says_nothing_is_not_called_a_stranger(ring):
+    desk = ring.security("desk")
+    with oz.Publisher("tcp://127.0.0.1:*") as plain, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(plain.endpoint, security=desk)
+    assert "has no key at all" in str(raised.value)
+    with create_server(("127.0.0.1", 0)) as mute, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(f"tcp://127.0.0.1:{mute.getsockname()[1]}", security=desk)
+    assert "accepts connections and proves no key" in str(raised.value)
 
 
 KEYLESS = {
