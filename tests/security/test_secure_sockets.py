@@ -242,18 +242,33 @@ def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filter
             assert coming.outcome() == b"1"
 
 
-def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, monkeypatch):
-    tried, probe = [], credentials.probe
+@pytest.fixture
+def tried(monkeypatch):
+    """Collect how many keys are tried at once."""
+    counts, probe = [], credentials.probe
 
     def probing(endpoint, kind, pair, candidates):
-        tried.append(len(candidates))
+        counts.append(len(candidates))
         return probe(endpoint, kind, pair, candidates)
 
     monkeypatch.setattr(credentials, "probe", probing)
+    return counts
+
+
+def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, tried):
     desk = ring.security("desk")
     for _ in range(2):
         oz.Subscriber(pub.endpoint, security=desk).close()
     assert tried == [3, 1]
+
+
+def test_the_key_whose_certificate_is_called_like_the_host_is_tried_alone_first(ring, tried):
+    ring.make("localhost")
+    ring.trust("localhost")
+    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("localhost")) as pub:
+        port = pub.endpoint.rpartition(":")[2]
+        oz.Subscriber(f"tcp://localhost:{port}", security=ring.security("desk")).close()
+    assert tried == [1]
 
 
 def test_who_comes_in_a_trusted_key_s_place_later_is_told_of(ring):

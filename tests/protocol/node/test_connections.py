@@ -160,9 +160,27 @@ def test_whose_connection_stands_has_the_time_of_a_crowd_to_speak_until_it_ends(
     assert steps == []
     connections.note_ended(ENDPOINT)
     assert connections.check([PEER], now + CHECK_EVERY) == anew
-    connections.note_admitted(ENDPOINT, now := now + CHECK_EVERY)
-    steps, _ = check(connections, PEER, looks=round(LONGEST_CROWD / CHECK_EVERY), now=now)
+
+
+def test_the_time_of_a_crowd_begins_with_the_handshake_and_holds_for_that_connection_only(connections):
+    connections.connect(PEER, 0.0)
+    connections.note_admitted(ENDPOINT, begun := REDIAL_AFTER / 2)
+    steps, _ = check(connections, PEER, looks=round(LONGEST_CROWD / CHECK_EVERY))
+    assert steps == []
+    anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
+    assert connections.check([PEER], begun + LONGEST_CROWD) == anew
+    # Nobody has proved a key over the next one.
+    steps, _ = check(connections, PEER, looks=round(LONGEST_REDIAL / CHECK_EVERY), now=begun + LONGEST_CROWD)
     assert steps[:2] == anew
+
+
+def test_whose_connection_stands_holds_up_no_dial_of_others(sub):
+    connections = Connections(OWN, sub, None, limits=Limits(dials=1))
+    other = announcement(6, local_endpoint=None, endpoints=("tcp://127.0.0.1:6",))
+    assert connections.connect(PEER, 0.0) == [Dial(ENDPOINT, PEER.name)]
+    assert connections.connect(other, 0.1) == []
+    connections.note_admitted(ENDPOINT, 0.2)
+    assert connections.begin_dials(1.0) == [Dial(other.endpoints[0], other.name)]
 
 
 def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(sub):
