@@ -12,7 +12,7 @@ from support.waiting import DEADLINE, until
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is this host's on Linux")
 
 
-def test_none_of_them_waits_to_be_declared_again_until_the_patience_is_over(tmp_path):
+def test_none_of_them_waits_to_be_declared_again_until_the_patience_is_over(short_directory):
     got, wanted = set(), [f"s{number}.x" for number in range(200)]
     with FaultProxy("tcp://127.0.0.2:1") as proxy:
         # Peers are told an address, so the proxy and the node have one port.
@@ -20,8 +20,10 @@ def test_none_of_them_waits_to_be_declared_again_until_the_patience_is_over(tmp_
         proxy.pass_on_to(f"tcp://127.0.0.2:{port}")
         there = {"bind": f"tcp://127.0.0.2:{port}", "advertise": "127.0.0.1"}
         with (
-            oz.Node("feed", directory=tmp_path / "a", **there) as feed,
-            oz.Node("desk", bind="tcp://127.0.0.1:*", peers=proxy.endpoint, directory=tmp_path / "b") as desk,
+            oz.Node("feed", directory=short_directory / "a", **there) as feed,
+            oz.Node(
+                "desk", bind="tcp://127.0.0.1:*", peers=proxy.endpoint, directory=short_directory / "b"
+            ) as desk,
         ):
             desk.wait_for_peers("feed", DEADLINE)
             for number, subject in enumerate(wanted):
