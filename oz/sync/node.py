@@ -369,6 +369,7 @@ class Node:
 
         Raises:
             Timeout: they were not in that time; says who is missing.
+            PermissionDenied: somebody that `peers=` names refuses this node, or is refused by it.
             ClosedError: the node is closed.
         """
         self._shell.wait(self._engine.readiness.missing_peers(wanted), timeout)

@@ -216,6 +216,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
 
         Raises:
             Timeout: some publisher has not answered in that time; says what is missing.
+            PermissionDenied: one demands keys, which this subscriber has none of; or something is denied.
             ProtocolError: a publisher refuses a pattern; says which.
             ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
             ClosedError: the subscriber is closed.

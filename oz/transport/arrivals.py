@@ -40,8 +40,8 @@ class Arrivals:
         """
         if one.outcome is Outcome.ADMITTED:
             self._doubtful.clear()
-        elif one.outcome is Outcome.REFUSED:
-            # It has a key, and the authenticator has told of it.
+        elif one.outcome in (Outcome.REFUSED, Outcome.ENDED):
+            # It has a key, and the authenticator has told of it; or it was there.
             return
         elif is_clear(one) or len(self._doubtful) >= _MOST:
             self._tell(one)

@@ -39,7 +39,7 @@ _REFUSALS = 2
 _STRANGERS = 3
 """Searches in a row that find a stranger, before it is told: one may find a listener that ends."""
 
-_NOBODYS = (Probed.STRANGER, Probed.SILENT)
+_NOBODYS = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
 """What is found where somebody is, and nobody whose key is trusted."""
 
 
@@ -151,6 +151,9 @@ class Calls:
 
     def _take(self, outcome: Outcome, endpoint: str, now: float) -> None:
         assert self._search is not None
+        if outcome is Outcome.ENDED:
+            # ZeroMQ makes it again, or says why not.
+            return
         if outcome is Outcome.ADMITTED:
             self._calls.pop(endpoint, None)
             self._search.settle(endpoint)
@@ -180,10 +183,9 @@ class Calls:
         call, credentials = self._calls[endpoint], self._attachments.credentials
         assert credentials is not None
         call.strangers = call.strangers + 1 if found.outcome in _NOBODYS else 0
-        if found.outcome is Probed.REFUSED:
-            self._report(call, credentials.refused_by(endpoint, key))
-        elif call.strangers >= _STRANGERS:
-            self._report(call, credentials.strange_to(endpoint))
+        why = credentials.why_not(found.outcome, endpoint, key)
+        if why is not None and (found.outcome is Probed.REFUSED or call.strangers >= _STRANGERS):
+            self._report(call, why)
         self._search.again(endpoint, now)
 
     def _report(self, call: _Call, why: str) -> None:

@@ -28,6 +28,7 @@ from oz.transport.authenticator import authenticate
 from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
+from oz.transport.demands import KEYLESS, mechanism_at
 from oz.transport.probing import Probed, probe
 
 _log = peer_logger("oz.security")
@@ -211,6 +212,8 @@ class Credentials:
         others = [one for one in candidates if one != likely]
         if found[0] is Probed.STRANGER and others:
             found = probe(endpoint, kind, self._pair, others)
+        if found[0] is Probed.STRANGER and mechanism_at(endpoint) == KEYLESS:
+            return Probed.KEYLESS, None
         if found[1] is not None:
             if len(self._found) >= _MOST_FOUND:
                 self._found.clear()
@@ -228,8 +231,28 @@ class Credentials:
             f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
         )
 
-    def strange_to(self, endpoint: str) -> str:
-        """Say in words that nobody there has a key that is trusted."""
+    def why_not(self, found: Probed, endpoint: str, key: str | None) -> str | None:
+        """Say in words why nobody is connected to; None if somebody is, or nobody listens yet."""
+        match found:
+            case Probed.REFUSED:
+                return self.refused_by(endpoint, key)
+            case Probed.STRANGER:
+                return self._strange_to(endpoint)
+            case Probed.KEYLESS:
+                return (
+                    f"{endpoint} has no key at all, and this side, which has {self.public_key}, speaks to "
+                    "nobody without one. Give it security=, or let OZ_SECURITY or [security] name a file "
+                    "with its key"
+                )
+            case Probed.SILENT:
+                return (
+                    f"{endpoint} accepts connections and proves no key: it may have much to do, or is no "
+                    f"listener of ZeroMQ. This side has {self.public_key}, and trusts what is in "
+                    f"{self.directory}"
+                )
+        return None
+
+    def _strange_to(self, endpoint: str) -> str:
         candidates, trusted = self.candidates(endpoint), self.trusted
         if not candidates:
             return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
@@ -242,7 +265,10 @@ class Credentials:
 
     def rights(self) -> Rights:
         """Return who is trusted and what is allowed, the same object as long as that is the same."""
-        trusted, permissions = self._trusted.value, self.permissions
+        # Each frame that comes asks for it, so the clock is read once.
+        now = time.monotonic()
+        trusted = self._trusted.at(now)
+        permissions = None if self._permissions is None else self._permissions.at(now)
         if trusted is not self._rights.trusted or permissions is not self._rights.permissions:
             self._rights = Rights(trusted, permissions)
         return self._rights
@@ -257,10 +283,8 @@ class Credentials:
         found, key = self.probe(endpoint, kind)
         if found is Probed.ADMITTED and key is not None:
             return key
-        if found is Probed.REFUSED:
-            raise PermissionDenied(self.refused_by(endpoint, key))
-        if found in (Probed.STRANGER, Probed.SILENT):
-            raise PermissionDenied(self.strange_to(endpoint))
+        if (why := self.why_not(found, endpoint, key)) is not None:
+            raise PermissionDenied(why)
         return self._found.get(endpoint, candidates[0])
 
 
@@ -287,12 +311,17 @@ class Reloaded(Generic[T]):
         self._seen = self._changing = _state(path)
         self._value = read(path)
         self._looked_at = time.monotonic()
+        self._due_at = self._looked_at + _LOOK_EVERY
         self._asked_at = -inf
 
     @property
     def value(self) -> T:
         """Its content now; the one before, while that makes no sense."""
-        return self.look(_LOOK_EVERY)
+        return self.at(time.monotonic())
+
+    def at(self, now: float) -> T:
+        """Return the same; `now` is the time of the monotonic clock."""
+        return self._value if now < self._due_at else self.look(_LOOK_EVERY)
 
     def look_for_stranger(self) -> T:
         """Return what it says now, unless somebody unknown has had it looked at a moment ago.
@@ -316,6 +345,8 @@ class Reloaded(Generic[T]):
                 if is_still and self._changing != self._seen:
                     self._seen = self._changing
                     self._reload()
+                is_halfway = self._changing != self._seen
+                self._due_at = self._looked_at + (_LOOK_SOON if is_halfway else _LOOK_EVERY)
         return self._value
 
     def _reload(self) -> None:

@@ -1,4 +1,4 @@
-"""The handshakes of a socket's connections, as its monitor tells of them.
+"""The handshakes of a socket's connections, as its monitor tells of them, and the ends of connections.
 
 ZeroMQ says nothing at the socket itself of a connection that one of the two sides refuses.
 """
@@ -22,7 +22,7 @@ _MOST_EVENTS = 100
 
 
 class Outcome(enum.Enum):
-    """The outcome of a handshake."""
+    """The outcome of a handshake, or what has become of a connection after it."""
 
     ADMITTED = enum.auto()
     """Each side has the key that the other one expects."""
@@ -32,6 +32,8 @@ class Outcome(enum.Enum):
     """Nobody there has the key that was called, or the connection ended meanwhile; ZeroMQ tries again."""
     BROKEN = enum.auto()
     """Whoever is there says what makes no sense, as without keys; ZeroMQ has given the connection up."""
+    ENDED = enum.auto()
+    """The connection has ended, also after a handshake that has failed."""
 
     @property
     def is_final(self) -> bool:
@@ -44,6 +46,7 @@ _OUTCOMES: dict[int, Outcome] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: Outcome.REFUSED,
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: Outcome.FAILED,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: Outcome.BROKEN,
+    zmq.EVENT_DISCONNECTED: Outcome.ENDED,
 }
 
 
@@ -52,7 +55,7 @@ _EVENT = struct.Struct("=hi")
 
 
 class Handshake(NamedTuple):
-    """The end of one handshake.
+    """The end of one handshake, or of its connection.
 
     Attributes:
         outcome: what has come of it.

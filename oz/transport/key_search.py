@@ -31,12 +31,6 @@ class Found(NamedTuple):
     outcome: Probed
     key: str | None
 
-    def wrong(self, credentials: Credentials) -> str | None:
-        """Say in words why nobody is connected to there; None if somebody is, or nobody listens yet."""
-        if self.outcome is Probed.REFUSED:
-            return credentials.refused_by(self.endpoint, self.key)
-        return credentials.strange_to(self.endpoint) if self.outcome is Probed.STRANGER else None
-
 
 class KeySearch:
     """The search for the keys of listeners, each in a thread of its own.

@@ -58,6 +58,8 @@ class Probed(enum.Enum):
     """Somebody has one of them, and does not trust ours."""
     STRANGER = enum.auto()
     """Somebody is there, and has none of them."""
+    KEYLESS = enum.auto()
+    """Somebody is there who demands no keys, and so has none; `probe` takes it for a stranger."""
     SILENT = enum.auto()
     """Somebody accepts connections and says nothing, or not all that there is to say: it may be busy."""
     ABSENT = enum.auto()

@@ -100,10 +100,11 @@ def test_what_makes_no_sense_is_named_with_its_line(written, old, new, line, sai
     assert said in str(raised.value)
 
 
-def test_all_faults_are_found_at_once(written):
-    found = survey_permissions(written('default = 1\n[users.a]\nkey = 1\nroles = ["x"]\n'))
+def test_all_faults_are_found_at_once_each_once_and_in_the_order_of_their_lines(written):
+    text = '[roles.y]\nsubscribe = 1\n[users.a]\nkey = 1\nroles = ["x"]\n[users.b]\nkeys = []\n'
+    found = survey_permissions(written(text))
     assert found.permissions is None
-    assert [one.source.rpartition(" ")[2] for one in found.faults] == ["1", "3", "2", "4"]
+    assert [one.source.rpartition(" ")[2] for one in found.faults] == ["2", "4", "5", "6"]
 
 
 @pytest.mark.parametrize(

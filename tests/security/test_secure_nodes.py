@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from contextlib import ExitStack
 
 import pytest
@@ -113,9 +114,39 @@ def test_a_node_without_keys_that_others_reach_warns_of_it_once(directory, caplo
 def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
     with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
         plain.subscribe(">")
-        with pytest.raises(oz.Timeout):
-            plain.wait_for_peers(timeout=0.3)
+        with pytest.raises(oz.PermissionDenied, match="demands keys"):
+            plain.wait_for_peers(timeout=DEADLINE)
         assert not feed.interest("md.x")
+
+
+def test_a_node_without_keys_is_told_by_a_name_server_that_demands_some_and_by_its_advisories(
+    server, feed, directory
+):
+    with pytest.raises(oz.PermissionDenied, match="demands keys"):
+        oz.Node("plain", nameserver=server.endpoint, join_timeout=DEADLINE, directory=directory / "plain")
+    with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
+        told = advisories(plain)
+        until(lambda: any(feed.endpoint in one.text and "demands keys" in one.text for one in told()))
+
+
+def test_a_node_meets_nobody_at_a_listener_without_keys_and_says_so(make):
+    with zmq.Context() as context, context.socket(zmq.XPUB) as listener:
+        listener.bind("tcp://127.0.0.1:*")
+        desk = make("desk", peers=listener.get_string(zmq.LAST_ENDPOINT))
+        with pytest.raises(oz.PermissionDenied, match="has no key at all"):
+            desk.wait_for_peers(timeout=DEADLINE)
+
+
+def test_a_peer_that_accepts_connections_and_says_nothing_is_named_when_it_was_waited_for_in_vain(make):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        desk = make("desk", peers=f"tcp://127.0.0.1:{mute.getsockname()[1]}")
+
+        def is_named():
+            with pytest.raises(oz.Timeout) as raised:
+                desk.wait_for_peers(timeout=0.1)
+            return "accepts connections and says nothing" in str(raised.value)
+
+        until(is_named)
 
 
 def test_who_calls_a_node_or_a_name_server_without_a_key_is_told_of(
@@ -127,7 +158,7 @@ def test_who_calls_a_node_or_a_name_server_without_a_key_is_told_of(
 
     def is_logged():
         # Half a second may be over before ZeroMQ has called at all.
-        with pytest.raises(oz.NameserverUnavailable):
+        with pytest.raises((oz.NameserverUnavailable, oz.PermissionDenied)):
             oz.Node("lost", nameserver=server.endpoint, join_timeout=0.5, directory=directory / "lost")
         return any(server.endpoint in one.getMessage() for one in caplog.records)
 

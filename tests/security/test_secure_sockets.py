@@ -1,13 +1,16 @@
 """Sockets with keys: who comes in, who may subscribe to what, and who may publish it."""
 
+import asyncio
 import itertools
 import logging
 import threading
+from socket import create_server
 
 import pytest
 import zmq
 
 import oz
+import oz.asyncio
 from oz.transport import credentials
 from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
@@ -141,6 +144,32 @@ def test_who_has_no_key_gets_nothing(pub, sub):
         assert not socket.poll(0)
 
 
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind):
+    def wait():
+        with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            sub.wait_ready(DEADLINE)
+
+    async def wait_in_loop():
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            await sub.wait_ready(DEADLINE)
+
+    with pytest.raises(oz.PermissionDenied, match="demands keys"):
+        wait() if kind == "sync" else asyncio.run(wait_in_loop())
+
+
+def test_who_listens_without_keys_or_says_nothing_is_not_called_a_stranger(ring):
+    desk = ring.security("desk")
+    with oz.Publisher("tcp://127.0.0.1:*") as plain, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(plain.endpoint, security=desk)
+    assert "has no key at all" in str(raised.value)
+    with create_server(("127.0.0.1", 0)) as mute, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(f"tcp://127.0.0.1:{mute.getsockname()[1]}", security=desk)
+    assert "accepts connections and proves no key" in str(raised.value)
+
+
 KEYLESS = {
     "no CURVE": lambda ring: {},
     "PLAIN": lambda ring: {"plain_username": b"desk", "plain_password": b"desk"},
@@ -213,18 +242,33 @@ def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filter
             assert coming.outcome() == b"1"
 
 
-def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, monkeypatch):
-    tried, probe = [], credentials.probe
+@pytest.fixture
+def tried(monkeypatch):
+    """Collect how many keys are tried at once."""
+    counts, probe = [], credentials.probe
 
     def probing(endpoint, kind, pair, candidates):
-        tried.append(len(candidates))
+        counts.append(len(candidates))
         return probe(endpoint, kind, pair, candidates)
 
     monkeypatch.setattr(credentials, "probe", probing)
+    return counts
+
+
+def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, tried):
     desk = ring.security("desk")
     for _ in range(2):
         oz.Subscriber(pub.endpoint, security=desk).close()
     assert tried == [3, 1]
+
+
+def test_the_key_whose_certificate_is_called_like_the_host_is_tried_alone_first(ring, tried):
+    ring.make("localhost")
+    ring.trust("localhost")
+    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("localhost")) as pub:
+        port = pub.endpoint.rpartition(":")[2]
+        oz.Subscriber(f"tcp://localhost:{port}", security=ring.security("desk")).close()
+    assert tried == [1]
 
 
 def test_who_comes_in_a_trusted_key_s_place_later_is_told_of(ring):

@@ -219,8 +219,11 @@ token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(t
 @settings(max_examples=size(10, 6000))
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
-    assert first.covers(second) is (relations.counterexample(first, second) is None)
-    assert first.overlaps(second) is (relations.witness(first, second) is not None)
+    one, other = relations.automaton_of(first), relations.automaton_of(second)
+    covers, overlaps = automata.alone(other, one) is None, automata.shared(one, other) is not None
+    assert (first.covers(second), first.overlaps(second)) == (covers, overlaps)
+    assert (relations.counterexample(first, second) is None) is covers
+    assert (relations.witness(first, second) is not None) is overlaps
 
 
 # --- regexes ------------------------------------------------------------------------------------------------
@@ -461,3 +464,5 @@ def test_permissions_can_afford_to_ask(monkeypatch):
     assert allowed.covers(asked)
     assert not asked.covers(allowed)
     assert allowed.overlaps(asked)
+    assert relations.counterexample(allowed, asked) is None
+    assert relations.witness(allowed, oz.compile("time.*.west.>")) is None

@@ -73,8 +73,7 @@ class FaultProxy:
             upstream: where it passes connections on to, `tcp://host:port`.
             seed: what `shake` does follows from it.
         """
-        host, _, port = upstream.removeprefix("tcp://").rpartition(":")
-        self._upstream = host, int(port)
+        self.pass_on_to(upstream)
         self._random = random.Random(seed)
         self._accepting = set()
         self._links = []
@@ -90,6 +89,11 @@ class FaultProxy:
         self._listener.setblocking(False)
         self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._call(self._listen())
+
+    def pass_on_to(self, upstream):
+        """Pass connections that come from now on to another place."""
+        host, _, port = upstream.removeprefix("tcp://").rpartition(":")
+        self._upstream = host, int(port)
 
     def _call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)

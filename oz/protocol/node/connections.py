@@ -198,6 +198,10 @@ class Connections:
             self._dialled_at[endpoint] = now
             self._dials.note_admitted(endpoint)
 
+    def note_ended(self, endpoint: str) -> None:
+        """Record that a connection has ended: its peer was perhaps killed before it said a word."""
+        self._redials.admitted.discard(endpoint)
+
     def crowd_patience(self, now: float) -> float:
         """Return the seconds that so many nodes as are known may take to link with each other."""
         return self._redials.crowd_patience(now)

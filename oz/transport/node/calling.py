@@ -38,6 +38,7 @@ class KeyedCalls:
 
     __slots__ = (
         "_admitted",
+        "_ended",
         "_failures",
         "_is_registered",
         "_keys",
@@ -46,6 +47,7 @@ class KeyedCalls:
         "_reported",
         "_search",
         "_served",
+        "_silent",
         "_sockets",
         "_tell",
         "_unknown",
@@ -58,6 +60,7 @@ class KeyedCalls:
         sockets: NodeSockets,
         is_registered: Callable[[str], bool],
         admitted: Callable[[str], object],
+        ended: Callable[[str], object],
         tell: Callable[[str, str], object],
         wake: Callable[[], object],
     ) -> None:
@@ -68,18 +71,20 @@ class KeyedCalls:
             sockets: of the node.
             is_registered: tells whether the name server at an endpoint has the node.
             admitted: is told where a peer has proved its key, and trusts this one.
+            ended: is told where a connection has ended.
             tell: is told of what is refused: in words, and where.
             wake: has the I/O side call `look` soon; called by any thread.
         """
         self._keys = keys
         self._sockets = sockets
         self._is_registered = is_registered
-        self._admitted = admitted
+        self._admitted, self._ended = admitted, ended
         self._tell = tell
         self._search = KeySearch(keys.credentials, wake)
         self._named: set[str] = set()
         self._unknown: set[str] = set()
         self._served: dict[str, int] = {}
+        self._silent: set[str] = set()
         self._failures: dict[str, int] = {}
         self._reported: set[str] = set()
         self._look_at = 0.0
@@ -113,7 +118,12 @@ class KeyedCalls:
 
     def unknown(self) -> list[str]:
         """Say of which peers that the user has named it is not known yet whether they come."""
-        return [f"whether anybody with a trusted key is at {one} is not known yet" for one in self._unknown]
+        return [
+            f"{one} accepts connections and says nothing"
+            if one in self._silent
+            else f"whether anybody with a trusted key is at {one} is not known yet"
+            for one in self._unknown
+        ]
 
     def next_deadline(self) -> float:
         """Return when to call `look` at the latest, in monotonic seconds."""
@@ -140,6 +150,9 @@ class KeyedCalls:
             self._succeed(endpoint)
             self._admitted(endpoint)
             return
+        if outcome is Outcome.ENDED:
+            self._ended(endpoint)
+            return
         if len(self._failures) >= _MOST_FAILED:
             self._failures.clear()
             self._reported.clear()
@@ -159,9 +172,14 @@ class KeyedCalls:
     def _go_on(self, found: Found, now: float) -> None:
         """Connect to what the user has named, or look again later."""
         endpoint, key = found.endpoint, found.key
-        if found.outcome not in (Probed.ADMITTED, Probed.SILENT):
+        self._silent.discard(endpoint)
+        if found.outcome is Probed.SILENT:
+            self._silent.add(endpoint)
+        elif found.outcome is not Probed.ADMITTED:
             self._unknown.discard(endpoint)
-        if (why := found.wrong(self._keys.credentials)) is not None:
+        why = self._keys.credentials.why_not(found.outcome, endpoint, key)
+        # Whoever has much to do may say something later.
+        if why is not None and found.outcome is not Probed.SILENT:
             self._served.pop(endpoint, None)
             self._fail(endpoint, why)
         elif found.outcome is Probed.ADMITTED and key is not None:

@@ -6,7 +6,7 @@ name servers and the links. `publish` and `message.reply` may come from anywhere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,6 +29,7 @@ from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
+from oz.transport.demands import Demands
 from oz.transport.node.calling import KeyedCalls
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
@@ -99,6 +100,7 @@ class NodeEngine:
             self._keys = NodeKeys(credentials, ownership)
             credentials.tell(self._note_refused)
         self._calls: KeyedCalls | None = None
+        self._demands: Demands | None = None
         self._refused_connections = 0
         self.client = RequestClient(
             self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
@@ -190,18 +192,41 @@ class NodeEngine:
         self.dialler.place = trusted
         if self._keys is not None:
             self._look_after_keys(self._keys)
+        elif self._shell.kinds.backend.has_handle:
+            self._look_for_demands(config.peers)
         self.readiness = Readiness(
-            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic, self._calls
-        )
+            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic,
+            self._calls, self._refusals,
+        )  # fmt: skip
         self.lifecycle = Lifecycle(
             self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
-            self._tell_own, sockets.say, self.monotonic, self._calls,
+            self._tell_own, sockets.say, self.monotonic, self._refusals,
         )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
                 sub.dial(endpoint, stop=FOR_EVER)
         self.dialler.start(self.monotonic())
+
+    @property
+    def _refusals(self) -> Mapping[str, str]:
+        """Why there is no connection to what the user has named, in words, by endpoint."""
+        one = self._calls or self._demands
+        return {} if one is None else one.refusals
+
+    def _look_for_demands(self, peers: Sequence[str]) -> None:
+        """Find out whether others demand keys, which this node has none of."""
+
+        def is_needed(endpoint: str) -> bool:
+            return not (self.membership.up if endpoint in peers else self.links.is_registered)
+
+        self._demands = Demands(
+            [*self.links.discovery_clients, *peers],
+            self.monotonic(),
+            is_needed=is_needed,
+            tell=lambda text, where: self.notices.denied(text, about=where),
+            wake=self.note_due,
+        )
 
     def _trusted(self) -> Collection[str]:
         return () if self._keys is None else self._keys.credentials.trusted
@@ -213,6 +238,7 @@ class NodeEngine:
             self.sockets,
             lambda endpoint: discovery_clients[endpoint].is_registered(self.monotonic()),
             lambda endpoint: self.links.connections.note_admitted(endpoint, self.monotonic()),
+            lambda endpoint: self.links.connections.note_ended(endpoint),
             lambda text, where: self.notices.denied(text, about=where),
             self.note_due,
         )
@@ -320,6 +346,8 @@ class NodeEngine:
         if self._calls is not None:
             self._calls.look(now)
             self._tell_refused()
+        if self._demands is not None:
+            self._demands.look(now)
         for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
             self.notices.refused("announcement", text)
         self.replies.send_parked(self.sockets.main, now)
@@ -340,6 +368,7 @@ class NodeEngine:
             self.replies.next_deadline(),
             self._introductions.next_deadline(now),
             None if self._calls is None else self._calls.next_deadline(),
+            None if self._demands is None else self._demands.next_deadline(),
         ]
         return min(at for at in deadlines if at is not None)
 

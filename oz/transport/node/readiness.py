@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import zmq
@@ -26,7 +26,16 @@ TAKE_IN_SECONDS = 0.05
 class Readiness:
     """The peers of one node, as those see them who wait; what it makes is called on the I/O side."""
 
-    __slots__ = ("_calls", "_dialler", "_expect", "_inquiries", "_membership", "_monotonic", "_sockets")
+    __slots__ = (
+        "_calls",
+        "_dialler",
+        "_expect",
+        "_inquiries",
+        "_membership",
+        "_monotonic",
+        "_refusals",
+        "_sockets",
+    )
 
     def __init__(
         self,
@@ -37,6 +46,7 @@ class Readiness:
         expect: Callable[[float], None],
         monotonic: Callable[[], float],
         calls: KeyedCalls | None,
+        refusals: Mapping[str, str],
     ) -> None:
         """Put together what says whether peers are there.
 
@@ -47,9 +57,10 @@ class Readiness:
             inquiries: what asks peers whether all their subscriptions have arrived.
             expect: wakes those who wait at a time of the monotonic clock.
             monotonic: that clock.
-            calls: what is refused where nodes have keys; None where they have none.
+            calls: what is called where nodes have keys; None where they have none.
+            refusals: why there is no connection to what the user has named, by endpoint.
         """
-        self._calls = calls
+        self._calls, self._refusals = calls, refusals
         self._sockets = sockets
         self._membership = membership
         self._dialler = dialler
@@ -107,9 +118,10 @@ class Readiness:
         Raises:
             PermissionDenied: somebody that the user has named refuses this node, or is refused by it.
         """
-        if self._calls is not None and self._calls.refusals:
-            raise PermissionDenied("; ".join(self._calls.refusals.values()))
-        return missing
+        if self._refusals:
+            raise PermissionDenied("; ".join(self._refusals.values()))
+        unknown = [] if self._calls is None or not missing else self._calls.unknown()
+        return "; ".join([missing, *unknown])
 
     def _linked(self) -> list[Announcement]:
         """Return the peers whose link stands as far as is known now; on the I/O side."""
@@ -123,10 +135,10 @@ class Lifecycle:
     """The beginning and the end of one node: it joins, and drains what it has before it leaves."""
 
     __slots__ = (
-        "_calls",
         "_configuration",
         "_links",
         "_monotonic",
+        "_refusals",
         "_say",
         "_shell",
         "_sockets",
@@ -144,7 +156,7 @@ class Lifecycle:
         tell_own: Callable[[], None],
         say: Callable[[str, bytes], None],
         monotonic: Callable[[], float],
-        calls: KeyedCalls | None,
+        refusals: Mapping[str, str],
     ) -> None:
         """Put together what waits, and what is waited for.
 
@@ -157,9 +169,9 @@ class Lifecycle:
             tell_own: tells its publishers its own subscriptions.
             say: sends a frame to a name server.
             monotonic: the clock.
-            calls: what is refused where nodes have keys; None where they have none.
+            refusals: why there is no connection to what the user has named, by endpoint.
         """
-        self._calls = calls
+        self._refusals = refusals
         self._configuration = configuration
         self._shell = shell
         self._sockets = sockets
@@ -192,9 +204,8 @@ class Lifecycle:
         """Say that no name server has answered; None if one has, or none is needed."""
         if self._links.is_registered:
             return None
-        refusals = {} if self._calls is None else self._calls.refusals
-        if self._sockets.servers.keys() <= refusals.keys():
-            raise PermissionDenied("; ".join(refusals[one] for one in self._sockets.servers))
+        if self._sockets.servers.keys() <= self._refusals.keys():
+            raise PermissionDenied("; ".join(self._refusals[one] for one in self._sockets.servers))
         return "no name server"
 
     def drain(self, ends: float) -> Steps[None]:

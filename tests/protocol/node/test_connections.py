@@ -14,7 +14,7 @@ from oz.protocol.node.connections import (
 from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.node.probes import MUTE_AFTER, PROBE_AGAIN, SCAN_EVERY
-from oz.protocol.node.redials import LONGEST_REDIAL, REDIAL_AFTER
+from oz.protocol.node.redials import LONGEST_CROWD, LONGEST_REDIAL, REDIAL_AFTER
 from oz.protocol.node.steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.security.limits import Limits
 from support.announcing import announcement
@@ -150,6 +150,37 @@ def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(sub):
     assert steps == []
     steps, _ = check(connections, *peers, now=now)
     assert len([one for one in steps if isinstance(one, Dial)]) == 60
+
+
+def test_whose_connection_stands_has_the_time_of_a_crowd_to_speak_until_it_ends(connections):
+    connections.connect(PEER, 0.0)
+    connections.note_admitted(ENDPOINT, 0.0)
+    anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
+    steps, now = check(connections, PEER, looks=round((LONGEST_CROWD - CHECK_EVERY) / CHECK_EVERY))
+    assert steps == []
+    connections.note_ended(ENDPOINT)
+    assert connections.check([PEER], now + CHECK_EVERY) == anew
+
+
+def test_the_time_of_a_crowd_begins_with_the_handshake_and_holds_for_that_connection_only(connections):
+    connections.connect(PEER, 0.0)
+    connections.note_admitted(ENDPOINT, begun := REDIAL_AFTER / 2)
+    steps, _ = check(connections, PEER, looks=round(LONGEST_CROWD / CHECK_EVERY))
+    assert steps == []
+    anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
+    assert connections.check([PEER], begun + LONGEST_CROWD) == anew
+    # Nobody has proved a key over the next one.
+    steps, _ = check(connections, PEER, looks=round(LONGEST_REDIAL / CHECK_EVERY), now=begun + LONGEST_CROWD)
+    assert steps[:2] == anew
+
+
+def test_whose_connection_stands_holds_up_no_dial_of_others(sub):
+    connections = Connections(OWN, sub, None, limits=Limits(dials=1))
+    other = announcement(6, local_endpoint=None, endpoints=("tcp://127.0.0.1:6",))
+    assert connections.connect(PEER, 0.0) == [Dial(ENDPOINT, PEER.name)]
+    assert connections.connect(other, 0.1) == []
+    connections.note_admitted(ENDPOINT, 0.2)
+    assert connections.begin_dials(1.0) == [Dial(other.endpoints[0], other.name)]
 
 
 def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(sub):
