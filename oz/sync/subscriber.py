@@ -175,6 +175,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             except zmq.Again:
                 # RCVTIMEO is for the calls of pyzmq.
                 self._engine.tend()
+                continue
             except zmq.ZMQError:
                 if not self.closed:
                     raise
