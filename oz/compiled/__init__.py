@@ -20,6 +20,13 @@ COMPILED = "OZ_COMPILED"
 _CHOICES = ("0", "1", "require")
 
 
+LIBZMQ = (
+    "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno",
+)  # fmt: skip
+"""What the compiled part calls of libzmq."""
+
+
 class Hot(Protocol):
     """The functions of the compiled part; None stands for a case that the twin has to do."""
 
@@ -177,16 +184,21 @@ class Hot(Protocol):
             stats: where to count.
         """
 
-    def FrameReader(
-        self, *, recv: Callable[..., bytes], socket: int, getsockopt: int, option: int
-    ) -> Callable[[Any, int], list[bytes]]:
+    def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
+        """Say which libzmq pyzmq has loaded.
+
+        Args:
+            functions: the addresses of its functions `LIBZMQ`.
+            closed: the attribute of pyzmq's class of sockets that tells whether one is closed.
+            again: raised with the number of the error where there is nothing to read.
+        """
+
+    def FrameReader(self, *, recv: Callable[..., bytes], socket: int) -> Callable[[Any, int], list[bytes]]:
         """Make what reads all frames of a message.
 
         Args:
-            recv: reads one.
+            recv: reads one, where libzmq's own function gives an error.
             socket: the address of libzmq's socket.
-            getsockopt: that of its `zmq_getsockopt`.
-            option: `zmq.RCVMORE`.
         """
 
     def know_dispatch(
@@ -201,8 +213,30 @@ class Hot(Protocol):
             The message; None when there is none, when the engine has something to check, or after many.
         """
 
-    def Iteration(self, *, twin: Iterator[Any], ready: Any, waiting: Any) -> Iterator[Any]:
-        """Iterate over messages that wait and are for nobody else; the twin gives all others."""
+    def Iteration(
+        self,
+        *,
+        twin: Iterator[Any],
+        ready: Any,
+        waiting: Any,
+        take: Callable[..., Any] = ...,
+        engine: Any = ...,
+        socket: Any = ...,
+        again: type[Exception] = ...,
+        error: type[Exception] = ...,
+    ) -> Iterator[Any]:
+        """Iterate over messages that wait and are for nobody else; the twin gives all others.
+
+        Args:
+            twin: gives them all.
+            ready: messages whose handlers have been called.
+            waiting: those that were unpacked.
+            take: takes a plain message; left out with the rest where messages come in batches.
+            engine: of the subscriber.
+            socket: the subscriber.
+            again: what `take` raises when RCVTIMEO is over.
+            error: what it raises again when it is called again, as the socket is closed.
+        """
 
 
 def _load() -> tuple[Hot | None, str]:

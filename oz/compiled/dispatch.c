@@ -195,26 +195,89 @@ PyMethodDef hot_dispatch_methods[] = {
 typedef struct {
     PyObject_HEAD
     PyObject *twin, *ready, *waiting, *popleft;
+    /* Where messages are plain, what takes one and what it is called with; NULL where they come in batches. */
+    PyObject *take, *engine, *socket, *flags, *again, *error;
+    int is_over;
 } Iteration;
+
+/* Call a method of the engine; NULL with an exception. */
+static PyObject *
+call_engine(Iteration *self, const char *method, PyObject *message)
+{
+    PyObject *name = PyUnicode_InternFromString(method);
+    PyObject *const arguments[] = {self->engine, message};
+    PyObject *result = name == NULL ? NULL : PyObject_VectorcallMethod(name, arguments, message == NULL ? 1 : 2, NULL);
+    Py_XDECREF(name);
+    return result;
+}
+
+/* Take a plain message; NULL with an exception, or where the twin is to go on without one. */
+static PyObject *
+take_plain(Iteration *self)
+{
+    PyObject *const arguments[] = {self->socket, self->flags};
+    PyObject *message = PyObject_Vectorcall(self->take, arguments, 2, NULL);
+    if (message == NULL && PyErr_ExceptionMatches(self->again)) {
+        /* RCVTIMEO is for the calls of pyzmq. */
+        PyErr_Clear();
+        PyObject *tended = call_engine(self, "tend", NULL);
+        Py_XDECREF(tended);
+        return NULL;
+    }
+    if (message == NULL && PyErr_ExceptionMatches(self->error)) {
+        /* It comes again, and the twin knows whether that is an end. */
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *route = message == NULL ? NULL : route_of(message);
+    if (message == NULL || (route != NULL && hot_get(route, known.is_only_listed) == Py_True)) {
+        return message;
+    }
+    PyObject *is_wanted = message == Py_None ? Py_NewRef(Py_False) : call_engine(self, "dispatch", message);
+    if (is_wanted != Py_True) {
+        Py_CLEAR(message);
+    }
+    Py_XDECREF(is_wanted);
+    return message;
+}
+
+/* Give what waits in line to nobody but the caller; NULL with an exception, or where the twin is to go on without one. */
+static PyObject *
+first_in_line(Iteration *self)
+{
+    PyObject *message = PyObject_CallNoArgs(self->popleft);
+    PyObject *route = message == NULL ? NULL : route_of(message);
+    if (message == NULL || (route != NULL && hot_get(route, known.is_only_listed) == Py_True)) {
+        return message;
+    }
+    /* Back to where it was: it is for the twin. */
+    PyObject *result = PyObject_CallMethod(self->waiting, "appendleft", "O", message);
+    Py_DECREF(message);
+    Py_XDECREF(result);
+    return NULL;
+}
 
 static PyObject *
 iteration_next(Iteration *self)
 {
-    if (PyObject_Size(self->ready) == 0 && PyObject_Size(self->waiting) > 0) {
-        PyObject *message = PyObject_CallNoArgs(self->popleft);
-        PyObject *route = message == NULL ? NULL : route_of(message);
-        if (message == NULL || (route != NULL && hot_get(route, known.is_only_listed) == Py_True)) {
-            return message;
-        }
-        /* Back to where it was: it is for the twin. */
-        PyObject *result = PyObject_CallMethod(self->waiting, "appendleft", "O", message);
-        Py_DECREF(message);
-        if (result == NULL) {
-            return NULL;
-        }
-        Py_DECREF(result);
+    PyObject *message = NULL;
+    if (self->is_over) {
+        return NULL;
     }
-    return PyErr_Occurred() ? NULL : Py_TYPE(self->twin)->tp_iternext(self->twin);
+    if (PyObject_Size(self->ready) == 0) {
+        if (PyObject_Size(self->waiting) > 0) {
+            message = first_in_line(self);
+        }
+        else if (self->take != NULL && hot_get(self->engine, known.must_check) == Py_False) {
+            message = take_plain(self);
+        }
+    }
+    if (message == NULL && !PyErr_Occurred()) {
+        message = Py_TYPE(self->twin)->tp_iternext(self->twin);
+    }
+    /* What has raised ends it, as it ends the twin. */
+    self->is_over = message == NULL && self->take != NULL;
+    return message;
 }
 
 static int
@@ -225,6 +288,12 @@ iteration_traverse(Iteration *self, visitproc visit, void *arg)
     Py_VISIT(self->ready);
     Py_VISIT(self->waiting);
     Py_VISIT(self->popleft);
+    Py_VISIT(self->take);
+    Py_VISIT(self->engine);
+    Py_VISIT(self->socket);
+    Py_VISIT(self->flags);
+    Py_VISIT(self->again);
+    Py_VISIT(self->error);
     return 0;
 }
 
@@ -237,6 +306,12 @@ iteration_dealloc(Iteration *self)
     Py_XDECREF(self->ready);
     Py_XDECREF(self->waiting);
     Py_XDECREF(self->popleft);
+    Py_XDECREF(self->take);
+    Py_XDECREF(self->engine);
+    Py_XDECREF(self->socket);
+    Py_XDECREF(self->flags);
+    Py_XDECREF(self->again);
+    Py_XDECREF(self->error);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -244,13 +319,17 @@ iteration_dealloc(Iteration *self)
 static PyObject *
 iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *ready, *waiting;
-    static char *keywords[] = {"twin", "ready", "waiting", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO:Iteration", keywords, &twin, &ready, &waiting)) {
+    PyObject *twin, *ready, *waiting, *take = NULL, *engine = NULL, *socket = NULL, *again = NULL, *error = NULL;
+    static char *keywords[] = {"twin", "ready", "waiting", "take", "engine", "socket", "again", "error", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO|OOOOO:Iteration", keywords, &twin, &ready, &waiting, &take,
+                                     &engine, &socket, &again, &error)) {
         return NULL;
     }
     if (!PyIter_Check(twin) || known.message == NULL) {
         return PyErr_Format(PyExc_TypeError, "Iteration() takes an iterator and two deques");
+    }
+    if (take != NULL && (error == NULL || !PyObject_TypeCheck(engine, known.engine))) {
+        return PyErr_Format(PyExc_TypeError, "Iteration() of what it takes itself needs an engine, a socket and errors");
     }
     PyObject *popleft = PyObject_GetAttrString(waiting, "popleft");
     Iteration *self = popleft == NULL ? NULL : (Iteration *)type->tp_alloc(type, 0);
@@ -262,6 +341,14 @@ iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->ready = Py_NewRef(ready);
     self->waiting = Py_NewRef(waiting);
     self->popleft = popleft;
+    if (take != NULL) {
+        self->take = Py_NewRef(take);
+        self->engine = Py_NewRef(engine);
+        self->socket = Py_NewRef(socket);
+        self->again = Py_NewRef(again);
+        self->error = Py_NewRef(error);
+        self->flags = PyLong_FromLong(0);
+    }
     return (PyObject *)self;
 }
 

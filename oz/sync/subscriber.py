@@ -149,9 +149,20 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
         messages = self._iterate()
-        if HOT is None or not isinstance(self._receive_path, RoutedReceivePath):
+        if HOT is None:
             return messages
-        return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
+        if isinstance(self._receive_path, RoutedReceivePath):
+            return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
+        return HOT.Iteration(
+            twin=messages,
+            ready=self._ready,
+            waiting=self._waiting,
+            take=self._engine.take,
+            engine=self._engine,
+            socket=self,
+            again=zmq.Again,
+            error=zmq.ZMQError,
+        )
 
     def _iterate(self) -> Iterator[Message]:
         ready, take = self._ready, self._engine.take
@@ -175,6 +186,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             except zmq.Again:
                 # RCVTIMEO is for the calls of pyzmq.
                 self._engine.tend()
+                continue
             except zmq.ZMQError:
                 if not self.closed:
                     raise

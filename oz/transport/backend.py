@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import zmq
 
 from oz import system
-from oz.compiled import HOT
+from oz.compiled import HOT, LIBZMQ
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import IsSent
 
@@ -180,6 +180,11 @@ def _find(name: str) -> Any:
 
 
 GETSOCKOPT = _find("zmq_getsockopt")
+_CLOSED = vars(zmq.backend.Socket).get("_closed")
+if HOT is not None and GETSOCKOPT is not None and _CLOSED is not None:
+    HOT.know_libzmq(
+        tuple(ctypes.cast(_find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ), _CLOSED, zmq.Again
+    )
 SENDIOV = _find("zmq_sendiov")
 if SENDIOV is not None:
     SENDIOV.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -286,6 +291,11 @@ def backend_of(socket: Any) -> Backend:
         return PYZMQ
     found: Backend = socket.backend
     return found
+
+
+def address_of(socket: Any) -> int:
+    """Return the address by which libzmq's own functions know a socket; 0 where they are not to be called."""
+    return int(socket.underlying) if GETSOCKOPT is not None and backend_of(socket).has_handle else 0
 
 
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)

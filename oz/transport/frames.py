@@ -2,8 +2,8 @@
 
 `recv` gives a frame as bytes in 0.15 µs, but does not say whether more follow. pyzmq says so in two ways: by
 a `Frame` object (0.53 µs) or by `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
-function behind the second costs 0.2 µs through ctypes, and less from the compiled part. A reader calls that
-where it finds it: docs/decisions/010-asking-libzmq-for-rcvmore.md
+function behind the second costs 0.2 µs through ctypes. A reader calls that where it finds it, and the
+compiled part reads all by libzmq's own functions: docs/decisions/010-asking-libzmq-for-rcvmore.md
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.transport.backend import GETSOCKOPT, PYZMQ, backend_of
+from oz.transport.backend import GETSOCKOPT, PYZMQ, address_of, backend_of
 
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)
@@ -52,8 +52,7 @@ def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
 def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
     """Make a reader that asks libzmq itself after each frame."""
     if HOT is not None:
-        address = ctypes.cast(getsockopt, ctypes.c_void_p).value or 0
-        return HOT.FrameReader(recv=PYZMQ.recv, socket=handle, getsockopt=address, option=int(zmq.RCVMORE))
+        return HOT.FrameReader(recv=PYZMQ.recv, socket=handle)
     more = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(more))
     # Ready-made arguments: ctypes would make them anew for each call.
@@ -85,9 +84,8 @@ def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
 
 def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
     """Make a reader for a socket, which must not outlive it."""
-    if GETSOCKOPT is None or not backend_of(socket).has_handle:
-        return _read_frame_objects
-    return _asking_reader(socket.underlying, GETSOCKOPT)
+    address = address_of(socket)
+    return _asking_reader(address, GETSOCKOPT) if address else _read_frame_objects
 
 
 def send_frames(

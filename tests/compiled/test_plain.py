@@ -2,8 +2,11 @@
 
 import ctypes
 import gc
+import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.compiled import HOT
+from oz.compiled import HOT, LIBZMQ
 from oz.message import Message
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
@@ -75,8 +78,106 @@ def test_a_reader_of_a_closed_socket_raises_as_its_twin(pair):
         assert raised.value.errno == zmq.ENOTSOCK
     with pytest.raises(TypeError, match="takes a socket and flags"):
         both[0](pull)
-    with pytest.raises(ValueError, match="addresses"):
-        HOT.FrameReader(recv=print, socket=0, getsockopt=0, option=0)
+    with pytest.raises(TypeError, match="int"):
+        both[0](pull, "no flags")
+    with pytest.raises(ValueError, match="address"):
+        HOT.FrameReader(recv=print, socket=0)
+
+
+def test_a_reader_says_with_its_number_that_there_is_nothing(pair):
+    _, pull = pair
+    pull.rcvtimeo = 1
+    for read in readers(pull):
+        for flags in (0, zmq.NOBLOCK):
+            with pytest.raises(zmq.Again) as raised:
+                read(pull, flags)
+            assert raised.value.errno == zmq.EAGAIN
+
+
+def test_a_reader_of_an_ended_context_raises_as_its_twin():
+    context = zmq.Context()
+    with context.socket(zmq.PULL) as pull, ThreadPoolExecutor(1) as other:
+        both = readers(pull)
+        ending = other.submit(context.term)
+        for read in both:
+            with pytest.raises(zmq.ContextTerminated):
+                read(pull, 0)
+        pull.close()
+        ending.result(DEADLINE)
+
+
+@contextmanager
+def on_alarm(handler):
+    """Call something once in this thread while what follows waits; signals come until it has."""
+    todo, is_done, me = [handler], threading.Event(), threading.get_ident()
+
+    def handle(*_):
+        if todo:
+            todo.pop()()
+
+    def ring():
+        while not is_done.wait(0.01):
+            signal.pthread_kill(me, signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    ringing = threading.Thread(target=ring)
+    ringing.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        ringing.join()
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_handler_runs_while_a_reader_waits(pair):
+    push, pull = pair
+    for read in readers(pull):
+        with on_alarm(lambda: push.send_multipart([b"a", b"by the handler"])):
+            assert read(pull, 0) == [b"a", b"by the handler"]
+
+
+def test_what_a_signal_handler_raises_ends_a_reader_that_waits(pair):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    push, pull = pair
+    for read in readers(pull):
+        with pytest.raises(KeyboardInterrupt), on_alarm(interrupt):
+            read(pull, 0)
+        push.send_multipart([b"a", b"b"])
+        assert read(pull, 0) == [b"a", b"b"]
+
+
+def test_a_socket_that_is_closed_is_never_used_by_its_address(pair):
+    # The address of one and the object of another: what goes by the address finds the first one open.
+    _, pull = pair
+    given = []
+    read = HOT.FrameReader(recv=lambda *how: given.append(how) or b"by pyzmq", socket=pull.underlying)
+    with zmq.Context() as context:
+        other = context.socket(zmq.PULL)
+        other.close()
+        assert read(other, 0) == [b"by pyzmq"]
+    assert given == [(other, 0)]
+
+
+def test_a_reader_does_not_wait_on_when_a_signal_handler_has_closed_its_socket(pair):
+    _, pull = pair
+    with zmq.Context() as context, context.socket(zmq.PULL) as other:
+        read = HOT.FrameReader(recv=PYZMQ.recv, socket=pull.underlying)
+        with pytest.raises(zmq.ZMQError) as raised, on_alarm(other.close):
+            read(other, 0)
+        assert raised.value.errno == zmq.ENOTSOCK
+
+
+def test_what_libzmq_it_calls_is_told_whole():
+    for wrong in [(), (1, 2, 3), ((1,) * 7, property(), zmq.Again)]:
+        with pytest.raises(TypeError):
+            HOT.know_libzmq(*wrong)
+    with pytest.raises(ValueError, match="eight functions"):
+        HOT.know_libzmq((0,) * len(LIBZMQ), property(), zmq.Again)
+    with pytest.raises(TypeError, match="descriptor"):
+        HOT.know_libzmq((1,) * len(LIBZMQ), 1, zmq.Again)
 
 
 class Codec:

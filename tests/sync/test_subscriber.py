@@ -7,12 +7,14 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
+from itertools import count, islice
 
 import msgpack
 import pytest
 import zmq
 
 import oz
+from oz.transport.subscriber.engine import SubscriberEngine
 from support.ports import lasting_endpoint
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, frames_of, until
@@ -471,6 +473,16 @@ def test_rcvtimeo_is_for_pyzmqs_calls_only(pair):
     receiving.join(0.1)
     two.pub.publish("a", b"x")
     assert receiving.outcome().subject == "a"
+
+
+def test_iteration_goes_on_when_rcvtimeo_is_over_and_gives_no_message_twice(pair, monkeypatch):
+    two = pair("a")
+    two.sub.set(zmq.RCVTIMEO, 1)
+    # What is done when the time is over; each time the next message comes.
+    numbers = count()
+    monkeypatch.setattr(SubscriberEngine, "tend", lambda engine: two.pub.publish("a", b"%d" % next(numbers)))
+    payloads = [message.payload for message in islice(two.sub, 3)]
+    assert payloads == [b"0", b"1", b"2"]
 
 
 def test_a_frame_at_a_time_and_whole_messages_mix(pair):
