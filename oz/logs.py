@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from oz.escaping import printable
 
@@ -48,29 +46,9 @@ class LineRate:
         return left_out
 
 
-class _Held(threading.local):
-    """The lines of each thread that holds them back."""
-
-    lines: list[logging.LogRecord] | None = None
-
-
-_held = _Held()
-
-
-@contextmanager
-def held_back(lines: list[logging.LogRecord]) -> Iterator[None]:
-    """Hold the lines of this thread back.
-
-    For a thread that another one waits for, which may be in a handler of logging and have its lock.
-
-    Args:
-        lines: what they are added to, for `write`.
-    """
-    _held.lines = lines
-    try:
-        yield
-    finally:
-        _held.lines = None
+held_back: dict[int | None, list[logging.LogRecord]] = {}
+"""For threads by their numbers what they log, to be given to `write`. For one that another thread waits for,
+which may be in a handler of logging and have its lock."""
 
 
 def write(lines: list[logging.LogRecord]) -> None:
@@ -91,10 +69,10 @@ class _Escaping(logging.Filter):
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
                 # No line of it begins as one of the log does.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
-        if _held.lines is None:
-            return True
-        _held.lines.append(record)
-        return False
+        lines = held_back.get(record.thread)
+        if lines is not None:
+            lines.append(record)
+        return lines is None
 
 
 class _Limiting(logging.Filter):

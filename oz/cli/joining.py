@@ -44,7 +44,8 @@ def bus_options(command: _F) -> _F:
         flag_value=_AS_CONFIGURED,
         metavar="[NAME]",
         help="Join this bus, or the configured one, in place of --bind and --connect. "
-        "--bind is then where nodes of other hosts connect to this one.",
+        "--bind is then where nodes of other hosts connect to this one. It takes the word behind it: put it "
+        "last, or write --bus=NAME.",
     )
     return _offer(command, bus, *_shared(" Implies --bus."))
 

@@ -63,7 +63,9 @@ def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> in
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
-@click.option("--to", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before.")
+@click.option(
+    "--until", "--to", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
+)
 @dialect_option("the pattern when it names none")
 def export(
     directory: Path,

@@ -229,10 +229,20 @@ class Attached(Protocol):
         """The address last bound, or else connected to."""
 
 
-def ready_line(socket: Attached, bind: Sequence[str], connect: Sequence[str]) -> str:
-    """Say that a socket is ready, and where: with the port that a `*` became."""
+def ready_line(
+    socket: Attached, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
+) -> str:
+    """Say that a socket is ready, and where: with the port that a `*` became.
+
+    Args:
+        socket: which.
+        bind: where it is bound.
+        connect: where it connects to. ZeroMQ does not say whether anybody is there.
+        have_answered: the line is said when all of those have answered.
+    """
     bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
-    return f"ready, {', '.join(bound + [f'connected to {one}' for one in connect])}"
+    connects = "connected" if have_answered else "connecting"
+    return f"ready, {', '.join(bound + [f'{connects} to {one}' for one in connect])}"
 
 
 def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:

@@ -34,6 +34,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
+from oz.cli.reaching import told_of_trouble
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 
@@ -175,9 +176,15 @@ def _on_sockets(
         made = oz.Subscriber(connect, bind, dialect=dialect, security=security, **options)
     with log_in_lines(ctx, "warning: "), made as subscriber:
         subscriber.subscribe(patterns, **(asked or {}))
-        ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
-        ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
-        yield ready
+        line = ready_line(subscriber, bind, connect, have_answered=is_routed)
+        ready = _Ready(ctx, subscriber, line, is_known=not is_routed)
+        # Where publishers answer it is said whether they have.
+        asked_of = () if is_routed else connect
+        with told_of_trouble(
+            asked_of, READY_SECONDS, partial(say, ctx), has_keys=security is not None
+        ) as ready.something_has_come:
+            ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
+            yield ready
 
 
 def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
@@ -198,6 +205,7 @@ class _Ready:
     ) -> None:
         self.subscriber = subscriber
         self._ctx, self._line, self._is_said = ctx, line, is_known
+        self.something_has_come: Callable[[], object] = bool
         if is_known:
             say(ctx, line)
 
@@ -251,7 +259,9 @@ def _receive(ready: _Ready, waiting: Waiting, timeout: float) -> oz.Message | Sh
         is_over = time.monotonic() >= deadline
         ready.look()
         try:
-            return ready.subscriber.receive(timeout=0)
+            message = ready.subscriber.receive(timeout=0)
+            ready.something_has_come()
+            return message
         except oz.Timeout:
             if is_over:
                 raise

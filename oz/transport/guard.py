@@ -198,11 +198,13 @@ def apart(do: Callable[..., T], *given: Any) -> T:
 
     def work() -> None:
         result: T | BaseException
-        with logs.held_back(lines):
-            try:
-                result = do(*given)
-            except BaseException as error:
-                result = error
+        me = _thread.get_ident()
+        logs.held_back[me] = lines
+        try:
+            result = do(*given)
+        except BaseException as error:
+            result = error
+        del logs.held_back[me]
         done.append(result)
         is_over.release()
 

@@ -122,7 +122,6 @@ def test_check_says_all_that_is_wrong(oz, tmp_path):
     assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
         f"file {path}, line 1",
         f"file {path}, line 3",
-        f"file {path}, line 2",
     ]
 
 

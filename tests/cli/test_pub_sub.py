@@ -15,6 +15,7 @@ import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
+from oz.cli.reaching import trouble_at
 
 
 @pytest.fixture
@@ -54,6 +55,23 @@ def test_the_subscriber_may_bind(oz_start, oz_run):
     assert subscriber.end().stdout == b"a b\n"
 
 
+def test_the_subscriber_says_where_nobody_is(oz_start, endpoint):
+    where = ("--connect", "tcp://nobody.invalid:5750", "--connect", endpoint)
+    subscriber = oz_start("sub", "a", *where, "--count", "1")
+    assert subscriber.ready_line() == f"oz sub: ready, connecting to {where[1]}, connecting to {endpoint}"
+    said = {subscriber.line_with(subscriber.process.stderr, b"again") for _ in range(2)}
+    assert said == {
+        f"oz sub: {where[1]}: no such host is known; trying again",
+        f"oz sub: nobody answers at {endpoint} yet; trying again",
+    }
+
+
+def test_trouble_is_told_of_those_alone_who_cannot_be_heard(endpoint):
+    with library.Publisher(endpoint):
+        assert trouble_at(endpoint, has_keys=False) is None
+    assert trouble_at("inproc://feed", has_keys=False) is None
+
+
 @pytest.fixture
 def only_here():
     """Keep other runs of these tests on this host away from the endpoint that both would bind to."""
@@ -70,7 +88,7 @@ def test_without_options_they_meet_on_the_documented_endpoint(oz_start, oz_run, 
         if probe.connect_ex((host, int(port))) == 0:
             pytest.skip(f"something else on this machine has {DEFAULT_ENDPOINT}")
     subscriber = oz_start("sub", "meet.here", "--count", "1")
-    assert f"connected to {DEFAULT_ENDPOINT}" in subscriber.ready_line()
+    assert f"connecting to {DEFAULT_ENDPOINT}" in subscriber.ready_line()
     ended = oz_run("pub", "meet.here", "now", "--wait", "60")
     assert f"bound to {DEFAULT_ENDPOINT}" in ended.stderr
     assert subscriber.end().stdout == b"meet.here now\n"

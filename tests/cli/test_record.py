@@ -36,7 +36,7 @@ def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, t
     ready = running.ready_line()
     assert (
         ready
-        == f"oz record: ready, connected to {publisher.endpoint}, recording in {directory} from offset 0"
+        == f"oz record: ready, connecting to {publisher.endpoint}, recording in {directory} from offset 0"
     )
     publisher.wait_for_subscribers(2 if filtering == "prefix" else 1, timeout=waiting.DEADLINE)
     for at in range(3000):
