@@ -210,7 +210,7 @@ class NodeEngine:
 
     @property
     def _refusals(self) -> Mapping[str, str]:
-        """Why there is no connection to what the user has named, in words, by endpoint."""
+        """The reasons, in words and by endpoint, for which what the user has named is not connected."""
         one = self._calls or self._demands
         return {} if one is None else one.refusals
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import zmq
@@ -202,9 +203,10 @@ class NodePublisher:
             self._scoped[recipients, group] = scoped
         return scoped
 
-    def expect_others(self) -> None:
+    def expect_others(self, most: float = inf) -> None:
         """Hold what is sent next, as others are about to come; see `Accumulator`."""
-        self.engine.sender.accumulator.expect_others()
+        engine = self.engine
+        engine.sender.accumulator.expect_others(engine.socket, most)
 
     def go(self) -> None:
         """Send what waits for others; see `Accumulator`."""

@@ -210,8 +210,15 @@ class Accumulator:
             self._expect_more()
         self._look(socket)
 
-    def expect_others(self) -> None:
-        """Hold the next message, as others are about to come: for the end of the turn, or for `go`."""
+    def expect_others(self, socket: Any, most: float) -> None:
+        """Hold the next message, as others are about to come: for the end of the turn, or for `go`.
+
+        Args:
+            socket: of the publisher.
+            most: where so many wait they go: whoever gets them is at work while the others come.
+        """
+        if len(self.messages) >= STEP * most:
+            self.flush(socket)
         if self._in_turns:
             self._is_turn_used = True
         else:

@@ -113,13 +113,14 @@ class Peers:
 
     def __init__(self, known, refusals=0):
         self.known, self.refusals, self.sent = known, refusals, []
-        self.expected, self.gone = 0, 0
+        self.expected, self.gone, self.most = 0, 0, []
 
     def interest(self, subject):
         return self.known is True
 
-    def expect_others(self):
+    def expect_others(self, most):
         self.expected += 1
+        self.most.append(most)
 
     def go(self):
         self.gone += 1
@@ -151,6 +152,21 @@ def test_a_request_goes_out_at_once_where_somebody_may_answer():
     assert sent == ["svc", b"x", None, None]
     assert owner(inbox) == bytes(16)
     assert (len(requests), stats.requests) == (1, 1)
+
+
+def test_of_many_that_are_asked_again_half_go_before_the_others():
+    peers = Peers(True)
+    client, requests, _ = peers.client()
+    for _ in range(40):
+        begun(client)
+    inboxes = [inbox for *_, inbox in peers.sent]
+    for inbox in inboxes:
+        requests.take(reply(inbox, b"x"))
+    for inbox in inboxes[:-1]:
+        begun(client)
+        client.end_and_go(inbox)
+    # Of 41 that wait, the one that ends among them.
+    assert set(peers.most) == {20}
 
 
 def test_a_request_waits_for_peers_that_have_not_had_their_say_and_then_says_that_nobody_answers():

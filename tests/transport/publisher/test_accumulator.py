@@ -126,7 +126,7 @@ def in_turns(clock, seconds):
 @pytest.mark.parametrize("way", ["begin", "begin_rare"])
 def test_where_others_are_expected_in_a_turn_none_goes_alone(clock, way):
     waits, dispatch = in_turns(clock, 3 * QUIET)
-    waits.expect_others()
+    waits.expect_others(None, 100)
     for number in range(2):
         getattr(waits, way)(None, None, b"%d" % number, b"")
     waits.go(None)
@@ -139,12 +139,23 @@ def test_where_others_are_expected_in_a_turn_none_goes_alone(clock, way):
     assert dispatch.sent[1:] == [[b"2"]]
 
 
+@pytest.mark.parametrize("way", ["begin", "begin_rare"])
+def test_where_many_wait_for_others_they_go_before_those(clock, way):
+    waits, dispatch = in_turns(clock, 3 * QUIET)
+    for number in range(5):
+        waits.expect_others(None, 2)
+        getattr(waits, way)(None, None, b"%d" % number, b"")
+    assert dispatch.sent == [[b"0", b"1"], [b"2", b"3"]]
+    waits.end_turn(None)
+    assert dispatch.sent[2:] == [[b"4"]]
+
+
 def test_in_threads_those_that_come_while_others_are_expected_go_together(clock):
     waits, dispatch = make(clock, 0)
     waits.begin(None, None, b"0", b"")
     clock.now += 2 * QUIET
     for number in range(1, 4):
-        waits.expect_others()
+        waits.expect_others(None, 100)
         waits.begin_rare(None, None, b"%d" % number, b"")
         clock.now += 2 * QUIET
     assert dispatch.sent == [[b"0"]]
@@ -159,7 +170,7 @@ def test_in_threads_those_that_come_while_others_are_expected_go_together(clock)
 def test_in_threads_the_first_after_a_while_goes_at_once_though_others_are_expected(clock):
     waits, dispatch = make(clock, 0)
     for number in range(2):
-        waits.expect_others()
+        waits.expect_others(None, 100)
         waits.begin(None, None, b"%d" % number, b"")
         clock.now += 1.1 * SHARED
     assert dispatch.sent == [[b"0"], [b"1"]]
