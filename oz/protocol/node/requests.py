@@ -411,8 +411,8 @@ class RequestClient:
                 return self._begin_later(inbox, subject, payload, headers, key)
             self._stats.requests += 1
             if self._requests.answered:
-                # Answers came together, and whoever has one is about to ask again. Half go first: whoever answers
-                # those is at work while the others are asked.
+                # Answers came together, and whoever has one is about to ask again. Half go first: whoever
+                # answers those is at work while the others are asked.
                 self._shared = publisher
                 publisher.expect_others(max(_LEAST_SHARED, len(self._requests) // 2))
             pauses = publisher.send_request(subject, payload, headers, key, inbox)
