@@ -412,7 +412,9 @@ class DescriptorWorld:
         """Who asks for something is given it on its stream until it has left, and nobody else is."""
         asked = {}
         for link in self.links.values():
-            for key in link.granted.intersection(link.held):
+            # Those that are asked for no more are counted for a while, and the next may have no room.
+            has_room = len(link.streams) <= LIMITS.streams
+            for key in link.granted.intersection(link.held) if has_room else ():
                 if key.startswith(OWN + b"D") and not is_goodbye(key):
                     said = parse_declaration(key)
                     stream = self.router.streams.get(stream_key(said.stream))
