@@ -181,10 +181,13 @@ def _find(name: str) -> Any:
 
 GETSOCKOPT = _find("zmq_getsockopt")
 _CLOSED = vars(zmq.backend.Socket).get("_closed")
-if HOT is not None and GETSOCKOPT is not None and _CLOSED is not None:
-    HOT.know_libzmq(
-        tuple(ctypes.cast(_find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ), _CLOSED, zmq.Again
-    )
+_FOUND = tuple(ctypes.cast(_find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ)
+
+IS_KNOWN = HOT is not None and _CLOSED is not None and all(_FOUND)
+"""Whether the compiled part may call libzmq itself; another pyzmq may hide what it takes for that."""
+
+if HOT is not None and IS_KNOWN:
+    HOT.know_libzmq(_FOUND, _CLOSED, zmq.Again)
 SENDIOV = _find("zmq_sendiov")
 if SENDIOV is not None:
     SENDIOV.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

@@ -15,7 +15,7 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.transport.backend import GETSOCKOPT, PYZMQ, address_of, backend_of
+from oz.transport.backend import GETSOCKOPT, IS_KNOWN, PYZMQ, address_of, backend_of
 
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)
@@ -51,7 +51,7 @@ def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
 
 def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
     """Make a reader that asks libzmq itself after each frame."""
-    if HOT is not None:
+    if HOT is not None and IS_KNOWN:
         return HOT.FrameReader(recv=PYZMQ.recv, socket=handle)
     more = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(more))
