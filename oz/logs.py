@@ -69,10 +69,10 @@ class _Escaping(logging.Filter):
                 lines = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n").split("\n")
                 # No line of it begins as one of the log does.
                 record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
-        lines = held_back.get(record.thread)
-        if lines is not None:
-            lines.append(record)
-        return lines is None
+        held = held_back.get(record.thread)
+        if held is not None:
+            held.append(record)
+        return held is None
 
 
 class _Limiting(logging.Filter):
