@@ -34,7 +34,7 @@ def trouble_at(endpoint: str, *, has_keys: bool) -> str | None:
 
 
 @contextmanager
-def told_of_trouble(
+def reporting_trouble(
     endpoints: Iterable[str], seconds: float, say: Callable[[str], object], *, has_keys: bool
 ) -> Iterator[Callable[[], None]]:
     """Say after so many seconds at which endpoints nobody is; gives what says that somebody was heard.

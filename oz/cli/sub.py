@@ -34,7 +34,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
-from oz.cli.reaching import told_of_trouble
+from oz.cli.reaching import reporting_trouble
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 
@@ -180,7 +180,7 @@ def _on_sockets(
         ready = _Ready(ctx, subscriber, line, is_known=not is_routed)
         # Where publishers answer it is said whether they have.
         asked_of = () if is_routed else connect
-        with told_of_trouble(
+        with reporting_trouble(
             asked_of, READY_SECONDS, partial(say, ctx), has_keys=security is not None
         ) as ready.something_has_come:
             ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))

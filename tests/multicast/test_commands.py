@@ -33,7 +33,7 @@ def test_what_pub_multicasts_is_printed_by_sub(endpoint):
         env=ENVIRONMENT,
     )
     try:
-        assert listener.stderr.readline() == f"oz sub: ready, connected to {endpoint}\n"
+        assert listener.stderr.readline() == f"oz sub: ready, connecting to {endpoint}\n"
         # Ready is the socket, and not yet the network: what comes before is no loss, and missed.
         for _ in range(5):
             done = subprocess.run(
