@@ -61,8 +61,8 @@ def test_an_idle_subscriber_looks_only_when_something_is_due(looks):
             assert time.monotonic() - began >= 1.19
             return looks.count(engine_of(sub).declarer)
 
-    # One finds out what is due, one comes soon after what was subscribed to, and one with the end. Who waits to
-    # be ready looks also whether a listener demands keys.
+    # One finds out what is due, one comes soon after what was subscribed to, and one with the end. Who waits
+    # to be ready looks also whether a listener demands keys.
     waits = {receive: 4, receive_as_pyzmq_does: 4, poll: 4, ozs_poller: 4, wait_ready: 12}
     threads = {Thread(lambda wait=wait: idle(wait)): most for wait, most in waits.items()}
     assert all(1 <= thread.outcome() <= most for thread, most in threads.items())
