@@ -410,21 +410,23 @@ class DescriptorWorld:
 
     def _check_streams(self, *, is_swept=False):
         """Who asks for something is given it on its stream until it has left, and nobody else is."""
-        asked = {}
+        asked, given = {}, {}
         for link in self.links.values():
             # Those that are asked for no more are counted for a while, and the next may have no room.
             has_room = len(link.streams) <= LIMITS.streams
-            for key in link.granted.intersection(link.held) if has_room else ():
+            for key in link.granted.intersection(link.held):
                 if key.startswith(OWN + b"D") and not is_goodbye(key):
                     said = parse_declaration(key)
                     stream = self.router.streams.get(stream_key(said.stream))
                     is_there = said.stream not in link.left and stream_key(said.stream) in link.granted
                     if is_there and stream is not None and said.chunk not in stream.refused:
-                        asked.setdefault(stream, []).extend(one.text.decode() for one in said.patterns)
+                        texts = [one.text.decode() for one in said.patterns]
+                        asked.setdefault(stream, []).extend(texts)
+                        given.setdefault(stream, []).extend(texts if has_room else ())
         there = [link.granted - link.returned for link in self.links.values() if not link.is_inside]
         for subject in SUBJECTS:
             found = self.router.find(subject, subject).streams
-            for stream, texts in asked.items():
+            for stream, texts in given.items():
                 if any(matches(text, subject.decode()) for text in texts):
                     check(
                         stream in found, "{!r} is asked for on {}, and does not go out", subject, stream.name
