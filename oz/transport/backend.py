@@ -167,16 +167,24 @@ def _read_by_zmq(peer: Peer) -> int | None:
     return None
 
 
-def _find(name: str) -> Any:
-    """Find a function in the library that pyzmq itself has loaded; None where that cannot be done."""
+def _open_libzmq() -> Any:
+    """Open the library that pyzmq itself has loaded; None where that cannot be done."""
     try:
         import zmq.backend.cython._zmq as extension
 
-        # Looked up through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps
-        # the interpreter's lock: the call does not wait.
-        return getattr(ctypes.PyDLL(extension.__file__, use_errno=True), name)
+        # Through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps the
+        # interpreter's lock: the call does not wait.
+        return ctypes.PyDLL(extension.__file__, use_errno=True)
     except (ImportError, OSError, AttributeError, TypeError):
         return None
+
+
+_LIBZMQ = _open_libzmq()
+
+
+def _find(name: str) -> Any:
+    """Find a function of that library; None where it hides it."""
+    return getattr(_LIBZMQ, name, None)
 
 
 GETSOCKOPT = _find("zmq_getsockopt")
