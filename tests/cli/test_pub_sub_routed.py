@@ -212,7 +212,7 @@ def test_what_is_lost_is_said_to_the_message(oz_start, endpoint):
         subscriber.ready_line()
         lines, said = Lines(subscriber.process.stdout), Lines(subscriber.process.stderr)
         subscriber.process.send_signal(signal.SIGSTOP)
-        for number in range(5000):
+        for number in range(1_000):
             publisher.publish("a.b", b"%04d" % number + b"x" * 10_000)
         subscriber.process.send_signal(signal.SIGCONT)
         gaps = re.compile(r"oz sub: (\d+) messages? of publisher [0-9a-f]{8}… (?:was|were) lost")
@@ -221,7 +221,7 @@ def test_what_is_lost_is_said_to_the_message(oz_start, endpoint):
             found = [(line, gaps.fullmatch(line)) for line in list(said.seen)]
             assert all(match for _, match in found), found
             lost = sum(int(match.group(1)) for _, match in found)
-            return lost and len(lines.seen) + lost == 5000
+            return lost and len(lines.seen) + lost == 1_000
 
         until(counted)
         numbers = [int(line[4:8]) for line in lines.seen]

@@ -18,12 +18,12 @@ SUBJECT = "md.eu.dax"
 
 @contextmanager
 def steady(node):
-    """Have a node publish numbers without a pause; gives the list of those that it has published."""
+    """Publish numbers through a node, some 200 a second; gives the list of those that it has published."""
     sent, is_over = [], threading.Event()
 
     def publish():
         for number in itertools.count():
-            if is_over.wait(0.0005):
+            if is_over.wait(0.005):
                 return
             node.publish(SUBJECT, number)
             sent.append(number)
@@ -50,7 +50,7 @@ def collect(node):
     return got, gaps
 
 
-def grown(values, by=300):
+def grown(values, by=50):
     there = len(values)
     until(lambda: len(values) > there + by)
 
@@ -61,7 +61,7 @@ def test_what_was_sent_while_a_certificate_was_away_was_delivered_or_is_reported
     got, gaps = collect(desk)
     desk.wait_ready(DEADLINE)
     with steady(feed) as sent:
-        until(lambda: len(next(iter(got.values()), ())) > 300)
+        until(lambda: len(next(iter(got.values()), ())) > 50)
         [numbers] = got.values()
         grown(numbers)
         # Each side notices that by itself, and cuts the other off.
