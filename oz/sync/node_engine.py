@@ -17,7 +17,8 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
-from oz.protocol.node.requests import Request, RequestClient, RequestSteps
+from oz.protocol.node.request_client import RequestClient, RequestSteps
+from oz.protocol.node.requests import Request
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread

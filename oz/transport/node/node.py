@@ -25,7 +25,8 @@ from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.ownership import Ownership
 from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.reach import Reach
-from oz.protocol.node.requests import RequestClient, Requests
+from oz.protocol.node.request_client import RequestClient
+from oz.protocol.node.requests import Requests
 from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile

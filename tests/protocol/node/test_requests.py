@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 import oz
-from oz.protocol.node.requests import SECRET_DIGITS, Request, RequestClient, Requests, owner
+from oz.protocol.node.request_client import RequestClient
+from oz.protocol.node.requests import SECRET_DIGITS, Request, Requests, owner
 from oz.protocol.node.subscription import NodeStats
 from oz.wire.codec import Failure
 from support.cases import each
