@@ -72,7 +72,7 @@ class Node:
         self._shell = self._make_shell(settings)
         self._engine = self._shell.engine
         self.uuid = self._engine.settings.uuid
-        self._publisher_for = self._engine.publisher_for
+        self._publisher_for = self._engine.publishing.publisher_for
 
     def _find_security(self, given: Security | None) -> Security | None:
         return resolve_security() if given is None else given

@@ -173,7 +173,7 @@ class LoopNode:
         Raises:
             OwnershipError: the node was made before a fork.
         """
-        self.engine.check_owner()
+        self.engine.publishing.check_owner()
         try:
             return work()
         finally:
@@ -196,7 +196,7 @@ class LoopNode:
                 seen, what = self._number_of_news, missing()
                 if what is None:
                     return
-                engine.check_owner()
+                engine.publishing.check_owner()
                 engine.check_open()
                 left = None if ends is None else ends - self.engine.monotonic()
                 if left is not None and left <= 0:

@@ -108,7 +108,7 @@ class Node:
         self.uuid = settings.uuid
         self._shell = ThreadedNode(settings)
         self._engine = self._shell.engine
-        self._publisher_for = self._engine.publisher_for
+        self._publisher_for = self._engine.publishing.publisher_for
 
     @property
     def announcement(self) -> Announcement:

@@ -159,7 +159,7 @@ class ThreadedNode:
             ClosedError: the node is closed.
             OwnershipError: it was made before a fork.
         """
-        self.engine.check_owner()
+        self.engine.publishing.check_owner()
         result: T = self._io.call(work)
         return result
 
@@ -223,7 +223,7 @@ class ThreadedNode:
         engine = self.engine
         if engine.sockets.local.engine.guard.is_foreign:
             return
-        if engine.is_interrupted or self._io.is_current():
+        if engine.publishing.is_interrupted or self._io.is_current():
             # The I/O thread, which has to help, may wait for what this thread has until the handler returns;
             # or this is it, in an inline handler.
             options = {"drain": drain, "timeout": timeout}

@@ -11,7 +11,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.transport.node.subscriber import NodeSubscriber
+from oz.transport.node.connector import Connector
 from support import waiting
 from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE
@@ -462,7 +462,7 @@ def test_a_node_whose_start_has_failed_has_not_joined(place, monkeypatch):
 
     async def main():
         node = Node("a", directory=place)
-        monkeypatch.setattr(NodeSubscriber, "dial", refuse)
+        monkeypatch.setattr(Connector, "dial", refuse)
         with pytest.raises(zmq.ZMQError):
             await node.start()
         assert node.endpoint is None

@@ -240,7 +240,7 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
     os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))
     looked_at = engine_of(second).links.connections.probes.scan_at
     until(lambda: engine_of(second).links.connections.probes.scan_at >= looked_at + 1.5)
-    assert first.announcement.local_endpoint in engine_of(second).sockets.sub.endpoints
+    assert first.announcement.local_endpoint in engine_of(second).sockets.sub.connector.endpoints
     first.publish("a", 1)
     got.wait(1)
 

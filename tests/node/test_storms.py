@@ -88,7 +88,11 @@ def test_nobody_is_redialled_for_ever_when_many_peers_vanish_at_once(short_direc
             until(lambda: [one.name for one in node.peers] == ["other"], 60)
             # Those whose end nobody has told of yet are tried again once or twice, and no more after that.
             until(
-                lambda: len(shell_of(node).call(lambda: list(engine_of(node).sockets.sub.endpoints))) <= 4, 60
+                lambda: (
+                    len(shell_of(node).call(lambda: list(engine_of(node).sockets.sub.connector.endpoints)))
+                    <= 4
+                ),
+                60,
             )
             calls.begin()
             nobody = f"ipc://{directory}/nobody"

@@ -1,23 +1,28 @@
-"""The calls of a node with keys: whose key is called where, and what becomes of that.
+"""What a node finds out of keys: whose is called where and what comes of it; without any, who demands some.
 
 All of it is for the I/O side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import zmq
 
+from oz.protocol.node.links import Links
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import is_inside
 from oz.transport.backend import backend_of
+from oz.transport.demands import Demands
 from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
 from oz.transport.key_search import Found, KeySearch
+from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.keys import NodeKeys
+from oz.transport.node.notices import Notices
 from oz.transport.node.opening import NodeSockets
-from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.probing import Probed
+from oz.wire.denials import Denial
 
 _LOOK_EVERY = 0.25
 """Seconds between two looks at what has become of the calls."""
@@ -133,7 +138,7 @@ class KeyedCalls:
     def look(self, now: float) -> None:
         """See what has become of the calls, and make those whose time it is."""
         self._look_at = now + _LOOK_EVERY
-        for outcome, endpoint, key in self._sockets.sub.handshakes():
+        for outcome, endpoint, key in self._sockets.sub.connector.handshakes():
             self._take(outcome, endpoint, key, now)
         for endpoint in self._sockets.servers:
             if self._is_registered(endpoint):
@@ -166,7 +171,7 @@ class KeyedCalls:
             return
         self._fail(endpoint, why)
         if endpoint in self._named:
-            self._sockets.sub.hang_up(endpoint)
+            self._sockets.sub.connector.hang_up(endpoint)
             self._search.again(endpoint, now)
 
     def _go_on(self, found: Found, now: float) -> None:
@@ -196,7 +201,7 @@ class KeyedCalls:
     def _dial(self, endpoint: str, key: str) -> bool:
         """Connect to a peer that the user has named; tell whether that could be begun."""
         try:
-            self._sockets.sub.dial(endpoint, stop=FOR_EVER, key=key)
+            self._sockets.sub.connector.dial(endpoint, stop=FOR_EVER, key=key)
         except (zmq.ZMQError, OSError) as error:
             self._fail(endpoint, f"cannot connect to {endpoint}: {error}")
             return False
@@ -215,3 +220,120 @@ class KeyedCalls:
         if endpoint not in self._reported:
             self._reported.add(endpoint)
             self._tell(why, endpoint)
+
+
+class KeyChecks:
+    """What one node finds out of keys: with its own, who has which; without any, who demands some.
+
+    Attributes:
+        calls: where the keys of listeners are found out; None where the node has none itself.
+    """
+
+    def __init__(
+        self,
+        keys: NodeKeys | None,
+        notices: Notices,
+        note_due: Callable[[], None],
+        is_open: Callable[[], bool],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Begin with nothing found out.
+
+        Args:
+            keys: of the node.
+            notices: is told of what is refused.
+            note_due: has the I/O side call `look` soon; called by any thread.
+            is_open: tells whether the node is on its bus.
+            monotonic: the clock.
+        """
+        self._keys, self._notices = keys, notices
+        self._note_due, self._is_open, self._monotonic = note_due, is_open, monotonic
+        self.calls: KeyedCalls | None = None
+        self._demands: Demands | None = None
+        self._refused_count = 0
+        if keys is not None:
+            keys.credentials.tell(self._note_refused)
+
+    def begin(
+        self,
+        sockets: NodeSockets,
+        links: Links,
+        peers: Sequence[str],
+        has_peers: Callable[[], bool],
+        deny: Callable[[Subscribed, Denial], object],
+    ) -> None:
+        """Call those that the user has named, or ask what they demand.
+
+        Args:
+            sockets: of the node.
+            links: of the node.
+            peers: those that the user has named.
+            has_peers: tells whether any peer is up.
+            deny: is told which subscriptions peers deny.
+        """
+        self._sockets, self._deny = sockets, deny
+        discovery_clients = links.discovery_clients
+        if self._keys is not None:
+            self.calls = KeyedCalls(
+                self._keys,
+                sockets,
+                lambda endpoint: discovery_clients[endpoint].is_registered(self._monotonic()),
+                lambda endpoint: links.connections.note_admitted(endpoint, self._monotonic()),
+                links.connections.note_ended,
+                self._tell,
+                self._note_due,
+            )
+            sockets.sub.tell_denials(self._note_due)
+            self.calls.begin()
+        elif backend_of(sockets.sub.socket).has_handle:
+            self._demands = Demands(
+                [*discovery_clients, *peers],
+                self._monotonic(),
+                is_needed=lambda endpoint: not (has_peers() if endpoint in peers else links.is_registered),
+                tell=self._tell,
+                wake=self._note_due,
+            )
+
+    @property
+    def trusted(self) -> Collection[str]:
+        """The keys that the node trusts."""
+        return () if self._keys is None else self._keys.credentials.trusted
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """The reasons, in words and by endpoint, for which what the user has named is not connected."""
+        one = self.calls or self._demands
+        return {} if one is None else one.refusals
+
+    def next_deadline(self) -> float | None:
+        """Return when to call `look` at the latest, in monotonic seconds; None for never."""
+        one = self.calls or self._demands
+        return None if one is None else one.next_deadline()
+
+    def look(self, now: float) -> None:
+        """See what has become of the calls or questions, and tell of what is refused."""
+        if self._demands is not None:
+            self._demands.look(now)
+        if self.calls is not None:
+            self.calls.look(now)
+            self._tell_refused()
+
+    def _tell(self, text: str, where: str) -> None:
+        self._notices.denied(text, about=where)
+
+    def _note_refused(self) -> None:
+        """Record that a connection was refused for its key; any thread may say so."""
+        if self._is_open():
+            self._refused_count += 1
+            self._note_due()
+
+    def _tell_refused(self) -> None:
+        """Tell of connections that were refused, and of what peers deny."""
+        assert self._keys is not None
+        count, self._refused_count = self._refused_count, 0
+        if count:
+            text = f"a connection is refused, {self._keys.credentials.last_refused}"
+            self._notices.denied(text, about="connections", is_logged=True)
+        if self._sockets.sub.has_denials:
+            for subscription, denial in self._sockets.sub.take_denials():
+                self._deny(subscription, denial)

@@ -30,9 +30,10 @@ from oz.protocol.node.steps import (
 from oz.protocol.node.subscription import Refusable
 from oz.transport.attachments import is_inside
 from oz.transport.node.calling import KeyedCalls
+from oz.transport.node.connector import FOR_EVER, ONCE
 from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.publisher import NodePublisher
-from oz.transport.node.subscriber import FOR_EVER, ONCE, NodeSubscriber
+from oz.transport.node.subscriber import NodeSubscriber
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
@@ -140,7 +141,7 @@ class Dialler:
                 case Dial():
                     self._dial(step)
                 case HangUp(endpoint):
-                    self._sub.hang_up(endpoint)
+                    self._sub.connector.hang_up(endpoint)
                 case LoseTrack(origin, is_in_place):
                     self._sub.lose_track(origin, is_in_place=is_in_place)
                 case Forget(origin):
@@ -161,7 +162,7 @@ class Dialler:
         key = step.key
         if step.is_for_ever:
             if self.calls is None or is_inside(step.endpoint):
-                self._sub.dial(step.endpoint, stop=FOR_EVER)
+                self._sub.connector.dial(step.endpoint, stop=FOR_EVER)
             else:
                 self.calls.call(step.endpoint)
             return
@@ -174,7 +175,7 @@ class Dialler:
             self._listener.refused("introduction", f"{step.endpoint} is a symbolic link")
             return
         try:
-            self._sub.dial(step.endpoint, stop=ONCE, key=key)
+            self._sub.connector.dial(step.endpoint, stop=ONCE, key=key)
         except (zmq.ZMQError, ValueError, OSError) as error:
             self._warn("cannot connect to %s at %s: %s", step.name, step.endpoint, error)
 

@@ -6,7 +6,7 @@ name servers and the links. `publish` and `message.reply` may come from anywhere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 from weakref import WeakSet
 
-from oz.errors import ClosedError, NoResponders, OwnershipError
+from oz.errors import ClosedError, NoResponders
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.connections import Connections
@@ -30,27 +30,22 @@ from oz.protocol.node.requests import Requests
 from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
-from oz.transport.demands import Demands
-from oz.transport.node.calling import KeyedCalls
+from oz.transport.node.calling import KeyChecks
+from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.notices import Notices, Watcher, count_all
 from oz.transport.node.opening import NodeSettings, NodeSockets
-from oz.transport.node.publisher import NodePublisher
+from oz.transport.node.publishing import NodePublishing
 from oz.transport.node.readiness import Lifecycle, Readiness
-from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
 NEWS_EVERY, NEWS_EVERY_PER_PEER = 0.01, 0.001
 """Seconds between two looks of those who wait, while more and more comes."""
-
-_MARKS = {"_", b"_"}
-_INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
-"""How reserved subjects begin, and those of them that go out as all others do."""
 
 
 class Wait:
@@ -71,6 +66,7 @@ class NodeEngine:
         waits: those who wait for news. One that a signal handler cut short goes by itself.
         requests: what it has asked.
         client: what asks.
+        publishing: says which publisher a subject goes out by.
         replies: what it has answered.
         notices: what it tells of itself.
         subscriptions: what it has subscribed to.
@@ -94,24 +90,25 @@ class NodeEngine:
         self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
         refused = partial(self.notices.refused, "reply")
         self.requests = Requests(settings.uuid, shell.kinds.backend.random_bytes, refused)
-        credentials = settings.credentials
         self._keys: NodeKeys | None = None
-        if credentials is not None:
+        if (credentials := settings.credentials) is not None:
             ownership = Ownership(settings.uuid, self.requests.waiting_in, self.monotonic)
             self._keys = NodeKeys(credentials, ownership)
-            credentials.tell(self._note_refused)
-        self._calls: KeyedCalls | None = None
-        self._demands: Demands | None = None
-        self._refused_connections = 0
+        self._key_checks = KeyChecks(
+            self._keys, self.notices, self.note_due, lambda: self.has_joined and not self.is_closed,
+            self.monotonic,
+        )  # fmt: skip
+        self.publishing = NodePublishing(shell, settings.configuration.dialect, self.check_open)
+        publisher_for = self.publishing.publisher_for
         self.client = RequestClient(
-            self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
+            self.requests, self._stats, publisher_for, self._has_responders, self._no_responders
         )
         self.replies = Replies(
-            settings.name, self._stats, self.publisher_for, self.note_due, self.monotonic, refused
+            settings.name, self._stats, publisher_for, self.note_due, self.monotonic, refused
         )
         self.subscriptions = NodeSubscriptions(
             settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed,
-            self._has_unsubscribed,
+            self.publishing.look_soon,
         )  # fmt: skip
         self.sockets: NodeSockets
         self.membership: Membership
@@ -122,7 +119,7 @@ class NodeEngine:
         self.introduce: Callable[[Announcement, str], None]
         self.waits: WeakSet[Wait] = WeakSet()
         self._watcher: Watcher | None = None
-        self._is_unheard = self._is_due = False
+        self._is_due = False
         self._tick_at = 0.0
         self._look_at = inf
         self._notified_at = 0.0
@@ -137,7 +134,7 @@ class NodeEngine:
         self._notifications = self.subscriptions.make_queue(
             self._call_on_peer, HandlerQueue(), self.subscriptions.on_dropped
         )
-        self.sockets = sockets = NodeSockets(
+        self.sockets = self.publishing.sockets = sockets = NodeSockets(
             self.settings, self._shell.kinds, self._on_interest, self._on_gap, self._keys
         )
         try:
@@ -172,79 +169,35 @@ class NodeEngine:
         trusted: TrustedDirectory | None = None
         if self._keys is not None and looks_around is not None and place is not None:
             report = partial(self.notices.denied, about="directory")
-            looks_around = trusted = TrustedDirectory(place, self._trusted, report)
-        reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._trusted())
+            looks_around = trusted = TrustedDirectory(place, lambda: self._key_checks.trusted, report)
+        reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._key_checks.trusted)
+        connections = Connections(
+            sockets.announcement, sub, looks_around, config.peers,
+            reach=reach, limits=self.settings.publishing.limits,
+        )  # fmt: skip
         self.links = Links(
-            self.membership,
-            Connections(
-                sockets.announcement,
-                sub,
-                looks_around,
-                config.peers,
-                reach=reach,
-                limits=self.settings.publishing.limits,
-            ),
-            sockets.local,
-            sockets.network,
-            servers=config.nameserver,
-            echo=self.settings.echo,
-        )
+            self.membership, connections, sockets.local, sockets.network,
+            servers=config.nameserver, echo=self.settings.echo,
+        )  # fmt: skip
         self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
         self.dialler.place = trusted
-        if self._keys is not None:
-            self._look_after_keys(self._keys)
-        elif self._shell.kinds.backend.has_handle:
-            self._look_for_demands(config.peers)
+        self._key_checks.begin(
+            sockets, self.links, config.peers, lambda: bool(self.membership.up), self.subscriptions.deny
+        )
+        self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic,
-            self._calls, self._refusals,
+            self._key_checks.calls, self._key_checks.refusals,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
             self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
-            self._tell_own, sockets.say, self.monotonic, self._refusals,
+            self.publishing.tell_own, sockets.say, self.monotonic, self._key_checks.refusals,
         )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
-                sub.dial(endpoint, stop=FOR_EVER)
+                sub.connector.dial(endpoint, stop=FOR_EVER)
         self.dialler.start(self.monotonic())
-
-    @property
-    def _refusals(self) -> Mapping[str, str]:
-        """The reasons, in words and by endpoint, for which what the user has named is not connected."""
-        one = self._calls or self._demands
-        return {} if one is None else one.refusals
-
-    def _look_for_demands(self, peers: Sequence[str]) -> None:
-        """Find out whether others demand keys, which this node has none of."""
-
-        def is_needed(endpoint: str) -> bool:
-            return not (self.membership.up if endpoint in peers else self.links.is_registered)
-
-        self._demands = Demands(
-            [*self.links.discovery_clients, *peers],
-            self.monotonic(),
-            is_needed=is_needed,
-            tell=lambda text, where: self.notices.denied(text, about=where),
-            wake=self.note_due,
-        )
-
-    def _trusted(self) -> Collection[str]:
-        return () if self._keys is None else self._keys.credentials.trusted
-
-    def _look_after_keys(self, keys: NodeKeys) -> None:
-        discovery_clients = self.links.discovery_clients
-        self._calls = self.dialler.calls = KeyedCalls(
-            keys,
-            self.sockets,
-            lambda endpoint: discovery_clients[endpoint].is_registered(self.monotonic()),
-            lambda endpoint: self.links.connections.note_admitted(endpoint, self.monotonic()),
-            lambda endpoint: self.links.connections.note_ended(endpoint),
-            lambda text, where: self.notices.denied(text, about=where),
-            self.note_due,
-        )
-        self.sockets.sub.tell_denials(self.note_due)
-        self._calls.begin()
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""
@@ -291,23 +244,6 @@ class NodeEngine:
         """Record that something of others was not believed, and why."""
         self.notices.refused(what, text)
 
-    def _note_refused(self) -> None:
-        """Record that a connection was refused for its key; any thread may say so."""
-        if self.has_joined and not self.is_closed:
-            self._refused_connections += 1
-            self.note_due()
-
-    def _tell_refused(self) -> None:
-        """Tell of connections that were refused, and of what peers deny."""
-        assert self._keys is not None
-        count, self._refused_connections = self._refused_connections, 0
-        if count:
-            text = f"a connection is refused, {self._keys.credentials.last_refused}"
-            self.notices.denied(text, about="connections", is_logged=True)
-        if self.sockets.sub.has_denials:
-            for subscription, denial in self.sockets.sub.take_denials():
-                self.subscriptions.deny(subscription, denial)
-
     def _call_on_peer(self, notified: Any) -> Any:
         assert self.settings.on_peer is not None
         return self.settings.on_peer(*notified)
@@ -320,12 +256,7 @@ class NodeEngine:
                 self.replies.answer_failure(message, error)
 
     def _has_subscribed(self) -> None:
-        self._is_unheard = self.settings.echo
-
-    def _has_unsubscribed(self) -> None:
-        # Who asks next is to know of it: over inproc it is there already.
-        for publisher in self.sockets.publishers:
-            publisher.engine.sender.listened_at = 0.0
+        self.publishing.is_unheard = self.settings.echo
 
     # what is due; on the I/O side ------------------------------------------------------------------------
 
@@ -344,11 +275,7 @@ class NodeEngine:
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
         self._introductions.try_again()
-        if self._calls is not None:
-            self._calls.look(now)
-            self._tell_refused()
-        if self._demands is not None:
-            self._demands.look(now)
+        self._key_checks.look(now)
         for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
             self.notices.refused("announcement", text)
         self.replies.send_parked(self.sockets.main, now)
@@ -368,8 +295,7 @@ class NodeEngine:
             self.notices.next_deadline(),
             self.replies.next_deadline(),
             self._introductions.next_deadline(now),
-            None if self._calls is None else self._calls.next_deadline(),
-            None if self._demands is None else self._demands.next_deadline(),
+            self._key_checks.next_deadline(),
         ]
         return min(at for at in deadlines if at is not None)
 
@@ -408,50 +334,13 @@ class NodeEngine:
 
     # publishing ------------------------------------------------------------------------------------------
 
-    def publisher_for(self, subject: Any) -> NodePublisher:
-        """Say which publisher a subject goes out by.
-
-        Raises:
-            SubjectError: it is one of oz's own.
-            ClosedError: the node is closed.
-        """
-        self.check_open()
-        if self._is_unheard and self._shell.may_call:
-            self._tell_own()
-        if isinstance(subject, (str, bytes)) and subject[:1] in _MARKS and subject[:7] not in _INBOXES:
-            reserved_subjects.check_published(subject, self.settings.configuration.dialect)
-            local = reserved_subjects.LOCAL if isinstance(subject, str) else reserved_subjects.LOCAL.encode()
-            if subject.startswith(local):  # type: ignore[arg-type]
-                return self.sockets.local
-        return self.sockets.main
-
-    def _tell_own(self) -> None:
-        """Tell this node's publishers its own subscriptions: it may publish right after that.
-
-        Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
-        """
-        if not self.is_interrupted:
-            self._shell.call(self._take_in_own)
-
-    def _take_in_own(self) -> None:
-        self.sockets.sub.flush()
-        for publisher in self.sockets.publishers:
-            # What goes over inproc is there as soon as it is asked for.
-            publisher.engine.listen()
-        self._is_unheard = False
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether this thread interrupts a publisher of the node, as a signal handler does."""
-        return any(one.engine.guard.is_mine for one in self.sockets.publishers)
-
     def _has_responders(self, subject: Any) -> bool | None:
         """Tell whether a request would be answered; None when not every peer has had its say yet.
 
         Raises:
-            SubjectError, ClosedError: see `publisher_for`.
+            SubjectError, ClosedError: see `NodePublishing.publisher_for`.
         """
-        if self.publisher_for(subject).engine.interest(subject):
+        if self.publishing.publisher_for(subject).engine.interest(subject):
             return True
         return None if self.links.unready() else False
 
@@ -468,17 +357,6 @@ class NodeEngine:
     def endpoint(self) -> str | None:
         """The endpoint for the `peers=` of other nodes; see `oz.Node.endpoint`."""
         return self.sockets.endpoint if self.has_joined and not self.is_closed else None
-
-    def check_owner(self) -> None:
-        """Refuse what is done after a fork.
-
-        Raises:
-            OwnershipError: the node was made in the parent process.
-        """
-        if self.sockets.local.engine.guard.is_foreign:
-            raise OwnershipError(
-                "this node was made before a fork, in the parent process; make one in the child"
-            )
 
     def check_open(self) -> None:
         """Refuse what comes before the beginning or after the end.

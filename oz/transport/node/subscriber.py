@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sized
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import zmq
@@ -19,15 +17,12 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
-from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, make_asking
-from oz.transport.endpoints import EndpointError
 from oz.transport.guard import StrictGuard
-from oz.transport.handshakes import Handshakes, Outcome, named
+from oz.transport.node.connector import Connector
 from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
-from oz.transport.peer_keys import key_at
 from oz.transport.socket import keep_link_alive, limit_peers
 from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
@@ -51,9 +46,6 @@ connects anew is told all: it is for what nobody has thought of."""
 PATIENCE = 30.0
 """Seconds for an answer before something is declared again, as nothing between nodes drops it: a publisher
 that is slow answers no sooner for that, and all the others take in and answer it once more."""
-
-ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
-"""Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
 
 class TakenIn:
@@ -88,17 +80,16 @@ class NodeSubscriber:
         socket: the SUB, to be waited for; of asyncio where the context is.
         engine: what receives.
         streams: what is asked for.
+        connector: makes and ends its connections.
         has_denials: a publisher has denied something since `take_denials` was called last.
         taken_in: what this turn has brought.
     """
 
     __slots__ = (
         "_ask",
-        "_attachments",
         "_decoder",
-        "_handshakes",
         "_introduced",
-        "_outcomes",
+        "connector",
         "engine",
         "has_denials",
         "socket",
@@ -137,9 +128,7 @@ class NodeSubscriber:
         # The mesh knows who is gone.
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        self._attachments = Attachments(guard, None, own_context=False, credentials=credentials)
-        self._handshakes = Handshakes()
-        self._outcomes: list[tuple[Outcome, str, str]] = []
+        attachments = Attachments(guard, None, own_context=False, credentials=credentials)
         self.has_denials = False
         self.engine = make_routed_engine(
             self.socket,
@@ -147,10 +136,11 @@ class NodeSubscriber:
             codec,
             self.streams,
             on_gap,
-            attachments=self._attachments,
+            attachments=attachments,
             watches_links=False,
             limits=limits,
         )
+        self.connector = Connector(self.socket, self.engine, attachments)
         self.taken_in = TakenIn(self.engine.waiting)
         assert isinstance(self.engine.receiver, BatchDecoder)
         self._decoder = self.engine.receiver
@@ -163,11 +153,6 @@ class NodeSubscriber:
         limit_peers(self.socket, limits)
         # Whom it hangs up on may read no more; closing gives its own time.
         self.socket.set(zmq.LINGER, 0)
-
-    @property
-    def endpoints(self) -> list[str]:
-        """The endpoints that it is connected to."""
-        return self._attachments.endpoints
 
     @property
     def stats(self) -> SubscriberStats:
@@ -315,64 +300,7 @@ class NodeSubscriber:
         if engine.must_check:
             engine.check()
 
-    # connections -----------------------------------------------------------------------------------------
-
-    def dial(self, endpoint: str, *, stop: int, key: str | None = None) -> None:
-        """Connect.
-
-        Args:
-            endpoint: where to.
-            stop: `ONCE` or `FOR_EVER`.
-            key: the public key of whoever listens there, where nodes have keys.
-
-        Raises:
-            EndpointError: it is no endpoint, or somebody with another key is called at the same address.
-            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`; file descriptors are short.
-        """
-        socket = self.socket
-        if backend_of(socket).has_handle:
-            descriptors.need_for_peer(endpoint)
-        if key is not None and backend_of(socket).prove is None:
-            self._handshakes.begin(socket)
-            self._read_handshakes()
-            if (other := key_at(endpoint, self._attachments.called)) not in (None, key):
-                raise EndpointError(f"{endpoint} is called as that of key {other}, and not of {key}")
-        # It counts for what is connected from now on.
-        socket.set(zmq.RECONNECT_STOP, stop)
-        # A connection begins with all that is asked for at the time, in order, and not with what was when it
-        # was first tried; and nothing is held for those who are not there.
-        socket.set(zmq.IMMEDIATE, 1)
-        try:
-            self._attachments.connect(socket, endpoint, key)
-        finally:
-            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
-            # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
-            socket.set(zmq.IMMEDIATE, 0)
-
-    def hang_up(self, endpoint: str) -> None:
-        """Disconnect; what had come and was not taken yet is lost."""
-        self._read_handshakes()
-        if endpoint in self.endpoints:
-            # An error: libzmq has given up on it.
-            with suppress(zmq.ZMQError):
-                self.engine.end_connections(lambda: self._attachments.disconnect(self.socket, endpoint))
-            self._attachments.forget(endpoint)
-
-    def handshakes(self) -> list[tuple[Outcome, str, str]]:
-        """Return what has come of calls since the last time: with the endpoint of each, and its key."""
-        self._read_handshakes()
-        outcomes, self._outcomes = self._outcomes, []
-        return outcomes
-
-    def _read_handshakes(self) -> None:
-        """Take in what has come of calls, before a connection is made or ended; see `Attachments.give_up`."""
-        called, give_up = self._attachments.called, partial(self._attachments.give_up, self.socket)
-        for one in self._handshakes.read():
-            endpoint = named(one.where, called)
-            if endpoint is not None:
-                self._outcomes.append((one.outcome, endpoint, called[endpoint]))
-                if one.outcome.is_final:
-                    self.engine.end_connections(partial(give_up, endpoint))
+    # the end ---------------------------------------------------------------------------------------------
 
     def close(self, *, is_drained: bool) -> None:
         """Say goodbye, and close.
@@ -383,7 +311,7 @@ class NodeSubscriber:
         guard = self.engine.declarer.guard
         if self.socket.closed or guard.is_foreign:
             return
-        self._handshakes.close(self.socket)
+        self.connector.close()
         with guard:
             has_said = not is_drained and self.engine.declarer.say_goodbye()
             self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said else 0)
