@@ -8,6 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from oz.protocol.publisher.backlog import Backlog
+from oz.security.limits import Limits
 
 
 class Peer(NamedTuple):
@@ -106,3 +107,20 @@ class Account:
             self.plain_bytes += by * size
         else:
             self.key_bytes += by * size
+
+    def refusal(self, limits: Limits, size: int, *, is_stream: bool, is_plain: bool) -> str | None:
+        """Say why it may not have one more key of so many bytes, if so."""
+        if not self.is_limited:
+            return None
+        if is_plain:
+            if size > limits.plain_size:
+                return f"a plain subscription of {size} bytes; one may have {limits.plain_size:g}"
+            if self.plain >= limits.plain_subscriptions or self.plain_bytes + size > limits.plain_bytes:
+                return f"it has {self.plain} plain subscriptions of {self.plain_bytes} bytes"
+        elif self.key_bytes + size > limits.key_bytes:
+            return f"it has keys of {self.key_bytes} bytes"
+        elif self.waiting_bytes + size > limits.waiting_keys:
+            return f"keys of {self.waiting_bytes} bytes wait to be looked at"
+        elif is_stream and self.streams >= limits.streams:
+            return f"it has {self.streams} streams"
+        return None

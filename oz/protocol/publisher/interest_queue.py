@@ -284,27 +284,11 @@ class InterestQueue:
     def _refusal(self, key: bytes, account: Account, *, is_plain: bool) -> str | None:
         """Say why a connection may not subscribe to a key, if so."""
         limits, size = self._limits, len(key)
-        if is_plain:
-            if self.plain_bytes + size > limits.all_plain_bytes:
-                return f"all plain subscriptions together have at most {limits.all_plain_bytes:g} bytes"
-            if not account.is_limited:
-                return None
-            if size > limits.plain_size:
-                return f"a plain subscription of {size} bytes; one may have {limits.plain_size:g}"
-            if account.plain >= limits.plain_subscriptions or account.plain_bytes + size > limits.plain_bytes:
-                return f"it has {account.plain} plain subscriptions of {account.plain_bytes} bytes"
-            return None
-        if self.turns.size + size > limits.all_waiting_keys:
+        if is_plain and self.plain_bytes + size > limits.all_plain_bytes:
+            return f"all plain subscriptions together have at most {limits.all_plain_bytes:g} bytes"
+        if not is_plain and self.turns.size + size > limits.all_waiting_keys:
             return f"keys of {self.turns.size} bytes wait to be looked at"
-        if not account.is_limited:
-            return None
-        if account.key_bytes + size > limits.key_bytes:
-            return f"it has keys of {account.key_bytes} bytes"
-        if account.waiting_bytes + size > limits.waiting_keys:
-            return f"keys of {account.waiting_bytes} bytes wait to be looked at"
-        if key.startswith(keys.STREAM) and account.streams >= limits.streams:
-            return f"it has {account.streams} streams"
-        return None
+        return account.refusal(limits, size, is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
 
     def _denial(self, key: bytes, who: str, access: Access) -> Denial | None:
         """Say why the holder of a public key may not subscribe to a key, if so.
