@@ -24,15 +24,14 @@ from oz.services.link import (
     GAP,
     MANY,
     MESSAGES,
-    ORIGIN_HEADER,
     REACHED,
     READY,
-    SEQUENCE_HEADER,
     Relayed,
     extras_of,
     pack,
     relayed,
     unpack_message,
+    with_origin,
 )
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
@@ -126,12 +125,11 @@ class Gateway:
         self._relaying = Relaying()
         self._origin = os.urandom(16)
         self._epoch = int(time.time())
-        self._has_untold_gap = False
-        self._number = self._reported = 0
+        self._number = self._reported = self._joined_at = 0
         self._began_at: float | None = None
-        self._joined_at = 0
-        self._is_stopping = self._has_more = False
+        self._is_stopping = self._has_more = self._has_untold_gap = False
         self._directory = tempfile.TemporaryDirectory(prefix="oz-gateway-")
+        place = Path(self._directory.name)
         self._options = asdict(multicast or Multicast())
         self._receiver = self._sender = None
         self.subscriber: ServiceSubscriber | None = None
@@ -144,9 +142,9 @@ class Gateway:
                 self.publisher.bind(endpoint)
                 self._bound.append(self.publisher.endpoint or endpoint)
             if receive:
-                self._receiver = self._worker("receiver", lambda: self._receiving(as_list(receive)))
+                self._receiver = Worker("receiver", lambda: self._receiving(as_list(receive)), place)
             if send:
-                self._sender = self._worker("sender", lambda: self._sending([send]))
+                self._sender = Worker("sender", lambda: self._sending([send]), place)
                 self.subscriber = ServiceSubscriber(
                     filtering="publisher", on_gap=self._note_loss, limits=limits, security=security
                 )
@@ -155,9 +153,6 @@ class Gateway:
         except BaseException:
             self.close()
             raise
-
-    def _worker(self, role: str, task: Callable[[], dict[str, Any]]) -> Worker:
-        return Worker(role, task, Path(self._directory.name))
 
     def _receiving(self, endpoints: list[str]) -> dict[str, Any]:
         return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
@@ -292,23 +287,12 @@ class Gateway:
 
     def _publish(self, message: Relayed) -> None:
         try:
-            one = self._with_origin(message)
+            one = with_origin(message) if self._keep_origins else message
             self.publisher.publish(one.subject, one.payload, extras_of(one))
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
             _log.warning("a message on %r is not passed on: %s", message.subject, error)
-
-    def _with_origin(self, message: Relayed) -> Relayed:
-        """Add who published it first, unless another gateway has."""
-        if not self._keep_origins or not message.origin:
-            return message
-        headers = {
-            ORIGIN_HEADER: message.origin,
-            SEQUENCE_HEADER: message.sequence,
-            **(message.extras.headers or {}),
-        }
-        return message._replace(extras=message.extras._replace(headers=headers))
 
     def _lose(self, origin: bytes, count: int | None) -> None:
         """Tell local subscribers that messages are lost."""
@@ -345,7 +329,7 @@ class Gateway:
 
     def _numbered(self, message: Message) -> Relayed | None:
         """Assign a message the number that it is multicast under."""
-        one = self._with_origin(relayed(message))
+        one = with_origin(relayed(message)) if self._keep_origins else relayed(message)
         if self._echo:
             self._publish(one)
         if one.subject.startswith(_LOCAL):

@@ -91,3 +91,12 @@ def relayed(message: Message) -> Relayed:
     """Take what is to be passed on out of a message."""
     sequence = message.sequence or 0
     return Relayed(message.origin or b"", sequence, message.subject_bytes, message.body, message.extras)
+
+
+def with_origin(message: Relayed) -> Relayed:
+    """Add to the headers of a message who published it first, unless another gateway has."""
+    if not message.origin:
+        return message
+    extras = message.extras
+    origin = {ORIGIN_HEADER: message.origin, SEQUENCE_HEADER: message.sequence}
+    return message._replace(extras=extras._replace(headers={**origin, **(extras.headers or {})}))
