@@ -99,43 +99,33 @@ class Writer:
         self._ticker = IntervalThread(sync_seconds, self._tick) if sync == "interval" else None
 
     def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
+        end_offset = 0
         try:
             if not self._directory.is_dir():
                 self._directory.mkdir(mode=0o700, parents=True)
                 sync_directory(self._directory.parent)
-            self._lock = WriterLock(self._directory)
-        except OSError as error:
-            raise _unopened(self._directory, 0, error) from error
-        end_offset = 0
-        try:
-            state = recovery.recover(self._directory)
-            end_offset = state.end_offset
-            self.findings = tuple(state.findings)
-            with system(), ExitStack() as opened:
+            with ExitStack() as opened:
+                self._lock = WriterLock(self._directory)
+                opened.callback(self._lock.release)
+                state = recovery.recover(self._directory)
+                end_offset = state.end_offset
+                self.findings = tuple(state.findings)
                 # Weakly: a writer that nobody closed is closed when nobody has it any more.
                 end_old = WeakMethod(self._end_old)
                 self._segments = Segments(
-                    self._directory,
-                    state,
-                    most_bytes,
-                    most_seconds,
-                    retention,
+                    self._directory, state, most_bytes, most_seconds, retention,
                     lambda: call() if (call := end_old()) else None,
-                )
+                )  # fmt: skip
                 opened.callback(self._segments.close)
                 self._mark = AcknowledgedMark(self._directory)
                 opened.callback(self._mark.close)
                 self._mark.set(end_offset, self._segments.growing)
                 opened.pop_all()
-        except SystemFault as fault:
-            self._lock.release()
-            raise _unopened(self._directory, end_offset, fault.error) from fault.error
-        except OSError as error:
-            self._lock.release()
-            raise _unopened(self._directory, end_offset, error) from error
-        except BaseException:
-            self._lock.release()
-            raise
+        except (OSError, SystemFault) as fault:
+            error = fault.error if isinstance(fault, SystemFault) else fault
+            if error.errno in FULL:
+                raise JournalFull(str(self._directory), end_offset, str(error)) from error
+            raise JournalError(f"{self._directory}: a journal cannot be opened here: {error}") from error
 
     def append(self, records: Iterable[Appendable]) -> int:
         """Append records, all of them or, when it raises, none.
@@ -265,7 +255,8 @@ class Writer:
         self._sync()
         if self._fault is not None:
             raise SystemFault(self._fault)
-        self._segments.begin(is_appending=is_appending)
+        with system():
+            self._segments.begin(is_appending=is_appending)
 
     def _end_old(self) -> float | None:
         """End the segment that nothing is appended to, at its age; see `Housekeeper`."""
@@ -276,13 +267,11 @@ class Writer:
             if self._is_closed or self._fault is not None:
                 return None
             if self._segments.is_finished:
-                with system():
-                    self._begin_segment(is_appending=False)
+                self._begin_segment(is_appending=False)
+            return self._segments.seconds_left
         except SystemFault as fault:
             _log.warning("%s: the segment goes on for now: %s", self._directory, fault.error)
             return _LATER
-        else:
-            return self._segments.seconds_left
         finally:
             self._guard.release()
 
@@ -295,8 +284,7 @@ class Writer:
         Raises:
             JournalError: somebody has removed, replaced or changed a file of the journal, or its directory;
                 nothing more is written.
-            ClosedError: the writer is closed.
-            OwnershipError: it belongs to the process that this one was forked from.
+            ClosedError, OwnershipError: as `append`.
         """
         if not self._guard.acquire(blocking=False):
             return
@@ -328,15 +316,12 @@ class Writer:
         """Make durable what was appended so far, whatever `sync` is.
 
         Raises:
-            JournalError: the system failed to write; open the journal again to go on.
-            ClosedError: the writer is closed.
-            OwnershipError: it belongs to the process that this one was forked from.
+            JournalError, ClosedError, OwnershipError: as `append`.
         """
         with self._guard:
             self._check()
             self._sync()
-            if self._fault is not None:
-                raise self._broken(self._fault)
+            self._check()
 
     def _sync(self) -> None:
         try:
@@ -389,8 +374,7 @@ class Writer:
 
     def _seal_the_last(self) -> None:
         try:
-            with system():
-                self._begin_segment(is_appending=False)
+            self._begin_segment(is_appending=False)
         except SystemFault as fault:
             if self._fault is None:
                 _log.warning("%s: the last segment stays a stream: %s", self._directory, fault.error)
@@ -404,8 +388,7 @@ class Writer:
     def __del__(self) -> None:
         """Let others write, should nobody have closed it."""
         if not self._is_closed and self._owner == os.getpid():
-            text = f"a writer of {self._directory} was not closed"
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
             self.close()
 
 
@@ -415,9 +398,3 @@ def _check_sizes(**sizes: float) -> None:
             raise TypeError(f"{name} is a number, not {type(value).__name__}")
         if not value > 0:  # so that NaN is refused too
             raise ValueError(f"{name} is greater than 0, not {value}")
-
-
-def _unopened(directory: Path, end_offset: int, error: OSError) -> JournalError:
-    if error.errno in FULL:
-        return JournalFull(str(directory), end_offset, str(error))
-    return JournalError(f"{directory}: a journal cannot be opened here: {error}")
