@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 import regex
 
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
-from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token
+from oz.subjects.dialects.base import Compiled, CompiledRegex, Dialect, Form, Regex, Splitting, Token
 from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
 from oz.subjects.expressions import Expression, Text
 from oz.subjects.words import takes
-
-
-class CompiledRegex(Protocol):
-    """The type of a compiled regex, also for type checkers without the types of the `regex` package."""
-
-    @property
-    def pattern(self) -> Any:
-        """Its text, `str` or `bytes`."""
-
-    @property
-    def flags(self) -> int:
-        """Its flags, as the `regex` package counts them."""
-
-    @property
-    def groupindex(self) -> Mapping[str, int]:
-        """The numbers of its named groups."""
-
-    # What these find is a match of the `regex` package, or None.
-    def fullmatch(self, string: Any, *, timeout: float | None = None) -> Any:
-        """Match all of a subject."""
-
-    def match(self, string: Any, *, timeout: float | None = None) -> Any:
-        """Match the beginning of a subject."""
-
-    def search(self, string: Any, *, timeout: float | None = None) -> Any:
-        """Find the first place in a subject that matches."""
-
 
 DEFAULT_DIALECT = "nats"
 
@@ -133,12 +106,6 @@ class Pattern:
         return self._compiled.words
 
     @property
-    def _words(self) -> tuple[Token, ...]:
-        words = self.tokens if self.tokens is not None else self.words
-        assert words is not None
-        return words
-
-    @property
     def splitting(self) -> Splitting | None:
         """The tokens of its dialect's subjects; None where patterns have no words."""
         return self._dialect.splitting
@@ -185,7 +152,9 @@ class Pattern:
             return (own if isinstance(own, bytes) else own.encode()) == self._compiled.literal
         if len(self.text) > LONG_WORDS and self.splitting is not None:
             # A regex of thousands of words takes a tenth of a second to make.
-            return takes(self._words, self.splitting, own if isinstance(own, bytes) else own.encode())
+            words = self.tokens if self.tokens is not None else self.words
+            assert words is not None
+            return takes(words, self.splitting, own if isinstance(own, bytes) else own.encode())
         if self.is_prefix:
             return (own if isinstance(own, bytes) else own.encode()).startswith(self.prefixes[0])
         if self._compiled.timed:
@@ -280,22 +249,6 @@ def decides(pattern: Pattern, subject: str | bytes, seconds: float) -> bool:
 def may_take_long(pattern: Pattern) -> bool:
     """Tell whether a pattern's regex can backtrack at length."""
     return pattern._compiled.timed
-
-
-class Regex(Protocol):
-    """A pattern compiled by `re` or `regex`."""
-
-    @property
-    def pattern(self) -> Any:
-        """Its text."""
-
-    @property
-    def flags(self) -> int:
-        """Its flags."""
-
-    @property
-    def groupindex(self) -> Any:
-        """Its named groups."""
 
 
 PatternLike = str | bytes | Pattern | Regex

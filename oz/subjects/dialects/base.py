@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import regex
 
@@ -78,6 +78,40 @@ def encoded(word: str) -> bytes:
     It saves memory, and time where they are compared, since fewer objects stay in the processor's cache.
     """
     return word.encode()
+
+
+class Regex(Protocol):
+    """A pattern compiled by `re` or `regex`."""
+
+    @property
+    def pattern(self) -> Any:
+        """Its text, `str` or `bytes`."""
+
+    @property
+    def flags(self) -> int:
+        """Its flags, as the `regex` package counts them."""
+
+    @property
+    def groupindex(self) -> Any:
+        """The numbers of its named groups."""
+
+
+class CompiledRegex(Regex, Protocol):
+    """The type of a compiled regex, also for type checkers without the types of the `regex` package."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]:
+        """The numbers of its named groups."""
+
+    # What these find is a match of the `regex` package, or None.
+    def fullmatch(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Match all of a subject."""
+
+    def match(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Match the beginning of a subject."""
+
+    def search(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Find the first place in a subject that matches."""
 
 
 @dataclass(frozen=True, slots=True)
