@@ -174,38 +174,19 @@ class Node:
 
     @overload
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: None = None,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-    ) -> ReceivedSubscription: ...
+        self, pattern: Patterns, *, handler: None = None, dialect: str | None = None,
+        group: str | None = None, policy: Policy = "round_robin", overflow: Overflow = None,
+        max_pending: int | None = None, last_value: bool = False, max_messages: int | None = None,
+        concurrency: int = 1, order_by: str | None = None,
+    ) -> ReceivedSubscription: ...  # fmt: skip
 
     @overload
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: Handler,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-        inline: bool = False,
-    ) -> NodeSubscription: ...
+        self, pattern: Patterns, *, handler: Handler, dialect: str | None = None, group: str | None = None,
+        policy: Policy = "round_robin", overflow: Overflow = None, max_pending: int | None = None,
+        last_value: bool = False, max_messages: int | None = None, concurrency: int = 1,
+        order_by: str | None = None, inline: bool = False,
+    ) -> NodeSubscription: ...  # fmt: skip
 
     def subscribe(
         self,

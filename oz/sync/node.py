@@ -76,8 +76,7 @@ class Node:
             threads: the most handlers that run at once.
             on_full: what to do when a peer has no room: see `oz.Publisher`.
             full_timeout: seconds that `"block"` waits at most.
-            high_water_mark: messages, or batches of them, that may wait for each peer; 0 is no limit. Default
-                100,000.
+            high_water_mark: messages or batches that may wait for each peer; default 100,000, 0 is no limit.
             last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
                 subscriptions that ask for it; not requests, nor what begins with `_`.
             limits: how much of this node a peer may use; default the file's table `[limits]`, docs/limits.md.
@@ -261,38 +260,19 @@ class Node:
 
     @overload
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: None = None,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-    ) -> ReceivedSubscription: ...
+        self, pattern: Patterns, *, handler: None = None, dialect: str | None = None,
+        group: str | None = None, policy: Policy = "round_robin", overflow: Overflow = None,
+        max_pending: int | None = None, last_value: bool = False, max_messages: int | None = None,
+        concurrency: int = 1, order_by: str | None = None,
+    ) -> ReceivedSubscription: ...  # fmt: skip
 
     @overload
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: Handler,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-        inline: bool = False,
-    ) -> NodeSubscription: ...
+        self, pattern: Patterns, *, handler: Handler, dialect: str | None = None, group: str | None = None,
+        policy: Policy = "round_robin", overflow: Overflow = None, max_pending: int | None = None,
+        last_value: bool = False, max_messages: int | None = None, concurrency: int = 1,
+        order_by: str | None = None, inline: bool = False,
+    ) -> NodeSubscription: ...  # fmt: skip
 
     def subscribe(
         self,
@@ -357,8 +337,7 @@ class Node:
     @property
     def peers(self) -> list[Announcement]:
         """The nodes that are up and connected, this one not among them."""
-        engine = self._engine
-        return [] if engine.is_closed else self._shell.call(lambda: engine.membership.up)
+        return [] if self._engine.is_closed else self._shell.call(lambda: self._engine.membership.up)
 
     def wait_for_peers(self, wanted: int | str | Iterable[str] = 1, timeout: float | None = None) -> None:
         """Wait until peers are up.
@@ -389,8 +368,6 @@ class Node:
             ClosedError: the node is closed.
         """
         self._shell.wait(self._engine.readiness.unready(), timeout)
-
-    # counters --------------------------------------------------------------------------------------------
 
     @property
     def stats(self) -> NodeStats:

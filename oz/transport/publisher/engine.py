@@ -31,9 +31,7 @@ from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
 from oz.transport.security import credentials_of
-from oz.transport.socket import (
-    some,
-)
+from oz.transport.socket import some
 
 _REFUSED_OPTIONS = (
     int(zmq.SUBSCRIBE),
@@ -106,44 +104,19 @@ class PublisherEngine:
             guard, self.dispatch, parts.sink, backend_of(socket), is_joined=delimiter is not None
         )
         self.sender = Sender(
-            guard,
-            codec,
-            self.router,
-            self.dispatch,
-            parts.last_values,
-            options.max_batch,
-            routes=routes,
-            hand_over=plain.shortest(),
-            in_use=shell.in_use,
-            check_open=self.check_open,
-            expect_more=shell.expect_more,
-            in_turns=shell.in_turns,
-            monotonic=self.monotonic,
-        )
+            guard, codec, self.router, self.dispatch, parts.last_values, options.max_batch,
+            routes=routes, hand_over=plain.shortest(), in_use=shell.in_use, check_open=self.check_open,
+            expect_more=shell.expect_more, in_turns=shell.in_turns, monotonic=self.monotonic,
+        )  # fmt: skip
         self.raw = RawSends(
-            socket,
-            guard,
-            self.router,
-            self.dispatch,
-            parts.sink,
-            self.sender,
-            delimiter=delimiter or b"",
-            is_framed=isinstance(self.records, MulticastDispatch),
-            deliver=shell.deliver,
-            as_result=shell.as_result,
-            send_whole=shell.send_whole,
-        )
+            socket, guard, self.router, self.dispatch, parts.sink, self.sender,
+            delimiter=delimiter or b"", is_framed=isinstance(self.records, MulticastDispatch),
+            deliver=shell.deliver, as_result=shell.as_result, send_whole=shell.send_whole,
+        )  # fmt: skip
         self.closing = PublisherClosing(
-            socket,
-            guard,
-            self.attachments,
-            self._monitor,
-            self.router,
-            self.dispatch,
-            self.records,
-            self.sender,
-            take_more=shell.take_more,
-        )
+            socket, guard, self.attachments, self._monitor, self.router, self.dispatch, self.records,
+            self.sender, take_more=shell.take_more,
+        )  # fmt: skip
         self.sender.most_bytes = options.limits.message_size
         attendant = Attendant(
             socket,

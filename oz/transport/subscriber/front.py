@@ -23,12 +23,7 @@ from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
 from oz.transport.monitors import Monitor
 from oz.transport.multicast.receiver import OnAdvisory
-from oz.transport.option_checks import (
-    Filtering,
-    Overflow,
-    Policy,
-    delivery_options,
-)
+from oz.transport.option_checks import Filtering, Overflow, Policy, delivery_options
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import describe, end_context, some
 from oz.transport.subscriber.draining import Waiter, next_deadline
@@ -145,18 +140,10 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         else:
             kind = None
         options = check_options(
-            (connect, bind),
-            codec=codec,
-            delimiter=delimiter,
-            filtering=filtering,
-            shared=shared,
-            dedupe=dedupe,
-            on_gap=on_gap,
-            multicast=multicast,
-            plain=plain,
-            on_advisory=on_advisory,
+            (connect, bind), codec=codec, delimiter=delimiter, filtering=filtering, shared=shared,
+            dedupe=dedupe, on_gap=on_gap, multicast=multicast, plain=plain, on_advisory=on_advisory,
             limits=limits,
-        )
+        )  # fmt: skip
         dialects.find(dialect)
         refuse_green(context)
         if isinstance(kind, int) and kind != zmq.SUB:
