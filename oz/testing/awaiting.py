@@ -9,8 +9,9 @@ from typing import Any
 import zmq
 
 from oz.asyncio.publisher_engine import LoopPublisher
+from oz.testing.attached import Process
 from oz.testing.context import Context
-from oz.testing.sockets import Process, Socket
+from oz.testing.sockets import Socket
 
 _EVENTS, _NOBLOCK = int(zmq.EVENTS), int(zmq.NOBLOCK)
 _POLLIN = int(zmq.POLLIN)
@@ -46,7 +47,7 @@ class AwaitedSocket(Socket):
             zmq.ZMQError: the socket is closed.
         """
         if self.closed:
-            self._refuse()
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         events = int(Socket.get(self, _EVENTS)) & flags

@@ -10,114 +10,21 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 import zmq
 
-from oz.testing.behaviours import BEHAVIOURS, DEFAULTS, ONCE, parse
-from oz.testing.connections import PipeSession, Port
-from oz.testing.network import Network
-from oz.testing.pipes import End, Message, join
-from oz.testing.wires import IoThread
-from oz.transport.backend import Backend
+from oz.testing.attached import Attached, Process, Undoing
+from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
+from oz.testing.connections import PipeSession
+from oz.testing.frames import Again, ModelFrame
+from oz.testing.pipes import End, Message
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
 _EVENTS = int(zmq.EVENTS)
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
-
-
-class Again(zmq.Again):
-    """Stands for what pyzmq raises, which asks libzmq for the text of its error each time."""
-
-    errno = errno.EAGAIN
-    strerror = "Resource temporarily unavailable"
-
-    def __init__(self) -> None:
-        """Say no more than that."""
-
-
-class Process(Protocol):
-    """The context of a socket, as the socket sees it."""
-
-    network: Network
-    host: str
-
-    @property
-    def io(self) -> IoThread:
-        """Return the thread in which its sockets' connections are served."""
-
-    @property
-    def backend(self) -> Backend:
-        """Return what its sockets are called by."""
-
-    def bind_name(self, name: str, socket: Socket) -> None:
-        """Register a name of a socket within the context."""
-
-    def unbind_name(self, name: str) -> None:
-        """Free a name."""
-
-    def connect_name(self, name: str, socket: Socket) -> None:
-        """Join a socket to the one of a name, now or when there is one."""
-
-
-class ModelFrame:
-    """A frame that was received, as `recv(copy=False)` gives it.
-
-    Attributes:
-        bytes: what is in it.
-        more: whether another frame of the message follows.
-    """
-
-    __slots__ = ("_key", "_source", "bytes", "more")
-
-    def __init__(self, data: bytes, more: bool, source: int | None, key: str = "") -> None:
-        """Put it together.
-
-        Args:
-            data: what is in it.
-            more: whether another frame of the message follows.
-            source: the number of the connection that it came by.
-            key: the public key of who sent it; empty where the sockets have none.
-        """
-        self.bytes = data
-        self.more = more
-        self._source = source
-        self._key = key
-
-    def get(self, option: int | str) -> int | str:
-        """Return by what it came: SRCFD is the number of a connection, and all is called one host.
-
-        Raises:
-            zmq.ZMQError: nobody knows, or it is another property.
-        """
-        if option == "User-Id" and self._key:
-            return self._key
-        if self._source is None or option not in (zmq.SRCFD, "Peer-Address"):
-            raise zmq.ZMQError(zmq.EINVAL)
-        return self._source if option == zmq.SRCFD else "127.0.0.1"
-
-
-class Undoing:
-    """The result of `bind` and `connect`: the end of a `with` block undoes it.
-
-    Attributes:
-        socket: what the block is given.
-    """
-
-    def __init__(self, socket: Any, undo: Callable[[], None]) -> None:
-        """Keep what is to be done."""
-        self.socket = socket
-        self._undo = undo
-
-    def __enter__(self) -> Any:
-        """Return the socket."""
-        return self.socket
-
-    def __exit__(self, *_: object) -> None:
-        """Undo it."""
-        self._undo()
 
 
 class Socket:
@@ -129,7 +36,10 @@ class Socket:
         closed: whether it is closed.
         notify: called when there may be something to do, as the descriptor of a ZeroMQ socket says it: ask
             for EVENTS then until nothing is left.
+        io: the thread that its sessions run in.
+        backend: what it is called by.
         public_key: what it is known by; empty where it has no key.
+        attached: where it is bound and connected to.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
@@ -138,36 +48,25 @@ class Socket:
             raise zmq.ZMQError(zmq.EINVAL)
         self.context = context
         self.network = context.network
-        self.host = context.host
+        self.host, self.io, self.backend = context.host, context.io, context.backend
         self.type = socket_type
         self.closed = False
         self.notify: Callable[[], None] | None = None
         self.public_key = ""
         self._trusts: Callable[[str, str], bool] | None = None
         self._draw = self.network.random.random
-        self._behaviour = BEHAVIOURS[socket_type]()
+        self._behaviour = behaviour = BEHAVIOURS[socket_type]()
+        # What its pipes tell it: something to read, room again, and all is to be said again.
+        self.readable, self.writable = behaviour.readable, behaviour.writable
+        self.hiccuped = behaviour.hiccuped
         self._options = dict(DEFAULTS)
         if socket_type in (zmq.SUB, zmq.XSUB):
             self._options[int(zmq.LINGER)] = 0
         self._commands: deque[Callable[[], None]] = deque()
-        self._ports: dict[str, Port] = {}
-        self._names: list[str] = []
-        self._sessions: dict[str, PipeSession] = {}
-        self._lingering: dict[PipeSession, None] = {}
-        self._ends: dict[End, str] = {}
-        self._last_endpoint = b""
+        self.attached = Attached(self)
+        self._ends = self.attached.ends
         self._parts: list[bytes] = []
         self._left: deque[bytes] = deque()
-
-    @property
-    def backend(self) -> Backend:
-        """Return what it is called by."""
-        return self.context.backend
-
-    @property
-    def io(self) -> IoThread:
-        """Return the thread that its sessions run in."""
-        return self.context.io
 
     @property
     def _closed(self) -> bool:
@@ -182,8 +81,7 @@ class Socket:
         Raises:
             zmq.ZMQError: the model does not know the option.
         """
-        if self.closed:
-            self._refuse()
+        self._check_open()
         option = int(option)
         value = value.encode() if isinstance(value, str) else value
         if option in self._options:
@@ -201,13 +99,13 @@ class Socket:
             zmq.ZMQError: the model does not know the option.
         """
         if self.closed:
-            self._refuse()
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:
             return self._events()
         if option == zmq.RCVMORE:
             return int(bool(self._left))
         if option == zmq.LAST_ENDPOINT:
-            return self._last_endpoint + b"\0"
+            return self.attached.last_endpoint + b"\0"
         if option == zmq.TYPE:
             return self.type
         if option == zmq.TOPICS_COUNT:
@@ -231,7 +129,7 @@ class Socket:
     @property
     def last_endpoint(self) -> bytes:
         """The endpoint that was bound or connected last."""
-        return self._last_endpoint
+        return self.attached.last_endpoint
 
     def subscribe(self, topic: bytes | str) -> None:
         """Subscribe to what begins so."""
@@ -241,7 +139,8 @@ class Socket:
         """End a subscription."""
         self.set(zmq.UNSUBSCRIBE, topic)
 
-    def _number(self, option: int) -> int:
+    def number(self, option: int) -> int:
+        """Return an option that is a number; 0 where it is none."""
         value = self._options[int(option)]
         return value if isinstance(value, int) else 0
 
@@ -253,21 +152,8 @@ class Socket:
         Raises:
             zmq.ZMQError: somebody else does, or it is no endpoint.
         """
-        if self.closed:
-            self._refuse()
-        transport, address = parse(addr)
-        if transport == "inproc":
-            self.context.bind_name(address, self)
-            self._names.append(address)
-        else:
-            if address.endswith((":*", ":0")):
-                address = f"{address[: address.rindex(':')]}:{self.network.free_port()}"
-            port = Port(self)
-            if not self.network.listen(transport, address, port):
-                raise zmq.ZMQError(zmq.EADDRINUSE)
-            self._ports[f"{transport}://{address}"] = port
-        endpoint = f"{transport}://{address}"
-        self._last_endpoint = endpoint.encode()
+        self._check_open()
+        endpoint = self.attached.bind(addr)
         return Undoing(self, lambda: self.unbind(endpoint))
 
     def connect(self, addr: str) -> Undoing:
@@ -276,28 +162,8 @@ class Socket:
         Raises:
             zmq.ZMQError: it is no endpoint.
         """
-        if self.closed:
-            self._refuse()
-        transport, address = parse(addr)
-        if transport == "inproc":
-            self.context.connect_name(address, self)
-        elif f"{transport}://{address}" not in self._sessions or self.type not in ONCE:
-            session = PipeSession(
-                self,
-                target=(transport, address),
-                is_immediate=bool(self._number(zmq.IMMEDIATE)),
-                repeats_itself=self.type in (zmq.SUB, zmq.XSUB),
-                intervals=(
-                    self._number(zmq.RECONNECT_IVL) / 1000,
-                    self._number(zmq.RECONNECT_IVL_MAX) / 1000,
-                ),
-                stops_when_refused=bool(
-                    self._number(zmq.RECONNECT_STOP) & int(zmq.RECONNECT_STOP_CONN_REFUSED)
-                ),
-            )
-            self._sessions[f"{transport}://{address}"] = session
-            session.start()
-        self._last_endpoint = f"{transport}://{address}".encode()
+        self._check_open()
+        self.attached.connect(addr)
         return Undoing(self, lambda: self.disconnect(addr))
 
     def disconnect(self, addr: str) -> None:
@@ -307,25 +173,8 @@ class Socket:
             zmq.ZMQError: there is none to that endpoint.
             RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
-        if self.closed:
-            self._refuse()
-        transport, address = parse(addr)
-        name = f"{transport}://{address}"
-        session = self._sessions.get(name)
-        ends = [end for end, at in self._ends.items() if at == name]
-        if session is None and not ends:
-            raise zmq.ZMQError(errno.ENOENT)
-        if session is not None:
-            ends += [end for end in self._ends if end.peer.owner is session]
-        if any(self._behaviour.has_begun(end) for end in ends):
-            raise RuntimeError(
-                f"a poll has announced a message of several frames from {addr!r}: libzmq ends the process, "
-                "or joins it with another; receive it before you disconnect"
-            )
-        if session is not None:
-            del self._sessions[name]
-            self._end_session(session)
-        self._close_ends(ends)
+        self._check_open()
+        self.attached.disconnect(addr, self._behaviour.has_begun)
 
     def unbind(self, addr: str) -> None:
         """Listen no more at an endpoint, and end what was accepted there.
@@ -333,44 +182,8 @@ class Socket:
         Raises:
             zmq.ZMQError: nothing is bound there.
         """
-        if self.closed:
-            self._refuse()
-        transport, address = parse(addr)
-        if transport == "inproc" and address in self._names:
-            self._names.remove(address)
-            self.context.unbind_name(address)
-            return
-        port = self._ports.pop(f"{transport}://{address}", None)
-        if port is None:
-            raise zmq.ZMQError(errno.ENOENT)
-        sessions = list(port.sessions)
-        ends = [end for end in self._ends if end.peer.owner in sessions]
-        for session in sessions:
-            self._lingering[session] = None
-        port.close(self._number(zmq.LINGER) / 1000)
-        self._close_ends(ends)
-
-    def _end_session(self, session: PipeSession) -> None:
-        if not session.has_ended:
-            self._lingering[session] = None
-        session.close(self._number(zmq.LINGER) / 1000)
-
-    def _close_ends(self, ends: Sequence[End]) -> None:
-        for end in ends:
-            end.close()
-            self.terminated(end)
-
-    def join(self, name: str, other: Socket) -> None:
-        """Join this socket to another of the same context."""
-        mark, peers_mark = _sum(self.marks()[0], other.marks()[1]), _sum(other.marks()[0], self.marks()[1])
-        mine = End(self, mark=mark, peers_mark=peers_mark)
-        its = End(other, mark=peers_mark, peers_mark=mark)
-        join(mine, its)
-        mine.identity, its.identity = other.identity, self.identity
-        self._ends[mine] = f"inproc://{name}"
-        other._ends[its] = ""
-        self.attach(mine)
-        other.post(lambda: other.attach(its))
+        self._check_open()
+        self.attached.unbind(addr)
 
     # for sessions and pipes ------------------------------------------------------------------------------
 
@@ -382,7 +195,7 @@ class Socket:
 
     def marks(self) -> tuple[int, int]:
         """Return the high-water marks for sending and for receiving."""
-        return self._number(zmq.SNDHWM), self._number(zmq.RCVHWM)
+        return self.number(zmq.SNDHWM), self.number(zmq.RCVHWM)
 
     def new_end(self) -> End:
         """Make this side's end of a pipe to a session."""
@@ -405,18 +218,6 @@ class Socket:
         self._ends.setdefault(end, "")
         self._behaviour.attach(end)
 
-    def readable(self, end: End) -> None:
-        """Take notice that there is something to read."""
-        self._behaviour.readable(end)
-
-    def writable(self, end: End) -> None:
-        """Take notice that there is room again."""
-        self._behaviour.writable(end)
-
-    def hiccuped(self, end: End) -> None:
-        """Say all again that the other side is to know."""
-        self._behaviour.hiccuped(end)
-
     def terminated(self, end: End) -> None:
         """Forget a pipe."""
         if self._ends.pop(end, None) is not None:
@@ -424,7 +225,7 @@ class Socket:
 
     def session_ended(self, session: PipeSession) -> None:
         """Forget a session."""
-        self._lingering.pop(session, None)
+        self.attached.lingering.pop(session, None)
 
     def process_commands(self) -> None:
         """Take notice of all that happened."""
@@ -441,14 +242,16 @@ class Socket:
             zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
         """
         if self.closed:
-            self._refuse()
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
         if self._draw() < 0.5 and self._commands:
             self.process_commands()
         frame = data if type(data) is bytes else bytes(data)
         parts = self._parts
         if not parts and not self._behaviour.begin(frame):
-            self._wait_to_begin(frame, int(flags))
+            timeout = 0 if flags & _NOBLOCK else self.number(zmq.SNDTIMEO)
+            if not timeout or not self._let_pass(lambda: self._behaviour.begin(frame), timeout):
+                raise Again
         if flags & _SNDMORE:
             parts.append(frame)
         elif parts:
@@ -456,11 +259,6 @@ class Socket:
             self._behaviour.send((*parts, frame))
         else:
             self._behaviour.send((frame,))
-
-    def _wait_to_begin(self, first: bytes, flags: int) -> None:
-        timeout = 0 if flags & _NOBLOCK else self._number(zmq.SNDTIMEO)
-        if not timeout or not self._let_pass(lambda: self._behaviour.begin(first), timeout):
-            raise Again
 
     def send_multipart(
         self, msg_parts: Sequence[bytes], flags: int = 0, copy: bool = True, track: bool = False
@@ -481,24 +279,18 @@ class Socket:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
         if self.closed:
-            self._refuse()
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         if not self._left:
             self._left.extend(self._receive(int(flags)))
         data = self._left.popleft()
-        return (
-            data
-            if copy
-            else ModelFrame(data, bool(self._left), source := self._source(), self._key_of(source))
-        )
+        return data if copy else self._frame_of(data)
 
-    def _source(self) -> int | None:
-        """Return the number of the connection that the message came by which is being received."""
+    def _frame_of(self, data: bytes) -> ModelFrame:
+        """Make a frame of the message that is being received, which knows by which connection that came."""
         end = self._behaviour.came_from
-        return None if end is None else end.came_by
-
-    def _key_of(self, source: int | None) -> str:
-        """Return the key at the other end of a connection; empty where this socket has none itself."""
-        return self.network.key_beyond(source, self) if self.public_key and source is not None else ""
+        source = None if end is None else end.came_by
+        key = self.network.key_beyond(source, self) if self.public_key and source is not None else ""
+        return ModelFrame(data, bool(self._left), source, key)
 
     def prove(self, key: str, trusts: Callable[[str, str], bool]) -> None:
         """Be known by a public key, and have connections only with those whose keys are trusted."""
@@ -519,7 +311,7 @@ class Socket:
                 found.append(message)
             return message is not None
 
-        timeout = 0 if flags & _NOBLOCK else self._number(zmq.RCVTIMEO)
+        timeout = 0 if flags & _NOBLOCK else self.number(zmq.RCVTIMEO)
         if not self._let_pass(has_found, timeout):
             raise Again
         return found[0]
@@ -531,7 +323,7 @@ class Socket:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
         if self.closed:
-            self._refuse()
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         frames = list(self._left) or list(self._receive(int(flags)))
         self._left.clear()
         return frames
@@ -574,43 +366,30 @@ class Socket:
             raise zmq.ZMQError(errno.EDEADLK)
         return found
 
-    # ending ----------------------------------------------------------------------------------------------
-
     def close(self, linger: int | None = None) -> None:
         """Close; what is still to be sent is, for as long as LINGER says (milliseconds)."""
         if self.closed:
             return
         if linger is not None:
             self._options[int(zmq.LINGER)] = linger
-        for name in self._names:
-            self.context.unbind_name(name)
-        for endpoint in list(self._ports):
-            self.unbind(endpoint)
-        for session in self._sessions.values():
-            self._end_session(session)
-        self._sessions.clear()
+        self.attached.end()
         self.closed = True
-        self._close_ends(list(self._ends))
+        self.attached.close_ends(list(self._ends))
         # What is about to be attached belongs to nobody then.
         self.process_commands()
 
     def die(self) -> None:
         """End as a process that is killed: nothing more is sent."""
-        sessions = [*self._sessions.values(), *self._lingering]
-        for port in self._ports.values():
-            self.network.listen_no_more(port)
-            sessions += port.sessions
         self.closed = True
-        self._sessions.clear()
-        for session in sessions:
-            session.die()
+        self.attached.die()
 
     def is_busy(self) -> bool:
         """Tell whether this keeps a context from being terminated."""
-        return not self.closed or bool(self._lingering)
+        return not self.closed or bool(self.attached.lingering)
 
-    def _refuse(self) -> NoReturn:
-        raise zmq.ZMQError(zmq.ENOTSOCK)
+    def _check_open(self) -> None:
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
 
     def __enter__(self) -> Socket:
         """Return the socket itself."""
@@ -619,8 +398,3 @@ class Socket:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-
-def _sum(mark: int, other: int) -> int:
-    """Return what fits in a pipe within a context: what both sides allow together."""
-    return mark + other if mark and other else 0
