@@ -2,6 +2,9 @@
 
 import gc
 import weakref
+from weakref import WeakSet
+
+import regex
 
 import oz
 from oz.subjects.dialects.base import Wild
@@ -64,20 +67,28 @@ def test_a_memory_holds_no_more_than_its_size_and_keeps_what_is_asked_for():
     assert memory.find(0) is None
 
 
+class Answer:
+    """What a memory holds, which tells whether it still does."""
+
+
 def test_what_a_memory_dropped_is_emptied_bit_by_bit():
-    memory = AnswerCache(100)
+    memory, held = AnswerCache(100), WeakSet()
+
+    def fill(count):
+        for number in range(count):
+            answer = Answer()
+            held.add(answer)
+            memory.put(number, answer)
+
     for turn in range(50):
-        for number in range(turn):
-            memory.put(number, turn)
+        fill(turn)
         memory.forget()
         assert len(memory) == 0
-        assert sum(map(len, memory._retired)) <= 100
-    for number in range(400):
-        memory.put(number, 0)
+        assert len(held) <= 100
+    fill(400)
     memory.forget()
-    for number in range(60):
-        memory.put(number, 0)
-    assert memory._retired == []
+    fill(60)
+    assert len(held) == len(memory) == 60
 
 
 def test_a_memory_may_be_of_one_or_none():
@@ -154,11 +165,15 @@ def test_a_pattern_with_many_values_and_prefixes_is_tried_once(monkeypatch):
     assert len(tried) == 1
 
 
-def test_patterns_do_not_compile_a_regex_before_one_is_asked_for():
+def test_patterns_do_not_compile_a_regex_before_one_is_asked_for(monkeypatch):
+    compiled, compile_regex = [], regex.compile
+    monkeypatch.setattr(regex, "compile", lambda *how: compiled.append(how) or compile_regex(*how))
     for text, dialect in (("a.*", "nats"), ("a/+", "mqtt"), ("a.#", "amqp")):
         pattern = oz.compile(text, dialect)
         index = oz.PatternIndex()
         index.add(pattern)
         assert index.match("a/b" if dialect == "mqtt" else "a.b")
-        assert pattern._regex is None
+        assert compiled == []
         assert pattern.regex is pattern.regex
+        assert len(compiled) == 1
+        compiled.clear()
