@@ -10,10 +10,9 @@ import regex
 
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
-from oz.subjects.dialects.base import Compiled, CompiledRegex, Dialect, Form, Regex, Splitting, Token
+from oz.subjects.dialects.base import Compiled, CompiledRegex, Dialect, Form, Regex, Splitting, Token, takes
 from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
 from oz.subjects.expressions import Expression, Text
-from oz.subjects.words import takes
 
 DEFAULT_DIALECT = "nats"
 

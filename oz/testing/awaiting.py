@@ -9,8 +9,8 @@ from typing import Any
 import zmq
 
 from oz.asyncio.publisher_engine import LoopPublisher
-from oz.testing.attached import Process
 from oz.testing.context import Context
+from oz.testing.endpoints import Process
 from oz.testing.sockets import Socket
 
 _EVENTS, _NOBLOCK = int(zmq.EVENTS), int(zmq.NOBLOCK)

@@ -126,7 +126,7 @@ class Context:
         self._names[name] = socket
         for other in self._waiting.pop(name, []):
             if not other.closed:
-                other.attached.join(name, socket)
+                other.endpoints.join(name, socket)
 
     def unbind_name(self, name: str) -> None:
         """Free a name."""
@@ -137,4 +137,4 @@ class Context:
         if (other := self._names.get(name)) is None:
             self._waiting.setdefault(name, []).append(socket)
         else:
-            socket.attached.join(name, other)
+            socket.endpoints.join(name, other)

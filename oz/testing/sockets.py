@@ -14,9 +14,9 @@ from typing import Any
 
 import zmq
 
-from oz.testing.attached import Attached, Process, Undoing
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
+from oz.testing.endpoints import ModelEndpoints, Process, Undoing
 from oz.testing.frames import Again, ModelFrame
 from oz.testing.pipes import End, Message
 
@@ -39,7 +39,7 @@ class Socket:
         io: the thread that its sessions run in.
         backend: what it is called by.
         public_key: what it is known by; empty where it has no key.
-        attached: where it is bound and connected to.
+        endpoints: where it is bound and connected to.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
@@ -63,8 +63,8 @@ class Socket:
         if socket_type in (zmq.SUB, zmq.XSUB):
             self._options[int(zmq.LINGER)] = 0
         self._commands: deque[Callable[[], None]] = deque()
-        self.attached = Attached(self)
-        self._ends = self.attached.ends
+        self.endpoints = ModelEndpoints(self)
+        self._ends = self.endpoints.ends
         self._parts: list[bytes] = []
         self._left: deque[bytes] = deque()
 
@@ -105,7 +105,7 @@ class Socket:
         if option == zmq.RCVMORE:
             return int(bool(self._left))
         if option == zmq.LAST_ENDPOINT:
-            return self.attached.last_endpoint + b"\0"
+            return self.endpoints.last_endpoint + b"\0"
         if option == zmq.TYPE:
             return self.type
         if option == zmq.TOPICS_COUNT:
@@ -129,7 +129,7 @@ class Socket:
     @property
     def last_endpoint(self) -> bytes:
         """The endpoint that was bound or connected last."""
-        return self.attached.last_endpoint
+        return self.endpoints.last_endpoint
 
     def subscribe(self, topic: bytes | str) -> None:
         """Subscribe to what begins so."""
@@ -153,7 +153,7 @@ class Socket:
             zmq.ZMQError: somebody else does, or it is no endpoint.
         """
         self._check_open()
-        endpoint = self.attached.bind(addr)
+        endpoint = self.endpoints.bind(addr)
         return Undoing(self, lambda: self.unbind(endpoint))
 
     def connect(self, addr: str) -> Undoing:
@@ -163,7 +163,7 @@ class Socket:
             zmq.ZMQError: it is no endpoint.
         """
         self._check_open()
-        self.attached.connect(addr)
+        self.endpoints.connect(addr)
         return Undoing(self, lambda: self.disconnect(addr))
 
     def disconnect(self, addr: str) -> None:
@@ -174,7 +174,7 @@ class Socket:
             RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
         self._check_open()
-        self.attached.disconnect(addr, self._behaviour.has_begun)
+        self.endpoints.disconnect(addr, self._behaviour.has_begun)
 
     def unbind(self, addr: str) -> None:
         """Listen no more at an endpoint, and end what was accepted there.
@@ -183,7 +183,7 @@ class Socket:
             zmq.ZMQError: nothing is bound there.
         """
         self._check_open()
-        self.attached.unbind(addr)
+        self.endpoints.unbind(addr)
 
     # for sessions and pipes ------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Socket:
 
     def session_ended(self, session: PipeSession) -> None:
         """Forget a session."""
-        self.attached.lingering.pop(session, None)
+        self.endpoints.lingering.pop(session, None)
 
     def process_commands(self) -> None:
         """Take notice of all that happened."""
@@ -372,20 +372,20 @@ class Socket:
             return
         if linger is not None:
             self._options[int(zmq.LINGER)] = linger
-        self.attached.end()
+        self.endpoints.end()
         self.closed = True
-        self.attached.close_ends(list(self._ends))
+        self.endpoints.close_ends(list(self._ends))
         # What is about to be attached belongs to nobody then.
         self.process_commands()
 
     def die(self) -> None:
         """End as a process that is killed: nothing more is sent."""
         self.closed = True
-        self.attached.die()
+        self.endpoints.die()
 
     def is_busy(self) -> bool:
         """Tell whether this keeps a context from being terminated."""
-        return not self.closed or bool(self.attached.lingering)
+        return not self.closed or bool(self.endpoints.lingering)
 
     def _check_open(self) -> None:
         if self.closed:

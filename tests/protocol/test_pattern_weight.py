@@ -19,9 +19,9 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.subjects.dialects import BY_NAME
+from oz.subjects.dialects.base import takes
 from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.pattern import weight_of
-from oz.subjects.words import takes
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
 from support.cases import each
 

@@ -64,7 +64,7 @@ class Undoing:
         self._undo()
 
 
-class Attached:
+class ModelEndpoints:
     """What one socket is bound and connected to.
 
     Attributes:
@@ -179,7 +179,7 @@ class Attached:
         join(mine, its)
         mine.identity, its.identity = other.identity, socket.identity
         self.ends[mine] = f"inproc://{name}"
-        other.attached.ends[its] = ""
+        other.endpoints.ends[its] = ""
         socket.attach(mine)
         other.post(lambda: other.attach(its))
 
