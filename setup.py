@@ -9,11 +9,13 @@ import sys
 
 from setuptools import Extension, setup
 
+SOURCES = ("batches", "dispatch", "module", "packing", "plain", "publish", "read", "send")
+
 choice = os.environ.get("OZ_COMPILED")
 hot = Extension(
     "oz.compiled._hot",
-    sources=[f"oz/compiled/{name}.c" for name in ("batches", "dispatch", "module", "plain", "publish")],
-    depends=["oz/compiled/hot.h"],
+    sources=[f"oz/compiled/{name}.c" for name in SOURCES],
+    depends=["oz/compiled/hot.h", "oz/compiled/plain.h"],
     # No directory of the machine that builds it gets into it.
     extra_compile_args=["-g0"],
     optional=choice != "require",

@@ -35,7 +35,11 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
    exception, and nothing was counted. */
 int hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second);
 
-extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_plain_methods[];
+/* Marks of MessagePack, whose specification names them so. */
+enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
+
+extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_packing_methods[], hot_plain_methods[],
+    hot_read_methods[], hot_send_methods[];
 extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_take_spec,
     hot_hand_over_spec;
 

@@ -75,14 +75,20 @@ add_type(PyObject *module, PyType_Spec *spec)
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
+    PyMethodDef *const functions[] = {hot_batch_methods, hot_dispatch_methods, hot_packing_methods,
+                                      hot_plain_methods, hot_read_methods,     hot_send_methods};
+    PyType_Spec *const types[] = {&hot_publish_spec, &hot_iteration_spec, &hot_reader_spec,
+                                  &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec};
     PyObject *module = PyModule_Create(&definition);
-    if (module != NULL &&
-        (PyModule_AddFunctions(module, hot_batch_methods) < 0 || PyModule_AddFunctions(module, hot_dispatch_methods) < 0 ||
-         PyModule_AddFunctions(module, hot_plain_methods) < 0 || add_type(module, &hot_publish_spec) < 0 ||
-         add_type(module, &hot_iteration_spec) < 0 || add_type(module, &hot_reader_spec) < 0 ||
-         add_type(module, &hot_accept_spec) < 0 || add_type(module, &hot_take_spec) < 0 ||
-         add_type(module, &hot_hand_over_spec) < 0)) {
-        Py_CLEAR(module);
+    for (size_t at = 0; module != NULL && at < Py_ARRAY_LENGTH(functions); at++) {
+        if (PyModule_AddFunctions(module, functions[at]) < 0) {
+            Py_CLEAR(module);
+        }
+    }
+    for (size_t at = 0; module != NULL && at < Py_ARRAY_LENGTH(types); at++) {
+        if (add_type(module, types[at]) < 0) {
+            Py_CLEAR(module);
+        }
     }
     return module;
 }

@@ -1,0 +1,206 @@
+/* The frames of one message, read from ZeroMQ by its own functions.
+
+   Twin: `_asking_reader` of oz.transport.frames. */
+
+#include "plain.h"
+
+/* libzmq --------------------------------------------------------------------------------------------------------- */
+
+/* Source: zmq.h of libzmq 4. */
+typedef union {
+    unsigned char bytes[64];
+    void *aligned;
+} Frame;
+
+#define DONTWAIT 1
+#define RCVMORE 13
+
+/* The functions of the libzmq that pyzmq has loaded, in the order in which `know_libzmq` is told of them. */
+static struct {
+    int (*getsockopt)(void *socket, int option, void *value, size_t *size);
+    int (*init)(Frame *frame);
+    int (*recv)(Frame *frame, void *socket, int flags);
+    void *(*data)(Frame *frame);
+    size_t (*size)(const Frame *frame);
+    int (*more)(const Frame *frame);
+    int (*close)(Frame *frame);
+    int (*last_error)(void);
+} libzmq;
+
+/* What tells of a socket of pyzmq whether it is closed, and its error where there is nothing; NULL until that was said. */
+static PyObject *closed, *again;
+
+PyDoc_STRVAR(know_libzmq_doc,
+"know_libzmq(functions, closed, again)\n\n"
+"Say where the functions of libzmq are, what tells whether a socket is closed, and what a read with nothing to\n"
+"read raises.");
+
+static PyObject *
+know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_ssize_t said[8];
+    PyObject *told, *error;
+    if (!PyArg_ParseTuple(arguments, "(nnnnnnnn)OO:know_libzmq", &said[0], &said[1], &said[2], &said[3], &said[4],
+                          &said[5], &said[6], &said[7], &told, &error)) {
+        return NULL;
+    }
+    for (int place = 0; place < 8; place++) {
+        if (!said[place]) {
+            return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of eight functions");
+        }
+    }
+    if (Py_TYPE(told)->tp_descr_get == NULL) {
+        return PyErr_Format(PyExc_TypeError, "know_libzmq() takes a descriptor that tells whether a socket is closed");
+    }
+    memcpy(&libzmq, said, sizeof(libzmq));
+    Py_XSETREF(closed, Py_NewRef(told));
+    Py_XSETREF(again, Py_NewRef(error));
+    Py_RETURN_NONE;
+}
+
+/* Tell whether a socket may be used by its address; where not, pyzmq says why. */
+static int
+is_open(PyObject *socket)
+{
+    PyObject *is_closed = Py_TYPE(closed)->tp_descr_get(closed, socket, (PyObject *)Py_TYPE(socket));
+    if (is_closed == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_DECREF(is_closed);
+    return is_closed == Py_False;
+}
+
+/* Reading -------------------------------------------------------------------------------------------------------- */
+
+enum { RECV };
+
+/* Tell whether more frames of a message follow. */
+static inline int
+has_more(Plain *self)
+{
+    int more = 0;
+    size_t size = sizeof(more);
+    return libzmq.getsockopt(self->socket, RCVMORE, &more, &size) == 0 && more;
+}
+
+/* Read the first frame, and wait for it if the flags say so; false with an exception, or where pyzmq is to say what
+   the matter is, without one. */
+static int
+read_first(Plain *self, PyObject *socket, Frame *frame, int flags)
+{
+    for (;;) {
+        int size;
+        Py_BEGIN_ALLOW_THREADS
+        size = libzmq.recv(frame, self->socket, flags);
+        Py_END_ALLOW_THREADS
+        if (size >= 0) {
+            return 1;
+        }
+        int error = libzmq.last_error();
+        if (error == EAGAIN) {
+            PyObject *number = PyLong_FromLong(error);
+            PyObject *raised = number == NULL ? NULL : PyObject_CallOneArg(again, number);
+            Py_XDECREF(number);
+            if (raised != NULL) {
+                PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+                Py_DECREF(raised);
+            }
+            return 0;
+        }
+        /* A signal handler may raise, or close the socket. */
+        if (error != EINTR || PyErr_CheckSignals() < 0 || !is_open(socket)) {
+            return 0;
+        }
+    }
+}
+
+/* Read what is left of a message by pyzmq, or all of it where nothing is read yet; NULL with an exception. Takes the
+   list of frames over. */
+static PyObject *
+read_by_pyzmq(Plain *self, PyObject *const *arguments, Py_ssize_t given, PyObject *frames)
+{
+    do {
+        PyObject *frame = frames == NULL ? NULL : PyObject_Vectorcall(self->held[RECV], arguments, given, NULL);
+        if (frame == NULL || PyList_Append(frames, frame) < 0) {
+            Py_XDECREF(frame);
+            Py_XDECREF(frames);
+            return NULL;
+        }
+        Py_DECREF(frame);
+        given = 1;
+    } while (has_more(self));
+    return frames;
+}
+
+/* Read all frames of a message whose first one is there: the others are, too. NULL with an exception. */
+static PyObject *
+read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
+{
+    PyObject *frames = PyList_New(0);
+    for (;;) {
+        PyObject *bytes = PyBytes_FromStringAndSize(libzmq.data(frame), (Py_ssize_t)libzmq.size(frame));
+        if (frames == NULL || bytes == NULL || PyList_Append(frames, bytes) < 0) {
+            Py_XDECREF(bytes);
+            Py_XDECREF(frames);
+            return NULL;
+        }
+        Py_DECREF(bytes);
+        if (!libzmq.more(frame)) {
+            return frames;
+        }
+        if (libzmq.recv(frame, self->socket, DONTWAIT) < 0) {
+            /* The context has ended, and pyzmq says so. */
+            return read_by_pyzmq(self, arguments, 1, frames);
+        }
+    }
+}
+
+static PyObject *
+reader_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Plain *self = (Plain *)callable;
+    if (PyVectorcall_NARGS(flags) != 2 || names != NULL) {
+        return PyErr_Format(PyExc_TypeError, "a reader takes a socket and flags");
+    }
+    long how = PyLong_AsLong(arguments[1]);
+    if (how == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    Frame frame;
+    if (is_open(arguments[0]) && libzmq.init(&frame) == 0) {
+        PyObject *frames = read_first(self, arguments[0], &frame, (int)how) ? read_rest(self, arguments, &frame) : NULL;
+        libzmq.close(&frame);
+        if (frames != NULL || PyErr_Occurred()) {
+            return frames;
+        }
+    }
+    return read_by_pyzmq(self, arguments, 2, PyList_New(0));
+}
+
+static PyObject *
+reader_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *recv;
+    size_t socket;
+    static char *keywords[] = {"recv", "socket", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "On:FrameReader", keywords, &recv, &socket)) {
+        return NULL;
+    }
+    if (!socket || closed == NULL) {
+        return PyErr_Format(PyExc_ValueError, "a reader takes the address of a socket of a libzmq that is known");
+    }
+    Plain *self = plain_new(type, reader_call, &recv, 1);
+    if (self != NULL) {
+        self->socket = (void *)socket;
+    }
+    return (PyObject *)self;
+}
+
+PLAIN_SPEC(hot_reader_spec, reader_slots, "oz.compiled._hot.FrameReader", reader_new,
+           "Read the frames of one message: see oz.compiled.Hot.");
+
+PyMethodDef hot_read_methods[] = {
+    {"know_libzmq", know_libzmq, METH_VARARGS, know_libzmq_doc},
+    {NULL, NULL, 0, NULL},
+};
