@@ -65,7 +65,7 @@ class Undoing:
 
 
 class ModelEndpoints:
-    """What one socket is bound and connected to.
+    """The endpoints that one socket is bound and connected to.
 
     Attributes:
         ends: the ends of its pipes, each with the endpoint of `inproc` that it was connected to, if any.

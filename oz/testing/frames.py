@@ -1,4 +1,4 @@
-"""What a model socket gives in place of pyzmq's frames and of its most common error."""
+"""The frames of a model socket, and its most common error, in place of pyzmq's."""
 
 from __future__ import annotations
 

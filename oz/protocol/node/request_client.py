@@ -1,4 +1,4 @@
-"""Who asks: what a request waits for before it is sent, and when those of many tasks share a frame.
+"""The asking side of requests: what each waits for before it is sent, and when those of many share a frame.
 
 Nothing here waits. `RequestClient.begin` gives steps where something is to be waited for first: threads and
 tasks know how to wait.

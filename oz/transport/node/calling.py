@@ -1,4 +1,4 @@
-"""What a node finds out of keys: whose is called where and what comes of it; without any, who demands some.
+"""The keys at the other ends of a node: whose is called where, what comes of it, and who demands one.
 
 All of it is for the I/O side.
 """
@@ -223,7 +223,7 @@ class KeyedCalls:
 
 
 class KeyChecks:
-    """What one node finds out of keys: with its own, who has which; without any, who demands some.
+    """The keys that one node finds: with its own, who has which; without any, who demands some.
 
     Attributes:
         calls: where the keys of listeners are found out; None where the node has none itself.

@@ -1,4 +1,4 @@
-"""Which publisher of a node a subject goes out by, and what that publisher has to know before."""
+"""The publisher of a node that a subject goes out by, and what it has to know before."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class NodePublishing:
         return any(one.engine.guard.is_mine for one in self.sockets.publishers)
 
     def look_soon(self) -> None:
-        """Have what was unsubscribed taken in before anybody asks: over inproc it is there already."""
+        """Take in what was unsubscribed before anybody asks: over inproc it is there already."""
         for publisher in self.sockets.publishers:
             publisher.engine.sender.listened_at = 0.0
 
