@@ -91,7 +91,7 @@ class NodeShell(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SubscribeArguments:
     """The arguments of one call of `subscribe`, as they are given.
 
     Attributes:
@@ -191,7 +191,7 @@ class NodeSubscriptions:
         """Take what it subscribes with."""
         self._sub = sub
 
-    def subscribe(self, wanted: Wanted, drain: Callable[[Any, float], Any]) -> Subscribed:
+    def subscribe(self, wanted: SubscribeArguments, drain: Callable[[Any, float], Any]) -> Subscribed:
         """Make a subscription and have it begin.
 
         Args:
