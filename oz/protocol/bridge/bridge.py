@@ -232,7 +232,7 @@ def has_passed(via: object, name: bytes) -> bool:
 
 
 class _Standing:
-    """The account of one publisher: it reaches from `first` to before `expected`."""
+    """The numbers of one publisher that are accounted for: from `first` to before `expected`."""
 
     __slots__ = ("expected", "first")
 
