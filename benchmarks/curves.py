@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pattern_index
+import plain_sides
 import sides
 from running import flow
 from sides import ALL, Work
@@ -40,7 +41,7 @@ def by_subscribers(scale: float) -> dict[str, dict[int, Run]]:
     iteration = partial(sides.subscriber, patterns=ALL.patterns, end=ALL.end)
     return {
         "oz": {n: run(n, sides.publisher, iteration, 1_000_000) for n in SUBSCRIBERS},
-        "pyzmq": {n: run(n, sides.plain_publisher, sides.plain_subscriber, 250_000) for n in SUBSCRIBERS},
+        "pyzmq": {n: run(n, plain_sides.publisher, plain_sides.subscriber, 250_000) for n in SUBSCRIBERS},
     }
 
 
@@ -58,7 +59,7 @@ def by_payload(scale: float) -> dict[str, dict[int, Run]]:
     return {
         "oz": {size: run(size, sides.publisher, iteration, 1_000_000) for size in PAYLOADS},
         "pyzmq": {
-            size: run(size, sides.plain_publisher, sides.plain_subscriber, 250_000) for size in PAYLOADS
+            size: run(size, plain_sides.publisher, plain_sides.subscriber, 250_000) for size in PAYLOADS
         },
     }
 

@@ -43,9 +43,6 @@ PATIENCE = 180.0
 _spawn = multiprocessing.get_context("spawn")
 
 
-# processes -----------------------------------------------------------------------------------------------
-
-
 class Worker:
     """A program in a process of its own, and the pipe to it."""
 
@@ -113,9 +110,6 @@ def free_endpoint() -> str:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return f"tcp://127.0.0.1:{one.getsockname()[1]}"
-
-
-# subscribers ---------------------------------------------------------------------------------------------
 
 
 def subscribe(pipe: Connection, endpoint: str, patterns: list[list[str]]) -> None:

@@ -33,6 +33,7 @@ from pathlib import Path
 import asking
 import curves
 import machine
+import plain_sides
 import rivals
 import rows
 import sides
@@ -112,28 +113,28 @@ def oz_sides(count: int) -> dict[str, Side]:
 
 def pyzmq_sides(count: int) -> dict[str, Side]:
     """Name the sides of pyzmq alone."""
-    publisher = partial(sides.plain_publisher, work=ALL)
-    rare = partial(sides.plain_filter, suffix=b".s7", end=ONE_IN_100.end)
+    publisher = partial(plain_sides.publisher, work=ALL)
+    rare = partial(plain_sides.filter, suffix=b".s7", end=ONE_IN_100.end)
     return {
-        "pyzmq": partial(flow, publisher, [sides.plain_subscriber], turns(count)),
+        "pyzmq": partial(flow, publisher, [plain_sides.subscriber], turns(count)),
         "pyzmq W2": partial(
             flow,
-            partial(sides.plain_publisher, work=ONE_IN_100),
+            partial(plain_sides.publisher, work=ONE_IN_100),
             [rare],
             turns(count),
             matches=1 / 100,
             published=True,
         ),
         "pyzmq W4": partial(
-            flow, partial(publisher, subscribers=4), [sides.plain_subscriber] * 4, turns(count / 2)
+            flow, partial(publisher, subscribers=4), [plain_sides.subscriber] * 4, turns(count / 2)
         ),
         "pyzmq asyncio": partial(
             flow,
-            partial(sides.plain_async_publisher, work=ALL),
-            [sides.plain_async_subscriber],
+            partial(plain_sides.async_publisher, work=ALL),
+            [plain_sides.async_subscriber],
             turns(count / 5),
         ),
-        "pyzmq round trip": partial(round_trip, sides.plain_echo, sides.plain_ping, count // 100),
+        "pyzmq round trip": partial(round_trip, plain_sides.echo, plain_sides.ping, count // 100),
     }
 
 

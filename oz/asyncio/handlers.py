@@ -22,7 +22,7 @@ from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition, warn_of_result
+from oz.transport.node.handlers import HandlerRunner, PendingQueue, handled_partition, warn_of_result
 from oz.transport.node.mailbox import Mailbox
 
 _log = peer_logger("oz.handlers")
@@ -216,7 +216,7 @@ class TaskPool:
             raise Timeout(f"no message in {timeout:g} s")
         return mailbox.take()
 
-    async def drain(self, queue: Drained, timeout: float | None = None) -> bool:
+    async def drain(self, queue: PendingQueue, timeout: float | None = None) -> bool:
         """Wait until all is handled; see `HandlerRunner.drain`."""
         if queue.guard.is_foreign:
             return True

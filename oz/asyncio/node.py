@@ -14,7 +14,7 @@ from oz.protocol.node.subscription import NodeStats
 from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
-from oz.transport.node.subscriptions import Wanted
+from oz.transport.node.subscriptions import SubscribeArguments
 from oz.transport.option_checks import Overflow, Policy, check_count
 from oz.transport.publisher.options import OnFull
 from oz.transport.security import Security, resolve_security
@@ -211,12 +211,12 @@ class Node:
         once, as `publish` and `message.reply` are.
         """
         self._engine.check_open()
-        wanted = Wanted(
+        arguments = SubscribeArguments(
             pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
             policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
             max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
-        return self._engine.subscriptions.subscribe(wanted, self._shell.drain)
+        return self._engine.subscriptions.subscribe(arguments, self._shell.drain)
 
     # presence --------------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ class Clock:
 
 
 class Turn:
-    """A clock of how long the loop is held: outside the socket, whose attributes are slow to set.
+    """Tells how long a subscriber has held the loop. No part of the socket: to set its attributes is slow.
 
     Attributes:
         received: messages in this turn.

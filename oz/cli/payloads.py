@@ -98,7 +98,7 @@ class _AsItIs(_Lenient):
 
 
 class PayloadForm:
-    """One of the forms.
+    """One way to read payloads from the command line and to show them.
 
     Attributes:
         codec: for `oz.Node`.

@@ -39,7 +39,7 @@ def _this_run() -> bytes:
 
 
 class Growing(NamedTuple):
-    """The rest of the note: the segment that grows, and the epoch.
+    """What the note says beside the acknowledged end: the segment that grows, and the epoch.
 
     Attributes:
         journal: the journal's id.
@@ -71,7 +71,7 @@ class Mark(NamedTuple):
 
 
 class AcknowledgedMark:
-    """The writer's side.
+    """Writes the note of how far a journal is acknowledged, for its writer.
 
     Attributes:
         end: what was noted last; None before anything was.

@@ -87,14 +87,14 @@ UNREACHABLE = (b"", b"\x00")
 """The subjects that no key in `ALL_PLAIN` begins."""
 
 
-class Keys(NamedTuple):
+class KeyChanges(NamedTuple):
     """The keys to set in ZeroMQ for the connection that a key came from."""
 
     wanted: tuple[bytes, ...] = ()
     dropped: tuple[bytes, ...] = ()
 
 
-NOTHING = Keys()
+NOTHING = KeyChanges()
 
 
 class PlainInterest(PrefixCounter):
@@ -112,7 +112,7 @@ class PlainInterest(PrefixCounter):
         elif frame[:1] == b"\x00":
             self.remove((frame[1:],))
 
-    def keys(self, key: bytes, *, comes: bool) -> Keys:
+    def keys(self, key: bytes, *, comes: bool) -> KeyChanges:
         """Say what a subscription that was learned just now means for ZeroMQ.
 
         What stands for the empty one may be asked for by itself too, and over which connections is not
@@ -120,10 +120,10 @@ class PlainInterest(PrefixCounter):
         """
         stands_for = (key,) if key not in UNREACHABLE else _PLAIN_ZERO if key else ALL_PLAIN
         if comes:
-            return Keys(wanted=stands_for)
+            return KeyChanges(wanted=stands_for)
         kept = {one for one in stands_for if self.has(one)}
         if self.has(b""):
             kept |= _ALL_PLAIN
         if self.has(_ZERO):
             kept.update(_PLAIN_ZERO)
-        return Keys(dropped=tuple(one for one in stands_for if one not in kept))
+        return KeyChanges(dropped=tuple(one for one in stands_for if one not in kept))

@@ -11,7 +11,7 @@ from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.protocol.bridge import spanning_tree
-from oz.protocol.bridge.bridge import MOST_INTERESTS, VIA_SIZE, ImportFilter, Interest, Ledger, quick
+from oz.protocol.bridge.bridge import MOST_INTERESTS, VIA_SIZE, ImportFilter, Interest, Ledger, quick_patterns
 from oz.protocol.bridge.forwarding import SETTLE, Forwarding
 from oz.protocol.bridge.leg import BridgeLeg, ForwardedInterest, LossReports, Silences
 from oz.protocol.bridge.spanning_tree import Offer
@@ -206,7 +206,7 @@ class Leg:
             handler=partial(self._take, group),
             group=group or None,
             policy=policy,  # type: ignore[arg-type]
-            found_by=quick(pattern),
+            found_by=quick_patterns(pattern),
         )
 
     def _take(self, group: str, message: Message) -> None:

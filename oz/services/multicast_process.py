@@ -263,7 +263,7 @@ class _Sending:
 
 
 def main(argument: str) -> None:
-    """Do what the argument says."""
+    """Receive or send for a gateway until it ends, as the argument says."""
     # Ctrl-C goes to everybody at the terminal; the gateway ends this in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)

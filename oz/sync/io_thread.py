@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class IOThread:
-    """Has a node take its turns, and does in between what other threads give it to do.
+    """Runs the turns of a node, and between two of them what other threads want done.
 
     Attributes:
         commands: what other threads want done.

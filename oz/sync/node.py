@@ -14,7 +14,7 @@ from oz.sync.node_engine import ThreadedNode
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import Handler
 from oz.transport.node.opening import OnPeer, node_settings
-from oz.transport.node.subscriptions import Wanted
+from oz.transport.node.subscriptions import SubscribeArguments
 from oz.transport.option_checks import Overflow, Policy, check_count
 from oz.transport.publisher.options import OnFull
 from oz.transport.security import Security, resolve_security
@@ -325,12 +325,12 @@ class Node:
             ClosedError: the node is closed.
         """
         self._engine.check_open()
-        wanted = Wanted(
+        arguments = SubscribeArguments(
             pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
             policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
             max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
-        return self._engine.subscriptions.subscribe(wanted, self._shell.drain)
+        return self._engine.subscriptions.subscribe(arguments, self._shell.drain)
 
     # presence --------------------------------------------------------------------------------------------
 

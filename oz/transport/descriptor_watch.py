@@ -94,7 +94,7 @@ def newest_of_largest(connections: list[AcceptedConnection], count: int) -> list
 
 
 class Underway:
-    """The connections within this process, perhaps, that libzmq's threads have yet to make, or make anew."""
+    """Counts connections that libzmq's threads may still have to make inside this process."""
 
     def __init__(self) -> None:
         """Begin with none."""

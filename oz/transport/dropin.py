@@ -84,7 +84,7 @@ def check_conflated(patterns: Iterable[Pattern], *, is_routed: bool, is_split: b
             )
 
 
-class Doubts:
+class PrefixWarnings:
     """Warns once when a literal may have been meant as a prefix, as pyzmq takes it.
 
     That is when a message comes that begins as the literal does and is another subject, before any was

@@ -153,14 +153,14 @@ def describe(socket: zmq.Socket[Any], parts: Iterable[str]) -> str:
     return f"<{' '.join((f'{module}.{name}', *parts))} at {id(socket):#x}{state}>"
 
 
-def some(texts: Sequence[str]) -> list[str]:
+def first_few(texts: Sequence[str]) -> list[str]:
     """Return the first of many, and how many more there are."""
     more = len(texts) - _SHOWN
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 class GivingUp:
-    """The end of a wait that has none of its own; another thread says it."""
+    """Lets another thread end a wait that would go on for ever."""
 
     __slots__ = ("_bells", "_is_said")
 

@@ -22,7 +22,7 @@ from oz.wire.batch import (
     parse_head,
 )
 from oz.wire.keys import DeliveryOptions
-from protocol.test_joined import (
+from protocol.in_memory import (
     BUFFERED,
     SUBJECTS,
     Publisher,

@@ -19,7 +19,7 @@ from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.declarations import GREETING, MOST_SMALL
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.publishers import SILENCE
-from oz.protocol.subscriber.sequences import find
+from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.links import PublisherLinks
@@ -583,7 +583,7 @@ def check_chunks(random):
     declared = sorted(one.text.decode() for at_once in found for patterns in at_once for one in patterns)
     check(declared == sorted(texts), "{} patterns are declared of {}", len(declared), len(texts))
     stream = streams.stream(subscription)
-    source = find(stream.sources, b"o" * 16)
+    source = source_of(stream.sources, b"o" * 16)
     answers.take(stream, source, {"live": [], "refused": {1: "x" * random.randrange(1, 5_000)}})
     check(len(source.refused[1]) <= LONGEST_REASON, "a reason of {} is kept", len(source.refused[1]))
 

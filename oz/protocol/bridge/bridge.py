@@ -212,7 +212,7 @@ def narrowed(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, .
 
 
 @lru_cache(maxsize=65_536)
-def quick(pattern: Pattern) -> tuple[Pattern, ...]:
+def quick_patterns(pattern: Pattern) -> tuple[Pattern, ...]:
     """Return patterns that match whatever one does and never take long: of a regex its prefixes.
 
     What comes to a forwarder was matched by a publisher with a budget, and is matched by another when it goes
@@ -232,7 +232,7 @@ def has_passed(via: object, name: bytes) -> bool:
 
 
 class _Standing:
-    """The account of one publisher: it reaches from `first` to before `expected`."""
+    """The numbers of one publisher that are accounted for: from `first` to before `expected`."""
 
     __slots__ = ("expected", "first")
 

@@ -14,8 +14,8 @@ import msgpack
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
-from oz.protocol.prefix_counts import NOTHING, Keys
-from oz.protocol.publisher.acceptance import Read
+from oz.protocol.prefix_counts import NOTHING, KeyChanges
+from oz.protocol.publisher.acceptance import FrameState
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.interest import Recipients
@@ -64,8 +64,8 @@ class MulticastRouter(Router):
         self.find = lambda subject, plain: recipients
 
     def learn(
-        self, frame: bytes, now: float, account: Account | None = None, read: Read | None = None
-    ) -> Keys:
+        self, frame: bytes, now: float, account: Account | None = None, read: FrameState | None = None
+    ) -> KeyChanges:
         """Take in a subscription frame: none comes."""
         return NOTHING
 

@@ -43,7 +43,7 @@ class Learning(Protocol):
 
 
 class Inquiry:
-    """One wait.
+    """The inquiry of one call of `wait_ready`: which peers have not answered it yet.
 
     Attributes:
         number: that of its questions; 0 before the first one.

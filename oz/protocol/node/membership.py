@@ -32,7 +32,7 @@ class Act(Enum):
 
 
 class Step(NamedTuple):
-    """One of them."""
+    """An act, and the peer that it is about."""
 
     act: Act
     peer: Announcement

@@ -44,7 +44,7 @@ class Publishing(Protocol):
 
 
 class RequestClient:
-    """The requests of a node: who is asked, and what a request waits for before it is sent."""
+    """Sends the requests of a node, each as soon as it is known that somebody may answer."""
 
     __slots__ = (
         "_has_responders",

@@ -30,8 +30,8 @@ Restored = dict[Declared, Pattern]
 """Patterns that were compiled already."""
 
 
-class Read(NamedTuple):
-    """Knowledge of a frame beside its bytes.
+class FrameState(NamedTuple):
+    """What a publisher knows of a frame beside its bytes, since it has read it.
 
     Attributes:
         restored: those of its patterns that were compiled already.
@@ -71,7 +71,7 @@ class Acceptance:
         self.access: Access | None = None
         self.last_denied = ""
 
-    def restore(self, declaration: Declaration, account: Account, read: Read) -> Iterator[None]:
+    def restore(self, declaration: Declaration, account: Account, read: FrameState) -> Iterator[None]:
         """Compile the patterns of a declaration, in steps that take a few milliseconds at most."""
         patterns = declaration.patterns if self._too_many(declaration, account) is None else ()
         steps = restoring(patterns, self._lifetimes.room(account))
@@ -84,7 +84,7 @@ class Acceptance:
                 yield
 
     def accept(
-        self, stream: OutStream, declaration: Declaration, place: int, account: Account, read: Read
+        self, stream: OutStream, declaration: Declaration, place: int, account: Account, read: FrameState
     ) -> AcceptedChunk | None:
         """Take on what a chunk asks for, as far as it is permitted, or refuse all of it."""
         refusal = self._refusal(stream, declaration) or self._too_many(declaration, account)

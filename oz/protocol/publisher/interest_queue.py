@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oz.logs import peer_logger
-from oz.protocol.prefix_counts import NOTHING, Keys
+from oz.protocol.prefix_counts import NOTHING, KeyChanges
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 from oz.protocol.publisher.interest_turns import InterestTurns
@@ -134,7 +134,7 @@ class InterestQueue:
         if peer is not None and peer not in self.to_cut:
             self.to_cut.append(peer)
 
-    def take(self, frame: bytes, peer: Peer | None, now: float) -> Keys:
+    def take(self, frame: bytes, peer: Peer | None, now: float) -> KeyChanges:
         """Take in a frame.
 
         Args:
@@ -317,7 +317,7 @@ class InterestQueue:
         self._owners.setdefault(name, who)
         return None
 
-    def _permitted(self, granted: Keys, account: Account) -> Keys:
+    def _permitted(self, granted: KeyChanges, account: Account) -> KeyChanges:
         """Take out the keys of shared patterns that a declaration asks for and its sender may not have."""
         access = self._access
         if access is None or not account.is_limited:
@@ -327,7 +327,7 @@ class InterestQueue:
             for one in granted.wanted
             if not one.startswith(keys.PATTERN) or access.denial_of_key(account.key or "", one) is None
         )
-        return Keys(wanted=tuple(wanted), dropped=granted.dropped)
+        return KeyChanges(wanted=tuple(wanted), dropped=granted.dropped)
 
     def _is_of_another(self, stream_key: bytes, who: str) -> bool:
         """Tell whether a stream is of somebody with another public key."""

@@ -88,7 +88,7 @@ class _Several:
 
 
 class KeyHolders:
-    """The holders of all keys.
+    """Knows which connections hold each key of a publisher.
 
     Attributes:
         refused: for each key how many connections were refused it, and have not ended.

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
-from oz.protocol.prefix_counts import NOTHING, Keys
-from oz.protocol.publisher.acceptance import Acceptance, Read
+from oz.protocol.prefix_counts import NOTHING, KeyChanges
+from oz.protocol.publisher.acceptance import Acceptance, FrameState
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients
 from oz.protocol.publisher.lifetimes import Lifetimes
@@ -158,8 +158,8 @@ class Router:
     # what subscribers ask for ----------------------------------------------------------------------------
 
     def learn(
-        self, frame: bytes, now: float, account: Account | None = None, read: Read | None = None
-    ) -> Keys:
+        self, frame: bytes, now: float, account: Account | None = None, read: FrameState | None = None
+    ) -> KeyChanges:
         """Take in a subscription frame.
 
         Args:
@@ -179,7 +179,7 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            read = read or Read({}, self.acceptance.kept())
+            read = read or FrameState({}, self.acceptance.kept())
             self._learn_own(key, now, account or self._others, read, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
@@ -197,26 +197,26 @@ class Router:
             now: monotonic seconds.
             account: of the connection that it came over.
         """
-        return self._steps(frame, now, account, Read({}, self.acceptance.kept()))
+        return self._steps(frame, now, account, FrameState({}, self.acceptance.kept()))
 
-    def _steps(self, frame: bytes, now: float, account: Account, read: Read) -> Iterator[None]:
+    def _steps(self, frame: bytes, now: float, account: Account, read: FrameState) -> Iterator[None]:
         if frame[:4] == b"\x01" + keys.DECLARATION:
             with suppress(ProtocolError):
                 yield from self.acceptance.restore(keys.parse_declaration(frame[1:]), account, read)
         self.learn(frame, now, account, read)
 
-    def granted(self, key: bytes, *, comes: bool) -> Keys:
+    def granted(self, key: bytes, *, comes: bool) -> KeyChanges:
         """Say what ZeroMQ is to send to a connection, or no longer, for a key of oz's, whatever it means."""
         if key[:3] != keys.DECLARATION:
             if not keys.may_carry(key):
                 return NOTHING
-            return Keys(wanted=(key,)) if comes else Keys(dropped=(key,))
+            return KeyChanges(wanted=(key,)) if comes else KeyChanges(dropped=(key,))
         if not comes or keys.is_goodbye(key) or not keys.names_stream(key):
             return NOTHING
         # The stream's key too, and those of shared patterns: a proxy that is full may have dropped them.
         with suppress(ProtocolError):
             shared = keys.parse_declaration(key).patterns if keys.is_shared(key) else ()
-            return Keys(
+            return KeyChanges(
                 wanted=(keys.stream_key(keys.stream_of(key)), *(keys.pattern_key(one) for one in shared))
             )
         return NOTHING
@@ -230,7 +230,7 @@ class Router:
             stream.refuse(keys.chunk_of(key), reason)
             self.to_answer[stream] = None
 
-    def _learn_own(self, key: bytes, now: float, account: Account, read: Read, *, comes: bool) -> None:
+    def _learn_own(self, key: bytes, now: float, account: Account, read: FrameState, *, comes: bool) -> None:
         kind, stream = key[:3], None if comes else self.streams.get(key)
         if kind in (keys.STREAM, keys.PATTERN):
             if comes and kind == keys.STREAM:
@@ -276,7 +276,7 @@ class Router:
         self.lifetimes.check_held(stream, now)
 
     def _declare(
-        self, declaration: Declaration, content: int, now: float, account: Account, read: Read
+        self, declaration: Declaration, content: int, now: float, account: Account, read: FrameState
     ) -> None:
         key = keys.stream_key(declaration.stream)
         if declaration.is_closing:

@@ -15,7 +15,7 @@ LONGEST_REASON, MOST_REASONS = 1_024, 16
 
 
 class Answers:
-    """Takes in answers.
+    """Takes in what publishers say of declarations, and remembers what they deny.
 
     Attributes:
         denials: what publishers deny, and nobody was told yet.

@@ -16,7 +16,7 @@ from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
-from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, content
+from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, fingerprint
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import Refusals
@@ -255,7 +255,7 @@ class BatchDecoder:
             self.stats.received += head.count
             self.stats.filtered += head.count
             return
-        known = content(frames)
+        known = fingerprint(frames)
         if known in self.given:
             self._pass_over(stream, head, time_ns)
             return

@@ -71,7 +71,7 @@ class GivenFrames:
     another one.
 
     Attributes:
-        recent: hashes of those since the last turn; a frame is `content` or, if it is alone, its own hash.
+        recent: hashes of those since the last turn: of each frame its `fingerprint` or, if alone, its hash.
     """
 
     __slots__ = ("_before", "recent")
@@ -96,7 +96,7 @@ class GivenFrames:
         self.recent.clear()
 
 
-def content(frames: list[bytes]) -> int:
+def fingerprint(frames: list[bytes]) -> int:
     """Return what a frame, with those behind it, is known by; nobody outside this process can foresee it."""
     return hash(frames[0]) if len(frames) == 1 else hash(tuple(frames))
 

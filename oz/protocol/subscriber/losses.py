@@ -9,7 +9,7 @@ from oz.logs import peer_logger
 from oz.message import Gap
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.receiver import Refusals
-from oz.protocol.subscriber.sequences import Source, find, forget_some
+from oz.protocol.subscriber.sequences import Source, forget_some, source_of
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
 from oz.wire.batch import Head
@@ -72,7 +72,7 @@ class Losses:
         if source is not None:
             return source
         self.make_room(stream, time_ns)
-        return find(stream.sources, origin)
+        return source_of(stream.sources, origin)
 
     def make_room(self, stream: Stream, time_ns: int) -> None:
         """Forget some publishers of a stream, if it has as many as are kept in mind."""
@@ -116,7 +116,7 @@ class Losses:
         for stream in self._streams.by_key.values():
             if stream is besides or not (is_in_place or origin in stream.sources):
                 continue
-            source = find(stream.sources, origin)
+            source = source_of(stream.sources, origin)
             source.is_in_place = is_in_place
             source.has_loss_to_show |= is_in_place
             if stream.only_answers and not is_in_place:

@@ -149,7 +149,7 @@ class DropNewestBuffer(DropOldestBuffer):
         return max(0, len(messages) - room)
 
 
-def make(overflow: str | None, limit: int) -> ReceiveBuffer | None:
+def for_overflow(overflow: str | None, limit: int) -> ReceiveBuffer | None:
     """Make the receive buffer of an overflow; None for None, which drops nothing."""
     if overflow == "conflate":
         return ConflatingBuffer(limit)

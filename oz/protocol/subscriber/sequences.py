@@ -243,7 +243,7 @@ class Source:
         self.heartbeat = b""
 
 
-def find(sources: dict[bytes, Source], origin: bytes) -> Source:
+def source_of(sources: dict[bytes, Source], origin: bytes) -> Source:
     """Return the source of a publisher, a new one if need be."""
     source = sources.get(origin)
     if source is None:

@@ -59,7 +59,9 @@ class Stream:
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit) if has_buffer else None
+        self.receive_buffer = (
+            receive_buffer.for_overflow(delivery.overflow, delivery.limit) if has_buffer else None
+        )
         self.is_shared = is_shared
         self.only_answers = delivery.is_shared and not is_shared
         # For each stream: subscriptions with other delivery options get a message again, and are to.

@@ -7,22 +7,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import zmq
 from pyspark.sql import DataFrame
+from zmq.utils.monitor import parse_monitor_message
 
 from oz.errors import OptionError, SinkError, Timeout, WouldBlock
 from oz.logs import logger
 from oz.spark.session import is_remote
-from oz.spark.sink.connections import ConnectionsByDescriptor
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
 from oz.sync.publisher import Publisher
 
 _QUERY = "sql.streaming.queryId"
+
+_BEGIN = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED
 
 _log = logger("oz.spark.sink")
 
@@ -284,3 +287,49 @@ def _query_of(rows: DataFrame, settings: Mapping[str, str]) -> str | None:
             "It is a name that no other query has, and that stays when this one is started again"
         )
     return "connect"
+
+
+class ConnectionsByDescriptor:
+    """Tells whether those who were connected to a publisher at the start of a batch have stayed.
+
+    Who leaves in the middle and comes back is counted as often as before, and lacks what was published
+    meanwhile.
+    """
+
+    def __init__(self, publisher: Publisher) -> None:
+        """Begin; what was there before is known only when it ends."""
+        self._monitor = publisher.get_monitor_socket(_BEGIN | zmq.EVENT_DISCONNECTED)
+        self._open: set[int] = set()
+        self._staying: set[int] = set()
+        self._left = 0
+
+    def begin(self) -> None:
+        """Take those that are there now for those that are to stay."""
+        self._take_in()
+        self._staying, self._left = set(self._open), 0
+
+    def may_still_be(self, wanted: int) -> bool:
+        """Tell whether so many may have been there all the time; False is certain."""
+        self._take_in()
+        # Of other transports than tcp and ipc nothing is told.
+        return not self._left or len(self._staying) >= wanted
+
+    def _take_in(self) -> None:
+        while self._monitor.poll(0):
+            told = parse_monitor_message(self._monitor.recv_multipart())
+            descriptor = told["value"]
+            if told["event"] & _BEGIN:
+                self._open.add(descriptor)
+                continue
+            is_new = descriptor in self._open and descriptor not in self._staying
+            self._left += not is_new
+            self._open.discard(descriptor)
+            self._staying.discard(descriptor)
+
+    def __enter__(self) -> ConnectionsByDescriptor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._monitor.close()

@@ -41,7 +41,7 @@ Token = bytes | Wild | Stem
 
 
 class Form(Enum):
-    """The factory of a dialect's patterns."""
+    """The form of the patterns of a dialect."""
 
     WORDS = "words"
     """Of words with a separator between them."""

@@ -25,7 +25,7 @@ _SUBSCRIBE = int(zmq.SUBSCRIBE)
 
 
 class Listening:
-    """The caretaker of the publishers of one multicast subscriber."""
+    """Listens for one multicast subscriber, and watches its publishers."""
 
     __slots__ = ("_arrivals", "_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
 

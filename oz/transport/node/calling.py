@@ -35,7 +35,7 @@ _MOST_FAILED = 1_024
 
 
 class KeyedCalls:
-    """The calls of one node.
+    """Connects one node to listeners whose keys it has found out, and notes who refuses it.
 
     Attributes:
         refusals: why there is no connection to what the user has named, in words, by endpoint.

@@ -42,7 +42,7 @@ class WaitedNews(Waker, Protocol):
         """Wait until something is so, for so many seconds; give whether it is, on asyncio when awaited."""
 
 
-class Drained(Protocol):
+class PendingQueue(Protocol):
     """The queue that messages of one subscription wait in."""
 
     guard: Guard
@@ -70,7 +70,7 @@ class Pool(Protocol):
     def work_off(self, runner: HandlerRunner, partition: Partition) -> Any:
         """Handle a partition's messages, for a while or to the last."""
 
-    def drain(self, queue: Drained, timeout: float | None) -> Any:
+    def drain(self, queue: PendingQueue, timeout: float | None) -> Any:
         """Wait until all is handled; see `HandlerRunner.drain`."""
 
 

@@ -9,7 +9,7 @@ from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Worker, Workers
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import Drained, WaitedNews, handled_partition, warn_of_result
+from oz.transport.node.handlers import PendingQueue, WaitedNews, handled_partition, warn_of_result
 
 _log = peer_logger("oz.handlers")
 
@@ -32,7 +32,7 @@ class InlineCalls(Protocol):
     def make_news(self, guard: Guard) -> WaitedNews:
         """Make what is told when something guarded changes."""
 
-    def drain(self, queue: Drained, timeout: float | None) -> Any:
+    def drain(self, queue: PendingQueue, timeout: float | None) -> Any:
         """Wait until all is handled; see `HandlerRunner.drain`."""
 
     def finish(self, result: Any) -> Any:

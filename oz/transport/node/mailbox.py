@@ -10,7 +10,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Worker
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import Drained, WaitedNews
+from oz.transport.node.handlers import PendingQueue, WaitedNews
 
 
 class Receiving(Protocol):
@@ -22,7 +22,7 @@ class Receiving(Protocol):
     def receive(self, mailbox: Mailbox, timeout: float | None) -> Any:
         """Wait for a message; see `Mailbox.receive`."""
 
-    def drain(self, queue: Drained, timeout: float | None) -> Any:
+    def drain(self, queue: PendingQueue, timeout: float | None) -> Any:
         """Wait until all is handled; see `HandlerRunner.drain`."""
 
 

@@ -17,7 +17,7 @@ _INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
 
 
 class NodePublishing:
-    """The way out of one node; it begins when its sockets are there.
+    """Says which publisher of one node a subject goes out by, once the node has its sockets.
 
     Attributes:
         sockets: of the node.

@@ -24,7 +24,7 @@ TAKE_IN_SECONDS = 0.05
 
 
 class Readiness:
-    """The peers of one node, as those see them who wait; what it makes is called on the I/O side."""
+    """Makes what tells those who wait which peers are missing; it is called on the I/O side."""
 
     __slots__ = (
         "_calls",

@@ -91,7 +91,7 @@ class NodeShell(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SubscribeArguments:
     """The arguments of one call of `subscribe`, as they are given.
 
     Attributes:
@@ -191,11 +191,11 @@ class NodeSubscriptions:
         """Take what it subscribes with."""
         self._sub = sub
 
-    def subscribe(self, wanted: Wanted, drain: Callable[[Any, float], Any]) -> Subscribed:
+    def subscribe(self, given: SubscribeArguments, drain: Callable[[Any, float], Any]) -> Subscribed:
         """Make a subscription and have it begin.
 
         Args:
-            wanted: what is asked for.
+            given: what is asked for.
             drain: ends a subscription when it has handled what is on its way; see `Subscription.drain`.
 
         Raises:
@@ -204,38 +204,38 @@ class NodeSubscriptions:
             ValueError: an argument makes no sense.
             ClosedError: the node is closed.
         """
-        patterns, is_advisory = _check_patterns(wanted.pattern, wanted.dialect)
-        delivery, handler_queue = wanted.delivery(), wanted.handler_queue()
-        if wanted.max_messages is not None:
-            check_count("max_messages", wanted.max_messages, 1, 2**63)
+        patterns, is_advisory = _check_patterns(given.pattern, given.dialect)
+        delivery, handler_queue = given.delivery(), given.handler_queue()
+        if given.max_messages is not None:
+            check_count("max_messages", given.max_messages, 1, 2**63)
         # With `"conflate"` it is what was asked for.
-        dropped = _ignore if wanted.overflow == "conflate" else self.on_dropped
+        dropped = _ignore if given.overflow == "conflate" else self.on_dropped
         queue: Pending
-        if wanted.inline and (wanted.handler is None or len(handler_queue.partitions) > 1):
+        if given.inline and (given.handler is None or len(handler_queue.partitions) > 1):
             raise ValueError("inline=True is for a handler that is called with one message at a time")
-        if wanted.handler is None:
+        if given.handler is None:
             if len(handler_queue.partitions) > 1:
                 raise ValueError(
                     "concurrency is for handlers; without one, call receive in as many threads as you like"
                 )
             queue, make = Mailbox(self._shell.pool, handler_queue, dropped), self._shell.received
         else:
-            if not callable(wanted.handler):
-                raise TypeError(f"a handler is called with each message; {wanted.handler!r} cannot be called")
-            self._shell.check_handler(wanted.handler)
+            if not callable(given.handler):
+                raise TypeError(f"a handler is called with each message; {given.handler!r} cannot be called")
+            self._shell.check_handler(given.handler)
             make = self._shell.subscription
-            if wanted.inline:
+            if given.inline:
                 others = self._sub.taken_in
-                queue = InlineRunner(self._shell.pool, wanted.handler, self._on_failed, others)
+                queue = InlineRunner(self._shell.pool, given.handler, self._on_failed, others)
             else:
-                queue = self.make_queue(wanted.handler, handler_queue, dropped)
-        answer, most = self._shell.answer, wanted.max_messages
+                queue = self.make_queue(given.handler, handler_queue, dropped)
+        answer, most = self._shell.answer, given.max_messages
         subscription = make(NodeParts(patterns, queue, self._cancel, drain, answer, delivery.group, most))
         if most is not None:
             subscription.handler = partial(_put, subscription, queue)
         self._shell.call(
             lambda: self._begin(
-                subscription, queue, delivery, last_value=wanted.last_value, is_advisory=is_advisory
+                subscription, queue, delivery, last_value=given.last_value, is_advisory=is_advisory
             )
         )
         return subscription

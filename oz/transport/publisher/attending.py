@@ -92,8 +92,8 @@ class Shell:
     in_turns: bool = False
 
 
-class Secured(NamedTuple):
-    """The way to those who ask a publisher for something, where they have keys.
+class KeyedInterest(NamedTuple):
+    """What a publisher with keys reads its subscriptions by, and grants them by.
 
     Attributes:
         receive: reads a frame of the socket, and tells by which connection it came, with the key.
@@ -151,7 +151,7 @@ class Attendant:
         shell: Shell,
         *,
         limits: Limits,
-        security: Secured | None,
+        security: KeyedInterest | None,
         interest_changed: Callable[[], object] | None,
     ) -> None:
         """Put together what a publisher has.

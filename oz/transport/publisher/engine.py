@@ -23,7 +23,7 @@ from oz.transport.monitors import Monitor
 from oz.transport.option_checks import check_count
 from oz.transport.peer_keys import PeerKeys
 from oz.transport.publisher.accumulator import BatchBlock
-from oz.transport.publisher.attending import Attendant, Secured, Shell
+from oz.transport.publisher.attending import Attendant, KeyedInterest, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.raw_sends import RawSends
@@ -31,7 +31,7 @@ from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
 from oz.transport.security import credentials_of
-from oz.transport.socket import some
+from oz.transport.socket import first_few
 
 _REFUSED_OPTIONS = (
     int(zmq.SUBSCRIBE),
@@ -43,7 +43,7 @@ _REFUSED_OPTIONS = (
 
 
 class PublisherEngine:
-    """An XPUB socket of its own, and all that is done on it. What has it adds the waiting.
+    """Has an XPUB socket, and does all that is done on it. Its subclasses add the waiting.
 
     Attributes:
         socket: the socket; only who has the guard uses it.
@@ -144,14 +144,14 @@ class PublisherEngine:
 
     def _secured(
         self, options: PublisherOptions, delimiter: bytes, reserved: Reserved | None
-    ) -> Secured | None:
+    ) -> KeyedInterest | None:
         credentials = self.attachments.credentials
         if credentials is None:
             return None
         # A refusal is logged: `publish` goes on for all others.
         self._calls = self.closing.calls = Calls(self.attachments, lambda error: None, lambda end: end())
         access = Access(credentials.rights, options.dialect, delimiter, reserved)
-        return Secured(PeerKeys(self.attachments, backend_of(self.socket)).receive, access, self._calls)
+        return KeyedInterest(PeerKeys(self.attachments, backend_of(self.socket)).receive, access, self._calls)
 
     def give_up(self) -> None:
         """Leave nothing open behind when it was never bound nor connected."""
@@ -187,7 +187,7 @@ class PublisherEngine:
 
     def described(self) -> list[str]:
         """Say for `repr` where it is bound or connected to."""
-        return ["zmq.PUB", *some(self.attachments.endpoints)]
+        return ["zmq.PUB", *first_few(self.attachments.endpoints)]
 
     def has_to_make_room(self) -> bool:
         """Tell whether more waits to be looked at, and somebody publishes meanwhile, who is to come first."""

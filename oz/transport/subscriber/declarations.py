@@ -21,7 +21,7 @@ from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
-from oz.transport.socket import some
+from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
@@ -267,7 +267,7 @@ class Declarer:
         state = self.streams.unready()
         if not state["publishers"]:
             missing = (
-                f"no oz publisher answered at {', '.join(some(endpoints))}. Is one running there? "
+                f"no oz publisher answered at {', '.join(first_few(endpoints))}. Is one running there? "
                 "A plain PUB never answers: use filtering='prefix' for one"
                 if endpoints
                 else "this subscriber is neither connected nor bound; connect it first"

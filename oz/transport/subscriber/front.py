@@ -25,7 +25,7 @@ from oz.transport.monitors import Monitor
 from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import Filtering, Overflow, Policy, delivery_options
 from oz.transport.security import Security, credentials_of
-from oz.transport.socket import describe, end_context, some
+from oz.transport.socket import describe, end_context, first_few
 from oz.transport.subscriber.draining import Waiter, next_deadline
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import check_options
@@ -349,7 +349,8 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             if self._engine.declarer.streams is None
             else "publisher"
         )
-        return ["zmq.SUB", *some(self._attachments.endpoints), f"filtering={kind!r}", *some(patterns)]
+        endpoints_shown = first_few(self._attachments.endpoints)
+        return ["zmq.SUB", *endpoints_shown, f"filtering={kind!r}", *first_few(patterns)]
 
     def next_deadline(self) -> float | None:
         """Return when to receive though nothing has come, for a program with a poller of its own.

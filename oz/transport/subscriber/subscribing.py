@@ -14,7 +14,7 @@ from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile
-from oz.transport.dropin import Doubts, callers_level, check_conflated
+from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
@@ -95,10 +95,10 @@ class Subscribing(Generic[AnySubscription]):
         "__weakref__",
         "_awaits_handlers",
         "_dialect",
-        "_doubts",
         "_engine",
         "_is_multicast",
         "_kind",
+        "_prefix_warnings",
         "_waiter",
         "conflates",
     )
@@ -130,7 +130,7 @@ class Subscribing(Generic[AnySubscription]):
         self._kind = kind
         self._awaits_handlers = awaits_handlers
         is_whole = options.is_plain and options.delimiter is None
-        self._doubts = Doubts(engine.receiver) if is_whole else None
+        self._prefix_warnings = PrefixWarnings(engine.receiver) if is_whole else None
         self.conflates = False
 
     def subscribe(
@@ -169,8 +169,8 @@ class Subscribing(Generic[AnySubscription]):
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         if self.conflates:
             self._check_conflated(patterns)
-        if isinstance(pattern, str) and dialect is None and self._doubts is not None:
-            self._doubts.add(patterns[0])
+        if isinstance(pattern, str) and dialect is None and self._prefix_warnings is not None:
+            self._prefix_warnings.add(patterns[0])
         # A message knows its subscriptions: one that is kept must not keep the socket.
         cancel, drain = weakref.WeakMethod(self._engine.cancel), weakref.WeakMethod(self._drain_one)
         subscription = self._kind(

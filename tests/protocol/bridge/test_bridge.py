@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol.bridge import bridge
-from oz.protocol.bridge.bridge import ImportFilter, Ledger, has_passed, narrowed, quick
+from oz.protocol.bridge.bridge import ImportFilter, Ledger, has_passed, narrowed, quick_patterns
 from oz.protocol.bridge.spanning_tree import Offer, to_text
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.stream import OutStream
@@ -38,12 +38,12 @@ def test_what_is_asked_for_is_all_that_is_wanted_and_allowed(wanted, allowed):
 
 def test_what_is_found_by_quick_patterns_is_all_that_is_wanted_and_no_regex_is_tried():
     for pattern in (*PATTERNS, oz.compile(r"a\.(b|c)x*", "regex")):
-        found_by = quick(pattern)
+        found_by = quick_patterns(pattern)
         assert all(
             any(one.matches(subject) for one in found_by) for subject in SUBJECTS if pattern.matches(subject)
         )
         assert "regex" not in {one.dialect for one in found_by}
-    assert quick(PATTERNS[1]) == (PATTERNS[1],)
+    assert quick_patterns(PATTERNS[1]) == (PATTERNS[1],)
 
 
 def test_no_more_is_asked_for_than_is_allowed():

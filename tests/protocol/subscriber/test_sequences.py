@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.subscriber.sequences import Source, find, forget_some
+from oz.protocol.subscriber.sequences import Source, forget_some, source_of
 from oz.wire.batch import CONTROL, MESSAGES, Head
 
 ORIGIN = bytes(16)
@@ -106,11 +106,11 @@ def test_what_overtakes_on_another_path_leaves_nothing_uncounted_and_nothing_twi
 def test_who_has_not_been_heard_for_long_is_forgotten_before_those_who_are_known():
     known = {}
     for name in range(80):
-        source = find(known, b"%d" % name)
+        source = source_of(known, b"%d" % name)
         source.advance(head(0, 1), name, is_shared=False)
         if name < 8:
             source.heard_at = 10 * NS
-    assert find(known, b"0") is known[b"0"]
+    assert source_of(known, b"0") is known[b"0"]
     # Not those that have gone on since, though they were met first.
     assert not forget_some(known, 10 * NS)
     assert list(known) == [b"%d" % name for name in (*range(8), *range(18, 80))]

@@ -8,7 +8,7 @@ import oz
 from oz.protocol.subscriber.declarations import GREETING
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.publishers import SILENCE
-from oz.protocol.subscriber.sequences import find
+from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
@@ -31,7 +31,7 @@ def add(streams, *texts, last_value=False, **delivery):
 def answer(streams, origin, at=1.0, paths=1):
     """A publisher has answered everything on every stream."""
     for stream in streams.by_key.values():
-        source = find(stream.sources, origin)
+        source = source_of(stream.sources, origin)
         source.heard_at = round(at * NS)
         source.paths = paths
     for interest in streams.interests.values():
@@ -135,8 +135,8 @@ def test_what_one_publisher_left_unanswered_is_declared_again(streams):
     add(streams, "a")
     answer(streams, A)
     assert not streams.renew(100).wanted
-    next(iter(streams.by_key.values())).sources[B] = find({}, B)
-    find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
+    next(iter(streams.by_key.values())).sources[B] = source_of({}, B)
+    source_of(next(iter(streams.by_key.values())).sources, B).heard_at = NS
     streams.note_news()
     assert not streams.renew(100.2).wanted
     changes = streams.renew(101)
@@ -150,7 +150,7 @@ def test_while_publishers_come_all_the_time_nothing_is_declared_again():
     for number in range(100):
         # Each answers after 0.4 s, and by then the next one is there.
         newest = next(iter(streams.by_key.values())).sources
-        find(newest, bytes([number]) * 16).heard_at = round(number * 0.4 * NS) + NS
+        source_of(newest, bytes([number]) * 16).heard_at = round(number * 0.4 * NS) + NS
         streams.note_news()
         assert not streams.renew(100 + number * 0.4).wanted
         answer(streams, bytes([number]) * 16, at=1 + number * 0.4)
@@ -348,7 +348,7 @@ def test_nobody_looks_for_what_is_unanswered_without_news(streams):
     add(streams, "a")
     answer(streams, A)
     streams.renew(100.0)
-    find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
+    source_of(next(iter(streams.by_key.values())).sources, B).heard_at = NS
     for now in (101.0, 102.0, 103.0):
         assert not streams.renew(now).wanted
     streams.note_news()
@@ -396,6 +396,6 @@ def test_who_is_heard_on_another_stream_still_has_to_answer_on_this_one(streams)
     streams.part(late)
     assert not streams.has_drained(late)
     stream = streams.stream(late)
-    find(stream.sources, A)
+    source_of(stream.sources, A)
     stream.end(A)
     assert streams.has_drained(late)
