@@ -39,7 +39,7 @@ def _this_run() -> bytes:
 
 
 class Growing(NamedTuple):
-    """What the note says beside the acknowledged end: the segment that grows, and the epoch.
+    """The rest of the note beside the acknowledged end: the segment that grows, and the epoch.
 
     Attributes:
         journal: the journal's id.

@@ -31,7 +31,7 @@ Restored = dict[Declared, Pattern]
 
 
 class FrameState(NamedTuple):
-    """What a publisher knows of a frame beside its bytes, since it has read it.
+    """The state of a frame that a publisher has read, beside its bytes.
 
     Attributes:
         restored: those of its patterns that were compiled already.

@@ -93,7 +93,7 @@ class Shell:
 
 
 class KeyedInterest(NamedTuple):
-    """What a publisher with keys reads its subscriptions by, and grants them by.
+    """The means by which a publisher with keys reads its subscriptions and grants them.
 
     Attributes:
         receive: reads a frame of the socket, and tells by which connection it came, with the key.
