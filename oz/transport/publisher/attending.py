@@ -191,8 +191,8 @@ class Attendant:
         self._heard = shell.heard
         self._interest_changed = interest_changed
         self._pause = _FIRST_PAUSE
-        # A model of ZeroMQ is for one thread, and knows no signals. Sockets of a loop have to be read by its
-        # own thread: read by another, some publishers heard of no further subscriptions (2 runs of 6).
+        # A model of ZeroMQ is for one thread, and knows no signals. A loop would stand still for another one,
+        # and its handlers of signals hardly ever raise: docs/decisions/017-publisher-thread.md
         is_apart = backend.has_handle and not shell.in_turns
         self._do_apart: Callable[..., Any] = apart if is_apart else _at_once
         self._is_astray = self._has_news = False
