@@ -148,6 +148,7 @@ class Publisher(LoopPublishing, PublisherSocket, LoopSocket):  # type: ignore[mi
         Raises:
             OwnershipError: the publisher was made before a fork.
         """
+        self._engine.stay_watchful()
         return super().poll(timeout, flags)
 
     def __del__(self) -> None:

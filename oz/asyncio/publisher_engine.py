@@ -79,7 +79,23 @@ class LoopSocket(zmq.asyncio.Socket):
         if self._engine.closed:
             return
         self._engine.hear()
-        super()._handle_events(fd, events)  # type: ignore[misc]
+        if self._recv_futures or self._send_futures:
+            super()._handle_events(fd, events)  # type: ignore[misc]
+            # That has asked for events: what has come since the look above gives no other sign.
+            self._engine.hear()
+
+    def _add_recv_event(self, kind: str, **given: Any) -> Any:
+        return self._seen_to(super()._add_recv_event(kind, **given), kind)  # type: ignore[misc]
+
+    def _add_send_event(self, kind: str, *given: Any, **named: Any) -> Any:
+        return self._seen_to(super()._add_send_event(kind, *given, **named), kind)  # type: ignore[misc]
+
+    def _seen_to(self, waiting: asyncio.Future[Any], kind: str) -> asyncio.Future[Any]:
+        """Look once after a poll has begun, and after it has ended: both ask for events."""
+        if kind == "poll":
+            self._engine.stay_watchful()
+            waiting.add_done_callback(lambda _: self._engine.stay_watchful())
+        return waiting
 
     @property
     def closed(self) -> bool:
@@ -135,7 +151,7 @@ class LoopPublisher(PublisherEngine):
             expect_more=self._expect_more,
             in_turns=True,
             attached=self._attached_anew,
-            in_use=self._stay_watchful,
+            in_use=self.stay_watchful,
             heard=self._news.tell,
             deliver=self._deliver,
             as_result=self._as_result,
@@ -200,7 +216,8 @@ class LoopPublisher(PublisherEngine):
             self._timer_at = loop.time() + seconds
             self._timer = loop.call_later(seconds, _look_after, weakref.ref(self), loop)
 
-    def _stay_watchful(self) -> None:
+    def stay_watchful(self) -> None:
+        """Look once, `SOON` seconds after the last call: what was done may have taken a sign of news."""
         self._used_at = self.monotonic()
         loop, seconds = self.loop, 0.0 if self.sender.is_behind else SOON
         if loop is not None and (self._timer is None or self._timer_at > loop.time() + seconds):

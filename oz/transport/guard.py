@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from logging import LogRecord
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -33,13 +34,18 @@ def in_use() -> OwnershipError:
     )
 
 
+def foreign() -> OwnershipError:
+    """Make the error for the child of a fork."""
+    return OwnershipError("this socket was made before a fork, in the parent process; make one in the child")
+
+
 def refuse(*_: object) -> NoReturn:
     """Refuse what the child of a fork may not use.
 
     Raises:
         OwnershipError: always.
     """
-    raise OwnershipError("this socket was made before a fork, in the parent process; make one in the child")
+    raise foreign()
 
 
 if TYPE_CHECKING:
@@ -79,10 +85,12 @@ class Guard(_Lock):
         mend: called before anything else is sent when that was cut short.
         postponed: what signal handlers have put off; see `do_postponed`.
         when_disowned: called when this is disowned.
+        errand: what another thread does for who has this; see `apart`.
     """
 
     __slots__ = (
         "busy",
+        "errand",
         "is_busy",
         "is_handing_over",
         "is_torn",
@@ -103,6 +111,7 @@ class Guard(_Lock):
         self.mend: Callable[[], object] = bool
         self.postponed: deque[Callable[[], object]] = deque()
         self.when_disowned: Callable[[], None] | None = None
+        self.errand: _Errand | None = None
         _guards.add(self)
 
     @property
@@ -172,69 +181,135 @@ class Guard(_Lock):
     def disown(self) -> None:
         """Refuse everything from now on, and see to it that no short way leads past."""
         self.__class__ = _Foreign
+        if self.errand is not None:
+            self.errand.forsake()
         if self.when_disowned is not None:
             self.when_disowned()
 
+    def apart(self, do: Callable[..., T], *given: Any) -> T:
+        """Do something where no signal handler runs: in a thread of its own, where this is the main one.
 
-def apart(do: Callable[..., T], *given: Any) -> T:
-    """Do something where no signal handler runs: in a thread of its own, where this is the main one.
+        What a handler raises meanwhile is raised when it is done, so that nothing can cut it short. A handler
+        that takes this waits until then: two threads may not use one socket.
 
-    What a handler raises meanwhile is raised when it is done, so that nothing can cut it short.
+        Args:
+            do: what is to be done. It takes no lock that this thread may have. What it logs is written when
+                it is done, as this thread may have the lock of a handler of logging.
+            given: what it is called with.
 
-    Args:
-        do: what is to be done. It takes no lock that this thread may have. What it logs is written when it is
-            done, as this thread may have the lock of a handler of logging.
-        given: what it is called with.
-
-    Returns:
-        What that gives.
-    """
-    if _thread.get_ident() != threading.main_thread().ident:
-        return do(*given)
-    done, is_over = list[T | BaseException](), _thread.allocate_lock()
-    is_over.acquire()
-    raised: BaseException | None = None
-    lines: list[LogRecord] = []
-
-    def work() -> None:
-        result: T | BaseException
-        me = _thread.get_ident()
-        logs.held_back[me] = lines
+        Returns:
+            What that gives.
+        """
+        if _thread.get_ident() != threading.main_thread().ident:
+            return do(*given)
+        self.errand = errand = _Errand(do, given)
         try:
-            result = do(*given)
+            self.__class__ = _Lent
+            result: T = _outcome(errand)
+        finally:
+            self.errand = None
+            if not self.is_foreign:
+                self.__class__ = Guard
+        return result
+
+
+class _Errand:
+    """What another thread does on behalf of one that has a guard.
+
+    Attributes:
+        do: what is to be done.
+        given: what it is called with.
+        done: what it has given or raised, once it is over.
+        is_over: is had until then.
+        is_out: whether the other thread has it.
+        lines: what it has logged.
+    """
+
+    __slots__ = ("do", "done", "given", "is_out", "is_over", "lines")
+
+    def __init__(self, do: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        """Make one that has not begun; it does nothing by itself."""
+        self.do, self.given = do, given
+        self.done: list[Any] = []
+        self.is_over = _thread.allocate_lock()
+        self.is_over.acquire()
+        self.is_out = False
+        self.lines: list[LogRecord] = []
+
+    def work(self) -> None:
+        """Do it, in the other thread."""
+        result: Any
+        me = _thread.get_ident()
+        logs.held_back[me] = self.lines
+        try:
+            result = self.do(*self.given)
         except BaseException as error:
             result = error
         del logs.held_back[me]
-        done.append(result)
-        is_over.release()
+        self.done.append(result)
+        self.is_over.release()
 
+    def wait(self) -> None:
+        """Wait until it is done, in a signal handler of the thread that waits for it already."""
+        while not self.done:
+            with self.is_over:
+                pass
+
+    def forsake(self) -> None:
+        """Wake whoever waits, in the child of a fork: the other thread has stayed behind."""
+        self.done.append(foreign())
+        with suppress(RuntimeError):
+            self.is_over.release()
+
+
+def _outcome(errand: _Errand) -> Any:
+    """Have another thread do something, and wait for it, whatever signal handlers raise meanwhile."""
+    raised: BaseException | None = None
+    errand.is_out = True
     try:
-        _thread.start_new_thread(work, ())
+        _thread.start_new_thread(errand.work, ())
     except RuntimeError as error:
-        if _NO_THREAD not in str(error):
-            raised = error
-        else:
-            return do(*given)
+        if _NO_THREAD in str(error):
+            errand.is_out = False
+            return errand.do(*errand.given)
+        raised = error
     except BaseException as error:
         raised = error
     try:
-        while not done:
+        while not errand.done:
             try:
-                is_over.acquire()
+                errand.is_over.acquire()
             except BaseException as error:
                 raised = error
     except BaseException as error:
         # Another handler, where the loop begins anew.
         raised = error
-        if not done:
-            is_over.acquire()
-    result = done[0]
-    logs.write(lines)
+        if not errand.done:
+            errand.is_over.acquire()
+    result = errand.done[0]
+    logs.write(errand.lines)
     if raised is not None:
         raise raised
     if isinstance(result, BaseException):
         raise result
     return result
+
+
+class _Lent(Guard):
+    """The guard of a socket that another thread uses on behalf of the one that has it; see `Guard.apart`."""
+
+    __slots__ = ()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it; a signal handler of the thread that has it waits until the other one is done."""
+        errand = self.errand
+        if errand is not None and errand.is_out and self._is_owned():
+            errand.wait()
+        return super().acquire(blocking, timeout)
+
+    def __enter__(self) -> bool:
+        """Take it, as `acquire`."""
+        return self.acquire()
 
 
 class StrictGuard(Guard):

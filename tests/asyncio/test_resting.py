@@ -1,6 +1,7 @@
 """A publisher in a loop is looked after when something comes or is due, and misses nothing by it."""
 
 import asyncio
+import select
 
 import pytest
 import zmq
@@ -128,6 +129,81 @@ def test_uvloop_may_be_about_to_look_when_the_socket_is_used():
     async def main():
         async with oz.asyncio.Publisher(LOOPBACK) as pub:
             engine_of(pub)._come_back(0.0)
-            engine_of(pub)._stay_watchful()
+            engine_of(pub).stay_watchful()
 
     uvloop.run(main())
+
+
+def subscribe_while_it_is_not_looked(pub, sub, subject):
+    """Subscribe, and wait without the loop until the publisher's socket has the sign of it."""
+    sub.subscribe(subject)
+    select.select([engine_of(pub).socket.fileno()], [], [], DEADLINE)
+
+
+async def hears_by_itself(pub, subject):
+    """Wait until a subscription counts, without any call that would look for it."""
+    async with asyncio.timeout(DEADLINE):
+        while not engine_of(pub).sender.routes.count(subject):
+            await asyncio.sleep(0.01)
+
+
+def through_poller(flags):
+    def poll(pub):
+        poller = zmq.asyncio.Poller()
+        poller.register(pub, flags)
+        return poller.poll(100)
+
+    return poll
+
+
+POLLS = {
+    "at once": lambda pub: pub.poll(0),
+    "room at once": lambda pub: pub.poll(0, zmq.POLLOUT),
+    "news": lambda pub: pub.poll(100),
+    "room": lambda pub: pub.poll(100, zmq.POLLOUT),
+    "news through a poller": through_poller(zmq.POLLIN),
+    "room through a poller": through_poller(zmq.POLLOUT),
+}
+
+
+@pytest.mark.parametrize("polled", POLLS)
+def test_who_polls_a_publisher_takes_no_subscription_from_it(polled):
+    async def main():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub:
+            with oz.Subscriber(pub.endpoint, filtering="prefix") as sub:
+                sub.subscribe("first")
+                await pub.wait_for_subscribers(subject="first", timeout=DEADLINE)
+                await rests(pub)
+                subscribe_while_it_is_not_looked(pub, sub, "second")
+                await POLLS[polled](pub)
+                await hears_by_itself(pub, "second")
+            await pub.close(0)
+
+    asyncio.run(main())
+
+
+def test_what_comes_while_pyzmq_asks_for_events_is_heard(monkeypatch):
+    ask, asked = zmq.asyncio.Socket._handle_events, []
+
+    async def main():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub:
+            with oz.Subscriber(pub.endpoint, filtering="prefix") as sub:
+                sub.subscribe("first")
+                await pub.wait_for_subscribers(subject="first", timeout=DEADLINE)
+                polling = asyncio.ensure_future(pub.poll())
+                await rests(pub)
+
+                def ask_late(socket, *given):
+                    if not asked:
+                        asked.append(socket)
+                        subscribe_while_it_is_not_looked(pub, sub, "third")
+                    ask(socket, *given)
+
+                monkeypatch.setattr(zmq.asyncio.Socket, "_handle_events", ask_late)
+                sub.subscribe("second")
+                await hears_by_itself(pub, "third")
+                assert asked == [pub]
+                polling.cancel()
+            await pub.close(0)
+
+    asyncio.run(main())

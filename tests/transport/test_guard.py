@@ -1,9 +1,11 @@
 import logging
+import signal
 import threading
 
 from oz import logs
-from oz.transport.guard import apart
+from oz.transport.guard import Guard
 from support.scripts import run
+from support.waiting import until, wait_until_stuck
 
 FORKED = """
 import os, sys, warnings
@@ -188,8 +190,70 @@ def test_what_is_done_apart_is_logged_by_whoever_waits_for_it():
     listed.acquire()
     try:
         # As when a handler of logging publishes, and has its lock.
-        assert apart(lambda: log.warning("refused") or "done") == "done"
+        assert Guard().apart(lambda: log.warning("refused") or "done") == "done"
     finally:
         listed.release()
         log.removeHandler(listed)
     assert listed.threads == [threading.main_thread()]
+
+
+def test_a_signal_handler_that_takes_the_guard_waits_for_what_is_done_apart():
+    guard, order = Guard(), []
+
+    def handler(*_):
+        order.append("a handler begins")
+        with guard:
+            order.append("it has the guard")
+
+    def work():
+        main = threading.main_thread()
+        signal.pthread_kill(main.ident, signal.SIGUSR1)
+        until(lambda: order)
+        wait_until_stuck(main)
+        order.append("it is done")
+        return "a result"
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with guard:
+            assert guard.apart(work) == "a result"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert order == ["a handler begins", "it is done", "it has the guard"]
+    assert type(guard) is Guard
+
+
+def test_where_no_thread_can_be_had_a_signal_handler_waits_for_nobody(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("_thread.start_new_thread", refuse)
+    guard = Guard()
+
+    def work():
+        with guard:
+            return "as in a handler"
+
+    with guard:
+        assert guard.apart(work) == "as in a handler"
+
+
+def test_a_child_of_a_signal_handler_does_not_wait_for_a_thread_that_stayed_with_the_parent():
+    program("""
+import signal, threading, time
+from oz.transport.guard import Guard
+guard, pids = Guard(), []
+
+def work():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    while not pids:
+        time.sleep(0.001)
+
+signal.signal(signal.SIGUSR1, lambda *_: pids.append(os.fork()))
+with guard:
+    try:
+        guard.apart(work)
+    except oz.OwnershipError:
+        os._exit(pids != [0])
+assert os.waitpid(pids[0], 0)[1] == 0
+""")

@@ -20,7 +20,7 @@ from oz.protocol.publisher.router import Router
 from oz.security.limits import Limits
 from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
-from oz.transport.guard import Guard, apart
+from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
 from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
@@ -191,10 +191,10 @@ class Attendant:
         self._heard = shell.heard
         self._interest_changed = interest_changed
         self._pause = _FIRST_PAUSE
-        # A model of ZeroMQ is for one thread, and knows no signals. Sockets of a loop have to be read by its
-        # own thread: read by another, some publishers heard of no further subscriptions (2 runs of 6).
+        # A model of ZeroMQ is for one thread, and knows no signals. A loop would stand still for another one,
+        # and its handlers of signals hardly ever raise: docs/decisions/017-publisher-thread.md
         is_apart = backend.has_handle and not shell.in_turns
-        self._do_apart: Callable[..., Any] = apart if is_apart else _at_once
+        self._do_apart: Callable[..., Any] = guard.apart if is_apart else _at_once
         self._is_astray = self._has_news = False
 
     def listen(self) -> bool:

@@ -18,7 +18,7 @@ from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.slow_peers import SlowPeers
 from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
 from oz.transport.frames import send_frames
-from oz.transport.guard import Guard, apart
+from oz.transport.guard import Guard
 from oz.wire.batch import LARGE
 
 # Plain numbers: the enum's member costs 0.3 µs a message.
@@ -338,4 +338,4 @@ class PlainFrames:
             send_frames(self._send, socket, frames, flags)
         else:
             # Rare, and the rest for pyzmq, which says when they have gone.
-            apart(send_frames, self._send, socket, frames, flags)
+            self._guard.apart(send_frames, self._send, socket, frames, flags)

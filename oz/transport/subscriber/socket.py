@@ -90,19 +90,21 @@ class SubscriberSocket(SubscriberFront[AnyHandler, AnySubscription], zmq.Socket[
                 self._subscribing.check_conflated()
             if self._attachments.group is not None:
                 self._attachments.group.check_option(option)
-            super().set(option, 0 if option == zmq.SNDHWM else optval)
+            super().set(option, optval)
             if option == zmq.SNDHWM:
-                self._asked_sndhwm = optval
+                super().set(option, 0)
+                self._asked_sndhwm = int(optval)
             elif option == zmq.CONFLATE:
                 self._subscribing.conflates = bool(optval)
 
     setsockopt = set
 
     def _set_rcvtimeo(self, milliseconds: Any) -> None:
-        if not self._keeps_rcvtimeo:
-            super().set(zmq.RCVTIMEO, milliseconds)
-        elif milliseconds < -1:
-            raise zmq.ZMQError(zmq.EINVAL)
+        before = super().get(zmq.RCVTIMEO)
+        # Also where it is kept here: pyzmq and libzmq say what will not do.
+        super().set(zmq.RCVTIMEO, milliseconds)
+        if self._keeps_rcvtimeo:
+            super().set(zmq.RCVTIMEO, before)
         self._receive_path.limit = int(milliseconds)
 
     def set_string(self, option: int, optval: str, encoding: str = "utf-8") -> None:
