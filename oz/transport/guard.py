@@ -85,12 +85,12 @@ class Guard(_Lock):
         mend: called before anything else is sent when that was cut short.
         postponed: what signal handlers have put off; see `do_postponed`.
         when_disowned: called when this is disowned.
-        errand: what another thread does for who has this; see `apart`.
+        delegated: what another thread does for who has this; see `apart`.
     """
 
     __slots__ = (
         "busy",
-        "errand",
+        "delegated",
         "is_busy",
         "is_handing_over",
         "is_torn",
@@ -111,7 +111,7 @@ class Guard(_Lock):
         self.mend: Callable[[], object] = bool
         self.postponed: deque[Callable[[], object]] = deque()
         self.when_disowned: Callable[[], None] | None = None
-        self.errand: _Errand | None = None
+        self.delegated: _DelegatedCall | None = None
         _guards.add(self)
 
     @property
@@ -181,8 +181,8 @@ class Guard(_Lock):
     def disown(self) -> None:
         """Refuse everything from now on, and see to it that no short way leads past."""
         self.__class__ = _Foreign
-        if self.errand is not None:
-            self.errand.forsake()
+        if self.delegated is not None:
+            self.delegated.forsake()
         if self.when_disowned is not None:
             self.when_disowned()
 
@@ -202,18 +202,18 @@ class Guard(_Lock):
         """
         if _thread.get_ident() != threading.main_thread().ident:
             return do(*given)
-        self.errand = errand = _Errand(do, given)
+        self.delegated = delegated = _DelegatedCall(do, given)
         try:
-            self.__class__ = _Lent
-            result: T = _outcome(errand)
+            self.__class__ = _Delegating
+            result: T = _outcome(delegated)
         finally:
-            self.errand = None
+            self.delegated = None
             if not self.is_foreign:
                 self.__class__ = Guard
         return result
 
 
-class _Errand:
+class _DelegatedCall:
     """What another thread does on behalf of one that has a guard.
 
     Attributes:
@@ -221,11 +221,11 @@ class _Errand:
         given: what it is called with.
         done: what it has given or raised, once it is over.
         is_over: is had until then.
-        is_out: whether the other thread has it.
+        has_begun: whether the other thread has it.
         lines: what it has logged.
     """
 
-    __slots__ = ("do", "done", "given", "is_out", "is_over", "lines")
+    __slots__ = ("do", "done", "given", "has_begun", "is_over", "lines")
 
     def __init__(self, do: Callable[..., Any], given: tuple[Any, ...]) -> None:
         """Make one that has not begun; it does nothing by itself."""
@@ -233,7 +233,7 @@ class _Errand:
         self.done: list[Any] = []
         self.is_over = _thread.allocate_lock()
         self.is_over.acquire()
-        self.is_out = False
+        self.has_begun = False
         self.lines: list[LogRecord] = []
 
     def work(self) -> None:
@@ -262,32 +262,32 @@ class _Errand:
             self.is_over.release()
 
 
-def _outcome(errand: _Errand) -> Any:
+def _outcome(delegated: _DelegatedCall) -> Any:
     """Have another thread do something, and wait for it, whatever signal handlers raise meanwhile."""
     raised: BaseException | None = None
-    errand.is_out = True
+    delegated.has_begun = True
     try:
-        _thread.start_new_thread(errand.work, ())
+        _thread.start_new_thread(delegated.work, ())
     except RuntimeError as error:
         if _NO_THREAD in str(error):
-            errand.is_out = False
-            return errand.do(*errand.given)
+            delegated.has_begun = False
+            return delegated.do(*delegated.given)
         raised = error
     except BaseException as error:
         raised = error
     try:
-        while not errand.done:
+        while not delegated.done:
             try:
-                errand.is_over.acquire()
+                delegated.is_over.acquire()
             except BaseException as error:
                 raised = error
     except BaseException as error:
         # Another handler, where the loop begins anew.
         raised = error
-        if not errand.done:
-            errand.is_over.acquire()
-    result = errand.done[0]
-    logs.write(errand.lines)
+        if not delegated.done:
+            delegated.is_over.acquire()
+    result = delegated.done[0]
+    logs.write(delegated.lines)
     if raised is not None:
         raise raised
     if isinstance(result, BaseException):
@@ -295,16 +295,16 @@ def _outcome(errand: _Errand) -> Any:
     return result
 
 
-class _Lent(Guard):
+class _Delegating(Guard):
     """The guard of a socket that another thread uses on behalf of the one that has it; see `Guard.apart`."""
 
     __slots__ = ()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it; a signal handler of the thread that has it waits until the other one is done."""
-        errand = self.errand
-        if errand is not None and errand.is_out and self._is_owned():
-            errand.wait()
+        delegated = self.delegated
+        if delegated is not None and delegated.has_begun and self._is_owned():
+            delegated.wait()
         return super().acquire(blocking, timeout)
 
     def __enter__(self) -> bool:
