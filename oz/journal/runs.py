@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from zlib import crc32
 
@@ -18,6 +18,7 @@ _RUN_BYTES = 1 << 20
 _SCHEMAS = {len(one): one for one in (FIRST_SCHEMA, SCHEMA)}
 _SCHEMA_MESSAGES = {width: one.serialize().to_pybytes() for width, one in _SCHEMAS.items()}
 _NEVER_NULL = [field.name for field in SCHEMA if not field.nullable]
+_Check = Callable[[pa.RecordBatch, Stamp], pa.RecordBatch]
 _NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
 """What pyarrow raises where a message's head and body do not fit each other."""
 
@@ -108,7 +109,7 @@ class Run:
         for one in self._batches:
             one.compare()
         try:
-            return _decoded(self._batches, columns)
+            return _decoded(self._batches, columns, _checked)
         except _NOT_ARROW as error:
             for one in self._batches:
                 _decode_alone(one, columns)
@@ -121,12 +122,9 @@ class Run:
             BadBatch: it was changed since.
         """
         try:
-            schema = _SCHEMAS[_width(self._batches)]
-        except ValueError as error:
+            return _decoded(self._batches, COLUMNS, lambda batch, _: batch)
+        except _NOT_ARROW as error:
             raise BadBatch(self._batches[0].frame, _said(error)) from error
-        messages = (pa.py_buffer(one.message) for one in self._batches)
-        batches = [pa.ipc.read_record_batch(message, schema) for message in messages]
-        return completed(pa.Table.from_batches(batches), COLUMNS)
 
 
 def grouped(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
@@ -171,19 +169,21 @@ def fault_in(frame: Frame, data: bytes) -> str | None:
 
 def _decode_alone(one: EncodedBatch, columns: Sequence[str]) -> None:
     try:
-        _decoded([one], columns)
+        _decoded([one], columns, _checked)
     except _NOT_ARROW as error:
         raise BadBatch(one.frame, _said(error)) from error
 
 
-def _decoded(batches: Sequence[EncodedBatch], columns: Sequence[str]) -> pa.Table:
+def _decoded(batches: Sequence[EncodedBatch], columns: Sequence[str], check: _Check) -> pa.Table:
     width = _width(batches)
     # Arrow takes no fields at all for all of them.
     places = sorted(at for at in map(COLUMNS.index, columns) if at < width) or [0]
+    # Without threads of Arrow's: one that still holds these bytes, which are Python's, while the interpreter
+    # ends aborts the process.
     options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
     stream = _Pieces([memoryview(_SCHEMA_MESSAGES[width]), *(one.message for one in batches)])
     with pa.ipc.open_stream(pa.PythonFile(stream, mode="r"), options=options) as reader:
-        found = [_checked(reader.read_next_batch(), one.frame.stamp) for one in batches]
+        found = [check(reader.read_next_batch(), one.frame.stamp) for one in batches]
         return completed(pa.Table.from_batches(found, reader.schema), columns)
 
 

@@ -16,7 +16,7 @@ from oz.errors import JournalError
 from oz.journal import files
 from oz.journal.layout import MOST_DECODED, Block, blocks_in
 from oz.journal.manifest import Entry, summarise
-from oz.journal.messages import Messages
+from oz.journal.messages import FILE_MAGIC, Messages
 from oz.journal.record import Kind
 from oz.journal.schema import BATCH_ROWS, FIRST_SCHEMA, SCHEMA, damaged, whole_number
 from oz.journal.segment import OpenSegment
@@ -170,11 +170,14 @@ def _tail(source: OpenSegment, frames: list[Frame]) -> bytes:
 
 def footer_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
     """Open a sealed segment as other programs do; say in words why they would not find its batches."""
+    tail = _tail(source, frames)
     try:
-        with open(source.source.descriptor, "rb", closefd=False) as file, pa.ipc.open_file(file) as reader:
+        # Bytes and not the file: Arrow reads a file of Python's in a thread of its own, which aborts the
+        # process if it still holds what it read while the interpreter ends.
+        with pa.ipc.open_file(pa.py_buffer(FILE_MAGIC + tail)) as reader:
             schema = reader.schema
         # Not its batches: it may name others than those that have been looked at.
-        named = blocks_in(_tail(source, frames))
+        named = blocks_in(tail)
     except (OSError, ValueError, LookupError, MemoryError, pa.ArrowException) as error:
         return " ".join(str(error).split())
     if not (schema.equals(SCHEMA) or schema.equals(FIRST_SCHEMA)):

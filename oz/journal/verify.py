@@ -12,6 +12,7 @@ from oz.journal.files import Segment
 from oz.journal.lock import WriterLock
 from oz.journal.manifest import Entry, Manifest, load
 from oz.journal.mark import AcknowledgedMark, Growing, acknowledged, read_mark
+from oz.journal.messages import FILE_MAGIC
 from oz.journal.recovery import recover
 from oz.journal.report import Finding, Report
 from oz.journal.sealing import footer_fault, seal, subjects_fault, tail_crc
@@ -161,6 +162,8 @@ def _form(
 
 
 def _footer_fault(opened: OpenSegment, frames: list[Frame], entry: Entry | None) -> str | None:
+    if opened.source.at(0, len(FILE_MAGIC)) != FILE_MAGIC:
+        return "it does not begin as one does"
     if entry is None or entry.tail_crc is None:
         return footer_fault(opened, frames)
     return None if tail_crc(opened, frames) == entry.tail_crc else "the checksum of its footer differs"

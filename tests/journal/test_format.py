@@ -189,7 +189,7 @@ def test_verify_finds_each_flip_in_what_other_programs_need(many):
     path = sealed_and_stream(many)[0][1]
     whole = path.read_bytes()
     footer = len(whole) - int.from_bytes(whole[-10:-6], "little") - 10
-    for at in range(footer, len(whole), size(67, 1)):
+    for at in (*range(len(messages.FILE_MAGIC)), *range(footer, len(whole), size(67, 1))):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         assert [one.file for one in many.verify().findings] == [path.name], at - footer
     many.repair()
