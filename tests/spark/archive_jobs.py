@@ -9,34 +9,15 @@ from pathlib import Path
 import oz.spark
 from oz.spark import LakeLayout
 from spark import archive_lakes
+from spark.cluster import driver_port, executors_of
 from support.waiting import Thread, until
 
 KILL_SECONDS = 1_000.0
 
 
-def executors_of(spark):
-    """The process numbers of the executors on this machine that work for a session."""
-    mark = (
-        f"CoarseGrainedScheduler@127.0.0.1:{spark.sparkContext.getConf().get('spark.driver.port')}".encode()
-    )
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:  # it has ended
-            continue
-        if (
-            b"CoarseGrainedExecutorBackend" in command
-            and mark in command
-            and b"java" in command.split(b"\0")[0]
-        ):
-            found.append(int(path.parent.name))
-    return found
-
-
 def executor_that_writes(spark, staging):
     """The process number of one that has a file of a lake open; None when no one has."""
-    for executor in executors_of(spark):
+    for executor in executors_of(driver_port(spark)):
         with suppress(OSError):  # it has ended, or has just closed one
             for descriptor in Path(f"/proc/{executor}/fd").iterdir():
                 path = os.readlink(descriptor)

@@ -104,6 +104,26 @@ class Driver:
             process.kill()
 
 
+def driver_port(spark):
+    """Give the port of a driver, by which its executors are known: wherever they run, they name it."""
+    return int(spark.sparkContext.getConf().get("spark.driver.port"))
+
+
+def executors_of(port):
+    """The process numbers of the executors on this machine that work for the driver of a port."""
+    mark = f"CoarseGrainedScheduler@127.0.0.1:{port}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            program, *arguments = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        is_executor = any(b"CoarseGrainedExecutorBackend" in one for one in arguments)
+        if is_executor and b"java" in program and any(one.endswith(mark) for one in arguments):
+            found.append(int(path.parent.name))
+    return found
+
+
 def _set_up(master, directory, conf):
     # Executors of local-cluster work in the folder `work` of the PySpark that is installed all the same.
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": directory}

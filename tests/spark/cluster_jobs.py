@@ -1,6 +1,5 @@
 """Jobs for a driver on a cluster: functions of a session, each returning what can be pickled."""
 
-import os
 from pathlib import Path
 
 from pyspark.sql import functions as F
@@ -112,11 +111,6 @@ def replay(spark, source, endpoint, staging):
 def follow(spark, journal, directory, rows):
     """Stream a journal that is written into Parquet, until it is said to be all."""
     source_kill_driver.follow(spark, journal, directory, rows)
-
-
-def process(spark):
-    """Give the number of the driver's process, which that of each executor descends from in local-cluster."""
-    return os.getpid()
 
 
 def numbers_found(spark, rows):

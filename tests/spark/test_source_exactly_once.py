@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from oz.journal import Writer
 from spark import cluster_jobs as jobs
-from spark.cluster import LOCAL_CLUSTER
+from spark.cluster import LOCAL_CLUSTER, driver_port, executors_of
 from support.scripts import ENVIRONMENT
 from support.sizes import SOAK
 from support.waiting import Thread, until
@@ -68,7 +68,7 @@ def family_of(process):
     return {child: command_of(child) for child in found}
 
 
-def executors_of(process):
+def executors_below(process):
     return [child for child, runs in family_of(process).items() if "CoarseGrainedExecutorBackend" in runs]
 
 
@@ -128,14 +128,14 @@ def seeded():
 @pytest.mark.timeout(3600)
 def test_each_message_is_in_parquet_once_though_an_executor_is_killed(engine, tmp_path):
     rows, batch, chance = 10_000, 2_500, seeded()
-    driver = engine.run(jobs.process)
+    port = engine.run(driver_port)
     writing = Writing(tmp_path / "journal", rows, rows // 3)
     following = Thread(
         lambda: engine.run(jobs.follow, str(tmp_path / "journal"), str(tmp_path), batch, timeout=SECONDS)
     )
     await_work(tmp_path, lambda: not following.is_alive())
     time.sleep(chance.random())  # not always between batches
-    end(chance.choice(executors_of(driver)))
+    end(chance.choice(until(lambda: executors_of(port), SECONDS)))
     writing.enough = 2 * rows // 3
     writing.finish()
     (tmp_path / "written").touch()
@@ -159,7 +159,7 @@ def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(
             killed[what] += 1
             if what == "driver":
                 running.kill()
-            elif executors := executors_of(running.process.pid):
+            elif executors := executors_below(running.process.pid):
                 end(chance.choice(executors))
             writing.enough = rows * (at + 2) // (kills + 2)
             if running.has_ended:
