@@ -135,17 +135,20 @@ def _edge(journal: Journal, offset: int) -> str | None:
 
 def _losses(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> tuple[int, int]:
     """Count the messages that are known to be lost, and the gaps of which nobody knows how many they are."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from oz.journal.record import Kind
+    from oz.journal.schema import whole_number
 
+    gap = whole_number(int(Kind.GAP), pa.int8())
     known = unknown = 0
     ends = [row["first"] for row, _ in listed[1:]]
     for (row, entry), end in zip(listed, [*ends, None], strict=True):
         if entry is not None and not entry.gaps:
             continue
         for batch in journal.batches(start=row["first"], end=end, columns=["kind", "lost"], gaps=True):
-            lost = batch.column("lost").filter(pc.equal(batch.column("kind"), int(Kind.GAP)))
+            lost = batch.column("lost").filter(pc.equal(batch.column("kind"), gap))
             known += pc.sum(lost).as_py() or 0
             unknown += lost.null_count
     return known, unknown

@@ -117,8 +117,8 @@ def batch_of(records: Sequence[Appendable], first_offset: int, now_ns: int) -> p
         if set(map(len, records)) != {2}:
             raise TypeError(_WHAT)
         subjects, payloads = list(map(_SUBJECT, records)), list(map(_PAYLOAD, records))
-        columns["time_ns"] = pa.repeat(pa.scalar(now_ns, pa.int64()), rows)
-        columns["kind"] = pa.repeat(pa.scalar(int(Kind.MESSAGE), pa.int8()), rows)
+        columns["time_ns"] = pa.repeat(whole_number(now_ns, pa.int64()), rows)
+        columns["kind"] = pa.repeat(whole_number(int(Kind.MESSAGE), pa.int8()), rows)
     else:
         whole: Sequence[Any] = records if types == {Record} else [_record(record) for record in records]
         fields = {name: list(map(operator.itemgetter(at), whole)) for at, name in enumerate(Record._fields)}
@@ -163,14 +163,23 @@ def offsets(first: int, rows: int) -> pa.Array:
 def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
     """Make a scalar of a type of signed integers.
 
-    `pa.scalar` imports pandas where that is installed, to ask whether the value is one of its own: 0.2 s of
-    each process that reads or writes a journal, and a query of Spark starts several.
+    `pa.scalar`, `pa.array` and functions that are given a value of Python's import pandas where that is
+    installed, to ask whether the value is one of its own: 0.2 to 0.6 s of each process that reads or writes a
+    journal, and a query of Spark starts several.
 
     Raises:
         OverflowError: the type cannot hold it.
     """
     data = value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
+
+
+def bytes_array(values: Sequence[bytes]) -> pa.Array:
+    """Make an array of bytes, as `whole_number` makes a number: without pandas."""
+    ends = array("i", itertools.accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    )
 
 
 def bytes_column(name: str, values: Sequence[Any]) -> pa.Array:

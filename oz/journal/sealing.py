@@ -18,7 +18,7 @@ from oz.journal.layout import MOST_DECODED, Block, blocks_in
 from oz.journal.manifest import Entry, summarise
 from oz.journal.messages import FILE_MAGIC, Messages
 from oz.journal.record import Kind
-from oz.journal.schema import BATCH_ROWS, FIRST_SCHEMA, SCHEMA, damaged, whole_number
+from oz.journal.schema import BATCH_ROWS, FIRST_SCHEMA, SCHEMA, bytes_array, damaged, whole_number
 from oz.journal.segment import OpenSegment
 from oz.journal.subjects import has_subjects, subjects_in, with_subjects
 from oz.journal.walk import Frame, Hole
@@ -207,7 +207,7 @@ class Distinct:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._known: pa.Array = pa.array([], pa.binary())
+        self._known: pa.Array = bytes_array([])
         self._more: list[pa.Array] = []
         self._rows = 0
 

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from oz.errors import OzError, PatternTimeout, SubjectError
 from oz.journal.manifest import Entry
 from oz.journal.record import Kind
-from oz.journal.schema import COLUMNS
+from oz.journal.schema import COLUMNS, bytes_array, whole_number
 from oz.journal.sealing import subject_bytes
 from oz.journal.stamp import Stamp
 from oz.subjects.pattern import Pattern, parse
 
+_MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_PREFIXES = 16  # more, and asking for each of them takes longer than trying every subject
 _MOST_VERDICTS = 1 << 16
@@ -111,13 +112,13 @@ class Selection:
     def _masks(self, table: pa.Table) -> list[pa.ChunkedArray]:
         masks = []
         if self._start_ns is not None:
-            masks.append(pc.greater_equal(table["time_ns"], self._start_ns))
+            masks.append(pc.greater_equal(table["time_ns"], whole_number(self._start_ns, pa.int64())))
         if self.end_ns is not None:
-            masks.append(pc.less(table["time_ns"], self.end_ns))
+            masks.append(pc.less(table["time_ns"], whole_number(self.end_ns, pa.int64())))
         if self._subjects is not None:
             masks.append(self._subjects.mask(table))
         elif not self._gaps:
-            masks.append(pc.equal(table["kind"], int(Kind.MESSAGE)))
+            masks.append(pc.equal(table["kind"], _MESSAGE))
         return masks
 
 
@@ -145,13 +146,13 @@ class SubjectFilter:
         """
         subjects = subject_bytes(table)
         matching = self._matching(subjects)
-        is_message = pc.equal(table["kind"], int(Kind.MESSAGE))
+        is_message = pc.equal(table["kind"], _MESSAGE)
         if pc.all(is_message).as_py() is not False:
             return matching
         if not self._gaps:
             return pc.and_(is_message, matching)
         others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
-        similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
+        similar = bytes_array([one for one in others if self._may_concern(one)])
         return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=similar))
 
     def may_pass(self, subjects: pa.Array) -> bool:
@@ -162,18 +163,18 @@ class SubjectFilter:
             return True
 
     def _matching(self, subjects: Any) -> Any:
-        literals = [pattern.literal for pattern in self._patterns]
-        if len(literals) == 1 and literals[0] is not None:  # the quickest
-            return pc.equal(subjects, pa.scalar(literals[0], pa.binary()))
-        if None not in literals:
-            return pc.is_in(subjects, value_set=pa.array(literals, pa.binary()))
+        literals = [pattern.literal for pattern in self._patterns if pattern.literal is not None]
+        if len(literals) == len(self._patterns) == 1:  # the quickest
+            return pc.equal(subjects, bytes_array(literals)[0])
+        if len(literals) == len(self._patterns):
+            return pc.is_in(subjects, value_set=bytes_array(literals))
         candidates = subjects
         prefixes = {prefix for pattern in self._patterns for prefix in pattern.prefixes}
         if b"" not in prefixes and len(prefixes) <= _MOST_PREFIXES:
             begins = (pc.starts_with(subjects, pattern=prefix) for prefix in prefixes)
             candidates = subjects.filter(functools.reduce(pc.or_, begins))
         matching = [subject for subject in pc.unique(candidates).to_pylist() if self._matches(subject)]
-        return pc.is_in(subjects, value_set=pa.array(matching, pa.binary()))
+        return pc.is_in(subjects, value_set=bytes_array(matching))
 
     def _matches(self, subject: bytes) -> bool:
         verdict = self._verdicts.get(subject)

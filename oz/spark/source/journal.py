@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.errors import JournalError, OptionError
@@ -14,6 +15,7 @@ from oz.journal.epochs import history_of
 from oz.journal.manifest import Entry, Manifest
 from oz.journal.ranges import Span, identity_of, read_range, spans_of
 from oz.journal.reading import end_of, subjects_of, why_renumbered
+from oz.journal.schema import whole_number
 from oz.logs import logger
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
@@ -172,7 +174,9 @@ class PlannedJournal:
                 ["offset", "time_ns"],
                 lambda stamp: stamp.max_ns >= time_ns,
             ):
-                found = table["offset"].filter(pc.greater_equal(table["time_ns"], time_ns))
+                found = table["offset"].filter(
+                    pc.greater_equal(table["time_ns"], whole_number(time_ns, pa.int64()))
+                )
                 if len(found):
                     return int(found[0].as_py())
         return end

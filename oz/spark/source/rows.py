@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
 from oz.journal.record import Kind
-from oz.journal.schema import whole_number
+from oz.journal.schema import bytes_array, whole_number
 from oz.logs import logger
 from oz.spark.fitting import fit
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
@@ -213,7 +214,9 @@ class DecodedRows:
         if self._has_headers:
             made |= self._headers.of(batch.column("headers"))
         if JOURNAL in self._schema.names:
-            made[JOURNAL] = pa.repeat(pa.scalar(journal, pa.string()), batch.num_rows)
+            made[JOURNAL] = pa.repeat(
+                bytes_array([os.fsencode(journal)])[0].cast(pa.string()), batch.num_rows
+            )
         if "time" in self._schema.names:
             made["time"] = microseconds(batch.column("time_ns"))
         columns = [made[name] if name in made else batch.column(name) for name in self._schema.names]
@@ -229,7 +232,7 @@ class DecodedRows:
         failed = pc.is_null(decoded)
         if failed.true_count == 0:
             return {"payload": decoded, corrupt: pa.nulls(len(payloads), pa.binary())}, None
-        raw = pc.if_else(failed, payloads, pa.scalar(None, pa.binary()))
+        raw = pc.if_else(failed, payloads, pa.nulls(1, pa.binary())[0])
         return {"payload": decoded, corrupt: raw}, pc.and_(failed, pc.equal(batch.column("kind"), _MESSAGE))
 
     def _without(self, rows: pa.RecordBatch, failed: pa.Array, batch: pa.RecordBatch) -> pa.RecordBatch:
