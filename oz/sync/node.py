@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, overload
 
 from oz.message import Extras, Message
+from oz.numbers import check_count
 from oz.protocol.node.subscription import NodeStats
 from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
@@ -15,7 +16,7 @@ from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import Handler
 from oz.transport.node.opening import OnPeer, node_settings
 from oz.transport.node.subscriptions import SubscribeArguments
-from oz.transport.option_checks import Overflow, Policy, check_count
+from oz.transport.option_checks import Overflow, Policy
 from oz.transport.publisher.options import OnFull
 from oz.transport.security import Security, resolve_security
 from oz.wire.discovery import Announcement

@@ -17,6 +17,7 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -171,6 +172,7 @@ class ThreadedNode:
             ClosedError: the node is closed.
             OwnershipError: as `check_may_wait`.
         """
+        check_wait("timeout", timeout)
         self.check_may_wait()
         what: str | None = None
 
@@ -220,6 +222,7 @@ class ThreadedNode:
 
     def close(self, *, drain: bool, timeout: float | None) -> None:
         """Leave the bus; see `oz.Node.close`."""
+        check_wait("timeout", timeout)
         engine = self.engine
         if engine.sockets.local.engine.guard.is_foreign:
             return

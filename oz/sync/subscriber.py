@@ -12,11 +12,11 @@ import zmq
 from oz.compiled import HOT
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
+from oz.numbers import check_count, check_wait
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath, first_of
 from oz.transport.subscriber.socket import SubscriberSocket
@@ -128,6 +128,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         check_count("limit", limit, 1, 2**63)
+        check_wait("timeout", timeout)
         deadline = inf if timeout is None else time.monotonic() + timeout
         while self._receive_path.comes_in_columns and not self._ready:
             try:
@@ -251,6 +252,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         self._waiter.run(drain(self._engine, timeout))
 
     def _next_within(self, timeout: float) -> Message:
+        check_wait("timeout", timeout)
         now = time.monotonic()
         # What is there comes also when there is no time to wait.
         try:

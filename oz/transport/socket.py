@@ -12,13 +12,16 @@ from typing import Any, NoReturn
 import zmq
 
 from oz.logs import peer_logger
+from oz.numbers import check_count
 from oz.protocol.backoff import growing
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.authenticator import is_authenticated
 from oz.transport.backend import backend_of
-from oz.transport.option_checks import check_count
 
 _log = peer_logger("oz.socket")
+
+MOST_WAITING = 2**31 - 1
+"""The highest mark that ZeroMQ takes."""
 
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
@@ -139,7 +142,7 @@ def set_high_water_mark(socket: zmq.Socket[Any], limit: int | None, *, own_conte
     if limit is None and not own_context:
         return
     mark = HIGH_WATER_MARK if limit is None else limit
-    check_count("high_water_mark", mark, 0, 2**31 - 1)
+    check_count("high_water_mark", mark, 0, MOST_WAITING)
     socket.set(zmq.SNDHWM, mark)
     socket.set(zmq.RCVHWM, mark)
 

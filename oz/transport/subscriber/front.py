@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import zmq
 
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.losses import OnGap
@@ -379,6 +380,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
 
     def _close_socket(self, linger: int, timeout: float | None) -> bool:
         """Close the socket but not its context; tell whether the context is still to be ended."""
+        check_wait("timeout", timeout)
         if self.closed or self._guard.is_foreign:
             # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False
