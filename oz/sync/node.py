@@ -361,11 +361,16 @@ class Node:
         publishes reaches them and `request` finds who answers; and they know what this node has subscribed
         to. Nodes of oz 0.1.0 cannot say what they had subscribed to: have those wait themselves.
 
+        Those that `peers=` names are waited for until they have answered. Where nobody listens, or says
+        anything, half a second after this node was made, nobody is waited for; nor is somebody who has not
+        answered four seconds after that.
+
         Args:
             timeout: seconds; None waits for ever.
 
         Raises:
             Timeout: something is missing after that time; says what.
+            PermissionDenied: somebody that `peers=` names demands keys, or does not trust this node's.
             ClosedError: the node is closed.
         """
         self._shell.wait(self._engine.readiness.unready(), timeout)
