@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil, inf
 from typing import Any
 
@@ -56,6 +57,8 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             return first_of(ready)
         if self._engine.must_check:
             self._engine.check()
+            if timeout is None and self._engine.is_asking:
+                return self._next_within(inf)
         if timeout is None:
             try:
                 message = self._engine.take(self, 0)
@@ -138,8 +141,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 raise
             if taken:
                 return taken
-            if self._engine.must_check:
-                self._engine.check()
+            self._engine.tend()
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Timeout(f"no message in {timeout:g} s")
@@ -182,6 +184,11 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 if self._engine.is_drained and not self._engine.has_some:
                     return
                 self._engine.check()
+                if self._engine.is_asking:
+                    with suppress(ClosedError):
+                        yield self._next_within(inf)
+                        continue
+                    return
             try:
                 message = take(self, 0)
             except zmq.Again:
@@ -211,7 +218,10 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         while True:
             seen = self.stats.delivered
             try:
-                self._ready.append(self._next_forever() if timeout is None else self._next_within(timeout))
+                if timeout is not None or self._engine.is_asking:
+                    self._ready.append(self._next_within(inf if timeout is None else timeout))
+                else:
+                    self._ready.append(self._next_forever())
             except ClosedError:
                 return self.stats.delivered - before
             except Timeout:

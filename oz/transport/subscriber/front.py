@@ -19,6 +19,7 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
 from oz.transport.attachments import Attachments
+from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
@@ -238,6 +239,8 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         self._engine.declarer.begin_calls()
         manager = self._attachments.connect(self._socket, addr)
         self._engine.declarer.joined()
+        if backend_of(self._socket).has_handle:
+            self._engine.look_for_demands(self._attachments)
         return manager
 
     def unbind(self, addr: Any) -> None:
