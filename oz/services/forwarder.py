@@ -92,7 +92,7 @@ class Forwarder:
         options = {"name": name, "security": self._security, **given}
         try:
             allowed = patterns_of(options.pop("allow", ()))
-            node = ThreadedNode(node_settings(**LEG_SETTINGS, **options))
+            node = ThreadedNode(node_settings(**LEG_SETTINGS, **options)).open()
         except TypeError as error:
             raise ConfigurationError("legs", given, where, str(error)) from None
         self._nodes.append(node)

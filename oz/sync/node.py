@@ -107,8 +107,13 @@ class Node:
         self.name = settings.name
         self.uuid = settings.uuid
         self._shell = ThreadedNode(settings)
-        self._engine = self._shell.engine
-        self._publisher_for = self._engine.publishing.publisher_for
+        try:
+            self._engine = self._shell.open().engine
+            self._publisher_for = self._engine.publishing.publisher_for
+        except BaseException:
+            # Ctrl-C, when it had joined: nobody else could close it.
+            self._shell.give_up()
+            raise
 
     @property
     def announcement(self) -> Announcement:
@@ -402,5 +407,9 @@ class Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
+        """Close; cut short by Ctrl-C, at once, as nobody else would."""
+        try:
+            self.close()
+        except BaseException:
+            self._shell.give_up()
+            raise

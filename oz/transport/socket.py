@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, NoReturn
@@ -189,6 +190,10 @@ class GivingUp:
         return self._is_said.wait(seconds)
 
 
+_ending: weakref.WeakKeyDictionary[zmq.Context[Any], threading.Lock] = weakref.WeakKeyDictionary()
+"""What one thread at a time has that ends a context."""
+
+
 def end_context(
     context: zmq.Context[Any],
     timeout: float,
@@ -214,11 +219,13 @@ def end_context(
         return
     # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
     # a monitor that was left open, for which term() would wait for ever.
-    over = threading.Event()
+    over, alone = threading.Event(), _ending.setdefault(context, threading.Lock())
 
     def end() -> None:
         try:
-            context.destroy()
+            # Whoever closes again, after Ctrl-C, may come while this goes on: libzmq would free it twice.
+            with alone:
+                context.destroy()
         finally:
             over.set()
 
