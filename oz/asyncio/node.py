@@ -10,12 +10,13 @@ from oz.asyncio.node_engine import LoopNode
 from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import Handler
 from oz.message import Extras, Message
+from oz.numbers import check_count
 from oz.protocol.node.subscription import NodeStats
 from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
 from oz.transport.node.subscriptions import SubscribeArguments
-from oz.transport.option_checks import Overflow, Policy, check_count
+from oz.transport.option_checks import Overflow, Policy
 from oz.transport.publisher.options import OnFull
 from oz.transport.security import Security, resolve_security
 from oz.wire.discovery import Announcement
@@ -56,7 +57,8 @@ class Node:
 
         Raises:
             ConfigurationError: a setting makes no sense; says where it came from.
-            TypeError: `on_peer` cannot be called.
+            ValueError: `on_full`, `full_timeout` or `high_water_mark` is out of bounds.
+            TypeError: one of these is no number, or `on_peer` cannot be called.
             zmq.ZMQError: file descriptors are used up.
         """
         settings = node_settings(

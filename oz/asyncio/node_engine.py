@@ -20,6 +20,7 @@ from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import TURN_SECONDS
 from oz.errors import NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.node import NodeEngine, Wait
 from oz.transport.node.opening import NodeSettings, SocketKinds
@@ -187,6 +188,7 @@ class LoopNode:
             Timeout: something was, after so many seconds; says what.
             ClosedError: the node is closed, or has not joined.
         """
+        check_wait("timeout", timeout)
         ends = None if timeout is None else self.engine.monotonic() + timeout
         self.check_loop()
         engine, wait = self.engine, Wait()
@@ -246,6 +248,7 @@ class LoopNode:
 
     async def close(self, *, drain: bool, timeout: float | None) -> None:
         """Leave the bus; see `oz.asyncio.Node.close`."""
+        check_wait("timeout", timeout)
         engine = self.engine
         if not engine.has_joined or engine.sockets.local.engine.guard.is_foreign:
             return

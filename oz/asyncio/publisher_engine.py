@@ -18,6 +18,7 @@ from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
+from oz.numbers import check_wait
 from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
@@ -296,6 +297,7 @@ class LoopPublisher(PublisherEngine):
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
+        check_wait("timeout", timeout)
 
         def has_enough() -> bool:
             self.check_open()

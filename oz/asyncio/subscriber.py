@@ -17,9 +17,9 @@ from oz.asyncio.subscriptions import Subscription
 from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
+from oz.numbers import check_count, check_wait
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import is_kept, is_wanted
 from oz.transport.subscriber.front import GOODBYE_SECONDS, SubscriberFront
@@ -56,6 +56,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
             ClosedError: the subscriber is closed.
             OwnershipError: the subscriber was made before a fork.
         """
+        check_wait("timeout", timeout)
         turn = self._waiter.turn
         turn.received += 1
         if turn.received >= _TURN:
@@ -137,6 +138,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         check_count("limit", limit, 1, 2**63)
+        check_wait("timeout", timeout)
         if self._engine.monotonic() >= self._waiter.turn.ends:
             await self._pause()
         deadline = None if timeout is None else self._engine.monotonic() + timeout

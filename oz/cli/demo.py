@@ -13,6 +13,8 @@ from oz.cli.exits import FAILED
 from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
+    from rich.console import Console
+
     from oz.demo.run import PatternResult, Progress
     from oz.transport.option_checks import Filtering
 
@@ -36,6 +38,7 @@ Examples:
   oz demo --json | jq '.[] | {pattern, received, delivered, lost}'
 """
 
+_TITLE = "January 2013: 27,004 flights from New York City"
 _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", "lost", "messages/s")
 
 
@@ -56,7 +59,7 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
     if as_json:
         write_json([_as_data(result) for result in results])
     elif is_terminal():
-        _show_table(results)
+        _show(results)
     else:
         headings = (*_HEADINGS, "spark") if in_spark else _HEADINGS
         write_line(plain_table([headings, *map(_cells, results)]))
@@ -106,13 +109,39 @@ def _numbers(result: PatternResult) -> tuple[str, ...]:
     return tuple(f"{number:,}" for number in numbers)
 
 
-def _show_table(results: list[PatternResult]) -> None:
+_TABLE_WIDTH = 80
+"""Columns of a terminal that the table takes; in less its words would be cut."""
+
+
+def _show(results: list[PatternResult]) -> None:
+    screen = console()
+    if screen.width < _TABLE_WIDTH:
+        _show_list(screen, results)
+    else:
+        _show_table(screen, results)
+
+
+def _show_list(screen: Console, results: list[PatternResult]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    screen.print(Text(f"{_TITLE}\n"))
+    for result in results:
+        screen.print(Text.assemble((result.pattern, "bold"), f"  {result.dialect}"), overflow="fold")
+        received, delivered, lost, rate, *spark = _numbers(result)
+        said = f"{received} crossed the wire, {delivered} delivered, {lost} lost\n{rate} messages a second"
+        said += "".join(f", {count} in Spark" for count in spark)
+        prefixes = " ".join(result.prefixes)
+        screen.print(Padding(Text.assemble((prefixes, "dim"), f"\n{said}\n"), (0, 0, 0, 2)))
+
+
+def _show_table(screen: Console, results: list[PatternResult]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     # The prefixes stand below their pattern: in a column of their own, 80 columns would not do.
-    table = Table(title="January 2013: 27,004 flights from New York City", box=box.SIMPLE_HEAD)
+    table = Table(title=_TITLE, box=box.SIMPLE_HEAD)
     table.add_column("pattern\n  and its prefixes", overflow="fold")
     table.add_column("dialect")
     in_spark = any(result.spark is not None for result in results)
@@ -122,7 +151,7 @@ def _show_table(results: list[PatternResult]) -> None:
         prefixes = "".join(f"\n  {prefix}" for prefix in result.prefixes)
         pattern = Text.assemble((result.pattern, "bold"), (prefixes, "dim"))
         table.add_row(pattern, *map(Text, (result.dialect, *_numbers(result))))
-    console().print(table)
+    screen.print(table)
 
 
 @contextmanager

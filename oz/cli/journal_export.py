@@ -17,6 +17,7 @@ import click
 
 from oz.cli.options import dialect_option, parse_all
 from oz.cli.output import console
+from oz.cli.ranges import RANGES, range_options
 from oz.escaping import json_text
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
@@ -24,16 +25,19 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
     from oz.journal import Journal, Record
 
-_HELP = """Write records to FILE, or to standard output, for other tools.
+_HELP = f"""Write records to FILE, or to standard output, for other tools.
 
 FILE is a path, or the URI of a file on a file system that pyarrow reaches, such as s3://bucket/march.parquet.
 
-Losses are written too, with their kind. A time without a zone is local time. Where subject, payload, reply_to
-or headers are not UTF-8, jsonl and csv have them in base64, under the name with _base64 after it.
+Losses are written too, with their kind. Where subject, payload, reply_to or headers are not UTF-8, jsonl and
+csv have them in base64, under the name with _base64 after it.
+
+{RANGES}
 
 \b
 Examples:
-  oz journal export recorded march.parquet --from 2026-03-01 --to 2026-04-01
+  oz journal export recorded march.parquet --from 2026-03-01 --until 2026-04-01
+  oz journal export recorded --since -1h
   oz journal export recorded --subject 'rv:RUN.*' --format csv > runs.csv
 """
 
@@ -44,28 +48,13 @@ _FIELDS = ("offset", "time_ns", "kind", "lost", "origin", "sequence", "position"
 _CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _BYTES for suffix in ("", "_base64")))
 
 
-def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
-    """Read an offset or a time."""
-    if text is None:
-        return None
-    try:
-        return int(text) if text.isdecimal() else datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither an offset nor a time such as 2026-03-01T09:00"
-        ) from None
-
-
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("file", required=False)
 @click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
-@click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
-@click.option(
-    "--until", "--to", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
-)
+@range_options("--to")
 @dialect_option("the pattern when it names none")
 def export(
     directory: Path,

@@ -23,6 +23,7 @@ from oz.cli.options import (
     security_option,
 )
 from oz.cli.output import log_in_lines, say
+from oz.cli.rights import check_subscribed
 from oz.cli.signals import ended_by_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -145,6 +146,7 @@ def record(
     if dedupe and filtering != "publisher":
         raise click.UsageError("--dedupe needs --filtering publisher: only then do messages have ids")
     compiled = parse_all(patterns, dialect)
+    check_subscribed(security, compiled, is_routed=filtering == "publisher")
     # Messages refer to nothing that refers to them: looking for such circles among them is in vain.
     gc.set_threshold(100_000, 20, 100)
     if not (bind or connect):

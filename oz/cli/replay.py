@@ -16,7 +16,6 @@ import click
 
 import oz
 from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent
-from oz.cli.journal_export import bound
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -29,6 +28,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import console, say
+from oz.cli.ranges import RANGES, range_options
 from oz.configuration import resolve_limits
 from oz.transport.multicast.endpoint import is_multicast
 
@@ -47,13 +47,15 @@ SIGUSR1 pauses it, and again lets it go on; so does the space bar on a terminal,
 pause, and after Ctrl-Z and fg, what follows keeps its distance in time.
 
 Waits --wait seconds for a subscriber; when none comes it says so and exits 3. Without --bind and --connect it
-binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it. --from and --until take an offset or a time; a time
-without a zone is local time. Needs the extra ozmq[journal].
+binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it. Needs the extra ozmq[journal].
+
+{RANGES}
 
 \b
 Examples:
   oz replay recorded --speed 10
   oz replay recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 --until 2026-03-01T09:30
+  oz replay recorded --from -1h --until -30m --speed 10
   oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
 """
@@ -82,10 +84,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @dialect_option("the pattern when it names none")
-@click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
-@click.option(
-    "--until", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
-)
+@range_options()
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option

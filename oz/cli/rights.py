@@ -1,16 +1,20 @@
 """The rights of a command's own key, as far as its own file of permissions tells: who is asked decides.
 
-Whoever publishes or asks gets no answer to it, and so is not told that others drop it. Files of permissions
-are mostly the same for all.
+Whoever publishes, asks, or subscribes by prefixes gets no answer to it, and so is not told that others drop
+it. Files of permissions are mostly the same for all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import oz
 from oz.escaping import printable
-from oz.protocol.publisher.access import exactly
+from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
+from oz.protocol.publisher.access import Access, Rights, exactly
 from oz.security.permissions import Action
 from oz.transport.security import credentials_of
+from oz.wire.denials import Denial
 
 _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is asked on"}
 
@@ -63,3 +67,51 @@ class OwnRights:
         return (
             "; whoever may not ask is told by nobody: the log and stats.denied of who would answer tell of it"
         )
+
+
+def check_subscribed(
+    security: oz.Security | None, patterns: Sequence[oz.Pattern], *, is_routed: bool, group: str = ""
+) -> None:
+    """Refuse patterns that the file of permissions denies to the own key, as a publisher would by this file.
+
+    A file that does not name the key says nothing: it is about others.
+
+    Args:
+        security: of the command; None without keys.
+        patterns: what it subscribes to.
+        is_routed: publishers are told the patterns; otherwise their prefixes, which let more through.
+        group: the queue group that it joins, or empty.
+
+    Raises:
+        PermissionDenied: one is denied, by which rule, and a subject that shows why.
+    """
+    credentials = credentials_of(security)
+    permissions = None if credentials is None else credentials.permissions
+    if credentials is None or permissions is None:
+        return
+    key = credentials.public_key
+    user = permissions.user_of(key)
+    if user is None:
+        return
+    # A publisher of another dialect grants no more of a prefix than one of nats.
+    access = Access(lambda: Rights((key,), permissions), dialect="nats")
+    for pattern in patterns:
+        by_pattern = access.denial(key, [pattern], group)
+        denied = by_pattern if is_routed else _denial_of_prefixes(access, key, pattern)
+        if denied is not None:
+            advice = "" if by_pattern is not None else "; --filtering publisher asks for no more than it"
+            raise oz.PermissionDenied(
+                f"{user.name} may not subscribe to {printable(str(pattern.text))!r}: {denied}{advice}",
+                rule=denied.rule,
+                subject=denied.subject,
+            )
+
+
+def _denial_of_prefixes(access: Access, key: str, pattern: oz.Pattern) -> Denial | None:
+    found = (access.denial_of_key(key, prefix) for prefix in pattern.prefixes)
+    return next((one for one in found if one is not None), None)
+
+
+def of_applications(patterns: Sequence[oz.Pattern]) -> list[oz.Pattern]:
+    """Leave out what a node decides about by itself: advisories, and what it refuses to everybody."""
+    return [one for one in patterns if not (reaches(one, INBOX) or reaches(one, OWN))]

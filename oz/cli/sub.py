@@ -35,6 +35,7 @@ from oz.cli.options import (
 from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.reaching import reporting_trouble
+from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import Waiting, listening
 from oz.escaping import json_text, printable
 
@@ -116,6 +117,13 @@ def sub(
     compiled = parse_all(patterns, dialect)
     routed = {name: given.pop(name) for name in ROUTED}
     asked = check_routed(routed, is_needed=with_headers or is_bus)
+    # What is denied is told before anything is bound or waited for.
+    check_subscribed(
+        security,
+        of_applications(compiled) if is_bus else compiled,
+        is_routed=is_bus or asked is not None,
+        group=routed["group"] or "",
+    )
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
         _on_bus(

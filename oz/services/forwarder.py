@@ -13,6 +13,7 @@ from typing import Any, Self
 import zmq
 
 from oz.errors import ConfigurationError
+from oz.numbers import check_number
 from oz.protocol.stats import ForwarderStats
 from oz.services.leg import LEG_SETTINGS, Leg, hand_over, join_legs, patterns_of
 from oz.services.waiting import Bell, look_again, wait
@@ -91,7 +92,7 @@ class Forwarder:
         options = {"name": name, "security": self._security, **given}
         try:
             allowed = patterns_of(options.pop("allow", ()))
-            node = ThreadedNode(node_settings(**LEG_SETTINGS, **options))
+            node = ThreadedNode(node_settings(**LEG_SETTINGS, **options)).open()
         except TypeError as error:
             raise ConfigurationError("legs", given, where, str(error)) from None
         self._nodes.append(node)
@@ -142,6 +143,7 @@ class Forwarder:
         Args:
             seconds: to wait at most when nothing has.
         """
+        check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)
 
     def _turn(self, until: float) -> None:

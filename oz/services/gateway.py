@@ -16,6 +16,7 @@ import zmq
 from oz.errors import OzError
 from oz.logs import peer_logger
 from oz.message import Gap, Message
+from oz.numbers import check_number
 from oz.protocol.bridge.bridge import Relaying
 from oz.protocol.multicast.options import Multicast
 from oz.security.limits import DEFAULT_LIMITS, Limits
@@ -226,6 +227,7 @@ class Gateway:
         Raises:
             WorkerFailed: as `run`.
         """
+        check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)
 
     def _turn(self, until: float) -> None:

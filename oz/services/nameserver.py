@@ -16,6 +16,7 @@ import zmq
 
 from oz.errors import NameserverUnavailable, ProtocolError
 from oz.logs import peer_logger
+from oz.numbers import check_number
 from oz.protocol.node.discovery_client import BEACON, EXPIRY
 from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
@@ -90,13 +91,15 @@ class NameServer:
                 only what comes from that node's key. docs/security.md.
 
         Raises:
-            TypeError: the limits are none, or the security is none.
+            TypeError: the limits are none, the security is none, or a duration is no number.
             ConfigurationError: another authenticator answers for the context.
             ValueError: the text is no endpoint, or the name or a duration is out of bounds.
             TransportUnavailable: this libzmq lacks the transport.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         check_limits(limits)
+        check_number("beacon", beacon)
+        check_number("expiry", expiry)
         self._credentials = credentials = credentials_of(security)
         self.name = socket.gethostname() if name is None else name
         self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry, limits=limits)
@@ -180,6 +183,7 @@ class NameServer:
         Args:
             seconds: to wait at most when nothing is there.
         """
+        check_number("seconds", seconds)
         self._turn(time.monotonic() + seconds)
 
     def _turn(self, until: float) -> None:
@@ -339,6 +343,7 @@ def ask(
         TransportUnavailable: this libzmq lacks the transport.
         zmq.ZMQError: file descriptors are used up.
     """
+    check_number("timeout", timeout)
     endpoints.check(nameserver, own_context=context is None)
     descriptors.need(descriptors.CONTEXT + 2, "asking a name server")
     made: zmq.Context[Any] = zmq.Context() if context is None else context

@@ -12,11 +12,11 @@ from typing import Any, Self
 import zmq
 
 from oz.logs import peer_logger
+from oz.numbers import check_count
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.descriptor_watch import WATCH
-from oz.transport.option_checks import check_count
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 

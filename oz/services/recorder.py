@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,6 +19,7 @@ from oz.journal import Journal, Writer
 from oz.journal.ranges import messages_there
 from oz.logs import peer_logger
 from oz.message import Gap, MessageId
+from oz.numbers import check_count, check_seconds
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import BacklogWriter, RecordBacklog, RecorderStats
@@ -88,6 +91,8 @@ class Recorder:
         compiled = [one if isinstance(one, Pattern) else parse(one) for one in patterns]
         if not compiled:
             raise ValueError("no pattern at all: nothing would be recorded")
+        check_count("most_waiting", most_waiting, 0, sys.maxsize)
+        check_seconds("commit_seconds", commit_seconds, inf)
         self._pattern = spanning(compiled)
         self._is_routed = filtering == "publisher"
         self._commit_seconds = commit_seconds

@@ -14,6 +14,7 @@ import zmq
 
 from oz.errors import WouldBlock
 from oz.journal import Journal, Record
+from oz.numbers import check_number
 from oz.services.columns import unpack_headers
 from oz.services.waiting import Bell, look_again
 from oz.subjects.pattern import Pattern
@@ -201,7 +202,9 @@ def replay(
         JournalError, PatternError, ValueError: as `Journal.read`.
         WouldBlock, ClosedError: as `Publisher.publish`.
     """
-    if speed is not None and not speed > 0:  # so that NaN is refused too
+    if speed is not None:
+        check_number("speed", speed, "a number, or None for as fast as possible")
+    if speed is not None and not speed > 0:
         raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     done = stats or ReplayStats()
     control = control or Control()

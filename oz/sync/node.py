@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, overload
 
 from oz.message import Extras, Message
+from oz.numbers import check_count
 from oz.protocol.node.subscription import NodeStats
 from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
@@ -15,7 +16,7 @@ from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import Handler
 from oz.transport.node.opening import OnPeer, node_settings
 from oz.transport.node.subscriptions import SubscribeArguments
-from oz.transport.option_checks import Overflow, Policy, check_count
+from oz.transport.option_checks import Overflow, Policy
 from oz.transport.publisher.options import OnFull
 from oz.transport.security import Security, resolve_security
 from oz.wire.discovery import Announcement
@@ -106,8 +107,13 @@ class Node:
         self.name = settings.name
         self.uuid = settings.uuid
         self._shell = ThreadedNode(settings)
-        self._engine = self._shell.engine
-        self._publisher_for = self._engine.publishing.publisher_for
+        try:
+            self._engine = self._shell.open().engine
+            self._publisher_for = self._engine.publishing.publisher_for
+        except BaseException:
+            # Ctrl-C, when it had joined: nobody else could close it.
+            self._shell.give_up()
+            raise
 
     @property
     def announcement(self) -> Announcement:
@@ -360,11 +366,16 @@ class Node:
         publishes reaches them and `request` finds who answers; and they know what this node has subscribed
         to. Nodes of oz 0.1.0 cannot say what they had subscribed to: have those wait themselves.
 
+        Those that `peers=` names are waited for until they have answered. Where nobody listens, or says
+        anything, half a second after this node was made, nobody is waited for; nor is somebody who has not
+        answered four seconds after that.
+
         Args:
             timeout: seconds; None waits for ever.
 
         Raises:
             Timeout: something is missing after that time; says what.
+            PermissionDenied: somebody that `peers=` names demands keys, or does not trust this node's.
             ClosedError: the node is closed.
         """
         self._shell.wait(self._engine.readiness.unready(), timeout)
@@ -396,5 +407,9 @@ class Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
+        """Close; cut short by Ctrl-C, at once, as nobody else would."""
+        try:
+            self.close()
+        except BaseException:
+            self._shell.give_up()
+            raise

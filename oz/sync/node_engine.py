@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from math import ceil
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -26,7 +27,7 @@ from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
-from oz.transport.guard import Guard
+from oz.transport.guard import Guard, apart
 from oz.transport.node.node import NodeEngine, Wait
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -65,41 +66,57 @@ class ThreadedNode:
     may_call = True
 
     def __init__(self, settings: NodeSettings) -> None:
-        """Join the bus.
+        """Make none of it yet: see `open`."""
+        self._settings = settings
+        self._has_opened = self._is_over = False
 
-        Args:
-            settings: of the node.
+    def open(self) -> Self:
+        """Join the bus. Where it does not come to that, also by Ctrl-C, nothing is left open.
 
         Raises:
             NameserverUnavailable, ConfigurationError, ValueError, TransportUnavailable, zmq.ZMQError: see
                 `oz.Node`.
         """
+        try:
+            apart(self._open, self._settings)
+            finish(self.engine.lifecycle.join())
+        except BaseException as error:
+            self.give_up(1.0 if isinstance(error, NameserverUnavailable) else 0)
+            raise
+        return self
+
+    def _open(self, settings: NodeSettings) -> None:
         self.pool = ThreadPool(settings.configuration.threads)
         self.engine = engine = NodeEngine(settings, self)
         self.answer = engine.replies.answer
         self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend, self.check_may_wait)
         self._news = ThreadNews(nullcontext())
         self._closing = Guard()
-        self._is_over = False
         self._poll = make_poll()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         self.pool.check_may_wait = self.check_may_wait
         try:
             engine.open()
+            self._bell = self._io.bell
+            self._sign = engine.sockets.sub.socket.fileno()
+            self._signs_of_servers = {one.fileno() for one in engine.sockets.servers.values()}
+            for descriptor in (self._bell, self._sign, *self._signs_of_servers):
+                self._poll.register(descriptor, POLLIN)
+            self._io.start()
         except BaseException:
             self._io.abandon()
+            if engine.has_joined:
+                engine.sockets.abandon()
             raise
-        self._bell = self._io.bell
-        self._sign = engine.sockets.sub.socket.fileno()
-        self._signs_of_servers = {one.fileno() for one in engine.sockets.servers.values()}
-        for descriptor in (self._bell, self._sign, *self._signs_of_servers):
-            self._poll.register(descriptor, POLLIN)
-        self._io.start()
-        try:
-            finish(engine.lifecycle.join())
-        except BaseException as error:
-            self.close(drain=False, timeout=1.0 if isinstance(error, NameserverUnavailable) else 0)
-            raise
+        self._has_opened = True
+
+    def give_up(self, timeout: float = 0) -> None:
+        """Close whatever there is, where something was cut short: in a thread, which is not."""
+        if self._has_opened:
+            options = {"drain": False, "timeout": timeout}
+            closing = threading.Thread(target=self.close, kwargs=options, name="oz-closing")
+            closing.start()
+            closing.join()
 
     # the I/O thread --------------------------------------------------------------------------------------
 
@@ -171,6 +188,7 @@ class ThreadedNode:
             ClosedError: the node is closed.
             OwnershipError: as `check_may_wait`.
         """
+        check_wait("timeout", timeout)
         self.check_may_wait()
         what: str | None = None
 
@@ -220,6 +238,7 @@ class ThreadedNode:
 
     def close(self, *, drain: bool, timeout: float | None) -> None:
         """Leave the bus; see `oz.Node.close`."""
+        check_wait("timeout", timeout)
         engine = self.engine
         if engine.sockets.local.engine.guard.is_foreign:
             return

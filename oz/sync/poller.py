@@ -9,6 +9,7 @@ from typing import Any
 
 import zmq
 
+from oz.numbers import check_number
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.sync.waiting import Bell
@@ -34,6 +35,8 @@ class Poller(zmq.Poller):
             OwnershipError: another thread uses one of the subscribers, or a socket was made before a fork.
             zmq.ZMQError: one of the sockets is closed.
         """
+        if timeout is not None:
+            check_number("timeout", timeout, "a number of milliseconds, or None for ever")
         for socket, _ in self.sockets:
             if isinstance(socket, (SubscriberSocket, Publisher)):
                 socket.check_owner()

@@ -16,6 +16,7 @@ import zmq
 
 from oz.errors import ProtocolError, Timeout
 from oz.logs import peer_logger
+from oz.numbers import check_wait
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -215,6 +216,7 @@ class ThreadedPublisher(PublisherEngine):
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
+        check_wait("timeout", timeout)
 
         def has_enough() -> bool:
             self.check_open()

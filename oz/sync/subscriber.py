@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil, inf
 from typing import Any
 
@@ -12,11 +13,11 @@ import zmq
 from oz.compiled import HOT
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
+from oz.numbers import check_count, check_wait
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath, first_of
 from oz.transport.subscriber.socket import SubscriberSocket
@@ -56,6 +57,8 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             return first_of(ready)
         if self._engine.must_check:
             self._engine.check()
+            if timeout is None and self._engine.is_asking:
+                return self._next_within(inf)
         if timeout is None:
             try:
                 message = self._engine.take(self, 0)
@@ -128,6 +131,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         check_count("limit", limit, 1, 2**63)
+        check_wait("timeout", timeout)
         deadline = inf if timeout is None else time.monotonic() + timeout
         while self._receive_path.comes_in_columns and not self._ready:
             try:
@@ -137,8 +141,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 raise
             if taken:
                 return taken
-            if self._engine.must_check:
-                self._engine.check()
+            self._engine.tend()
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Timeout(f"no message in {timeout:g} s")
@@ -181,6 +184,11 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 if self._engine.is_drained and not self._engine.has_some:
                     return
                 self._engine.check()
+                if self._engine.is_asking:
+                    with suppress(ClosedError):
+                        yield self._next_within(inf)
+                        continue
+                    return
             try:
                 message = take(self, 0)
             except zmq.Again:
@@ -210,7 +218,10 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         while True:
             seen = self.stats.delivered
             try:
-                self._ready.append(self._next_forever() if timeout is None else self._next_within(timeout))
+                if timeout is not None or self._engine.is_asking:
+                    self._ready.append(self._next_within(inf if timeout is None else timeout))
+                else:
+                    self._ready.append(self._next_forever())
             except ClosedError:
                 return self.stats.delivered - before
             except Timeout:
@@ -251,6 +262,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         self._waiter.run(drain(self._engine, timeout))
 
     def _next_within(self, timeout: float) -> Message:
+        check_wait("timeout", timeout)
         now = time.monotonic()
         # What is there comes also when there is no time to wait.
         try:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, OwnershipError
+from oz.numbers import check_number
 from oz.testing.blocking import Blocking
 from oz.testing.fronts import Publisher, Subscriber
 from oz.testing.loop import VirtualLoop
@@ -47,6 +48,7 @@ class Bus:
             longest: virtual seconds of one `run` after which it is given up, with an error that says what
                 waits.
         """
+        check_number("longest", longest)
         self._longest = longest
         self.network = Network(seed)
         self._random = Random(seed)
@@ -248,6 +250,7 @@ class Bus:
             ValueError: a time is not more than 0.
         """
         for name, seconds in (("every", every), ("longest", longest)):
+            check_number(name, seconds)
             if not seconds > 0:
                 raise ValueError(f"{name} is more than 0 seconds, not {seconds!r}")
         self._is_disturbed = True

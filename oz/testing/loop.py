@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, TypeVar, TypeVarTuple
 
 from oz.errors import OzError
+from oz.numbers import check_number
 from oz.testing.clock import VirtualClock
 
 T = TypeVar("T")
@@ -158,6 +159,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         clock: the time.
     """
 
+    _closed = True
+    """Of a loop that is not made yet: it may be refused, and asyncio looks when it goes."""
+
     def __init__(self, clock: VirtualClock | None = None, *, longest: float = LONGEST_RUN) -> None:
         """Make a loop.
 
@@ -166,6 +170,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             longest: virtual seconds of one run after which it is given up, and an error says what waits.
                 Publishers and nodes have timers for ever, by which time goes on. Sleeps alone may be longer.
         """
+        check_number("longest", longest)
         self.clock = clock = VirtualClock() if clock is None else clock
         self._waiting = selector = VirtualSelector(clock, longest)
         super().__init__(selector)

@@ -16,7 +16,7 @@ from oz.errors import PermissionDenied
 from oz.protocol.backoff import growing
 from oz.transport.endpoints import addresses_of
 
-_FIRST_LOOK = 0.5
+ASKED_AFTER = 0.5
 """Seconds in which nearly all answer who demand no keys; others are asked then."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -44,9 +44,10 @@ class Demands:
 
     Attributes:
         refusals: why there is no connection, in words, by endpoint.
+        absent: the endpoints at which nobody said anything when they were asked last.
     """
 
-    __slots__ = ("_asking", "_at", "_found", "_is_needed", "_pauses", "_tell", "_wake", "refusals")
+    __slots__ = ("_asking", "_at", "_found", "_is_needed", "_pauses", "_tell", "_wake", "absent", "refusals")
 
     def __init__(
         self,
@@ -67,13 +68,14 @@ class Demands:
             wake: has `look` called soon; called by any thread.
         """
         asked = [one for one in endpoints if one.partition("://")[0] in _ASKED]
-        self._at = dict.fromkeys(asked, now + _FIRST_LOOK)
+        self._at = dict.fromkeys(asked, now + ASKED_AFTER)
         self._pauses: dict[str, Iterator[float]] = {}
         self._asking: set[str] = set()
         self._found: dict[str, str | None] = {}
         self._is_needed = is_needed
         self._tell, self._wake = tell, wake
         self.refusals: dict[str, str] = {}
+        self.absent: set[str] = set()
 
     def next_deadline(self) -> float | None:
         """Return when to call `look`, in monotonic seconds; None for never."""
@@ -111,6 +113,7 @@ class Demands:
 
     def _take(self, endpoint: str, mechanism: str | None, now: float) -> None:
         self._asking.discard(endpoint)
+        (self.absent.add if mechanism is None else self.absent.discard)(endpoint)
         if mechanism == KEYLESS:
             self.refusals.pop(endpoint, None)
             return

@@ -9,6 +9,7 @@ import zmq
 
 from oz.system import most_descriptors
 from oz.transport.descriptor_watch import WATCH, count_used, headroom
+from oz.transport.guard import apart
 
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
@@ -73,6 +74,11 @@ def need(count: int, purpose: str) -> None:
     Raises:
         zmq.ZMQError: there are fewer; its `errno` is `EMFILE`.
     """
+    # A signal handler that raises would leave some of them open.
+    apart(_try, count, purpose)
+
+
+def _try(count: int, purpose: str) -> None:
     held: list[int] = []
     try:
         while len(held) < count:

@@ -246,6 +246,8 @@ class _DelegatedCall:
         except BaseException as error:
             result = error
         del logs.held_back[me]
+        # Who logs has Python remember this thread, and before 3.13 also when it has ended.
+        threading._active.pop(me, None)  # type: ignore[attr-defined]
         self.done.append(result)
         self.is_over.release()
 
@@ -260,6 +262,14 @@ class _DelegatedCall:
         self.done.append(foreign())
         with suppress(RuntimeError):
             self.is_over.release()
+
+
+def apart(do: Callable[..., T], *given: Any) -> T:
+    """Do something where no signal handler runs, and nobody has a guard that it takes; see `Guard.apart`."""
+    if _thread.get_ident() != threading.main_thread().ident:
+        return do(*given)
+    result: T = _outcome(_DelegatedCall(do, given))
+    return result
 
 
 def _outcome(delegated: _DelegatedCall) -> Any:

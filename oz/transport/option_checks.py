@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from oz.numbers import check_count
 from oz.protocol.subscriber import receive_buffer
 from oz.wire.extras import is_utf8
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES, DeliveryOptions
@@ -11,32 +12,6 @@ from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES, DeliveryOptions
 Filtering = Literal["prefix", "publisher"]
 Overflow = Literal["drop_newest", "drop_oldest", "conflate"] | None
 Policy = Literal["round_robin", "sticky", "failover"]
-
-
-def check_count(name: str, value: Any, least: int, most: int) -> None:
-    """Refuse what is no number within bounds.
-
-    Raises:
-        TypeError: it is not an int.
-        ValueError: it is out of bounds.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} is from {least:,} to {most:,}, not {value:,}")
-
-
-def check_seconds(name: str, value: Any, most: float) -> None:
-    """Refuse what is no duration within bounds.
-
-    Raises:
-        TypeError: it is no number.
-        ValueError: it is out of bounds.
-    """
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
-    if not 0 <= value <= most:
-        raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
 MOST_PENDING = 2**32 - 1

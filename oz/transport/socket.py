@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any, NoReturn
@@ -12,13 +13,16 @@ from typing import Any, NoReturn
 import zmq
 
 from oz.logs import peer_logger
+from oz.numbers import check_count
 from oz.protocol.backoff import growing
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.authenticator import is_authenticated
 from oz.transport.backend import backend_of
-from oz.transport.option_checks import check_count
 
 _log = peer_logger("oz.socket")
+
+MOST_WAITING = 2**31 - 1
+"""The highest mark that ZeroMQ takes."""
 
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
@@ -139,7 +143,7 @@ def set_high_water_mark(socket: zmq.Socket[Any], limit: int | None, *, own_conte
     if limit is None and not own_context:
         return
     mark = HIGH_WATER_MARK if limit is None else limit
-    check_count("high_water_mark", mark, 0, 2**31 - 1)
+    check_count("high_water_mark", mark, 0, MOST_WAITING)
     socket.set(zmq.SNDHWM, mark)
     socket.set(zmq.RCVHWM, mark)
 
@@ -186,6 +190,10 @@ class GivingUp:
         return self._is_said.wait(seconds)
 
 
+_ending: weakref.WeakKeyDictionary[zmq.Context[Any], threading.Lock] = weakref.WeakKeyDictionary()
+"""What one thread at a time has that ends a context."""
+
+
 def end_context(
     context: zmq.Context[Any],
     timeout: float,
@@ -211,11 +219,13 @@ def end_context(
         return
     # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
     # a monitor that was left open, for which term() would wait for ever.
-    over = threading.Event()
+    over, alone = threading.Event(), _ending.setdefault(context, threading.Lock())
 
     def end() -> None:
         try:
-            context.destroy()
+            # Whoever closes again, after Ctrl-C, may come while this goes on: libzmq would free it twice.
+            with alone:
+                context.destroy()
         finally:
             over.set()
 

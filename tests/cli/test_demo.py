@@ -119,6 +119,11 @@ def test_the_table_fits_a_narrow_terminal(oz, monkeypatch, measured):
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.file.getvalue())
     table = shown[shown.index("January 2013") :]
     assert max(map(len, table.splitlines())) <= 60
+    lines = [line.rstrip() for line in table.splitlines()]
+    for result in measured[0]:
+        assert f"{result.pattern}  {result.dialect}" in lines
+        said = f"{result.received:,} crossed the wire, {result.delivered:,} delivered, {result.lost:,} lost"
+        assert any(line.startswith(f"  {said}") for line in lines)
 
 
 def program(body):

@@ -70,6 +70,56 @@ def test_a_denied_pattern_ends_the_command_with_the_reason(ring, pub, oz_run):
     assert "deny subscribe 'md.secret.>'" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--connect", "tcp://127.0.0.1:1"),
+        ("--connect", "tcp://127.0.0.1:1", "--filtering", "publisher"),
+        ("--bus",),
+    ],
+    ids=["prefix", "publisher", "bus"],
+)
+def test_what_a_key_may_not_subscribe_to_ends_the_command_with_the_rule_and_a_subject(ring, oz, options):
+    ended = oz("sub", "md.eu.>", "md.*.x", *options, "--security", ring.file("desk"))
+    assert ended.exit_code == 1
+    assert "desk may not subscribe to 'md.*.x'" in ended.stderr
+    assert "users.desk.subscribe.deny[0], line 7: deny subscribe 'md.secret.>'" in ended.stderr
+    assert "'md.secret." in ended.stderr.partition("; ")[2]
+    assert "ready" not in ended.stderr
+
+
+def test_a_prefix_may_ask_for_too_much_where_the_pattern_is_granted(ring, oz, oz_start):
+    ring.permit(feed='publish = { allow = ["md.>"] }', desk='subscribe = { allow = ["md.*.x"] }')
+    with library.Publisher("tcp://127.0.0.1:*", security=ring.security("feed", permissions=True)) as pub:
+        options = ("md.*.x", "--connect", pub.endpoint, "--security", ring.file("desk"))
+        ended = oz("sub", *options)
+        assert ended.exit_code == 1
+        assert "desk may not subscribe to 'md.*.x'" in ended.stderr
+        assert "--filtering publisher" in ended.stderr
+        subscriber = oz_start("sub", *options, "--filtering", "publisher", "--count", "1")
+        subscriber.ready_line()
+        pub.publish("md.eu.x", b"1")
+        assert subscriber.end().stdout == b"md.eu.x 1\n"
+
+
+def test_a_group_that_a_key_may_not_join_ends_the_command(ring, oz):
+    ring.permit(desk='subscribe = { allow = ["md.>"] }\ngroup = { allow = ["md.> work-*"] }')
+    options = ("md.eu", "--connect", "tcp://127.0.0.1:1", "--security", ring.file("desk"))
+    refused = oz("sub", *options, "--group", "other")
+    assert refused.exit_code == 1
+    assert "desk may not subscribe to 'md.eu'" in refused.stderr
+    assert oz("sub", *options, "--group", "work-1", "--timeout", "0").exit_code == 4
+
+
+def test_what_a_key_may_not_record_ends_the_command(ring, oz, tmp_path):
+    pytest.importorskip("pyarrow")
+    options = ("--connect", "tcp://127.0.0.1:1", "--security", ring.file("desk"))
+    ended = oz("record", "md.>", "--journal", str(tmp_path / "recorded"), *options)
+    assert ended.exit_code == 1
+    assert "desk may not subscribe to 'md.>'" in ended.stderr
+    assert not (tmp_path / "recorded").exists()
+
+
 def test_what_a_key_may_not_publish_ends_the_command_with_the_rule(ring, oz):
     options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
     ended = oz("pub", "md.eu", "1", *options)
@@ -105,8 +155,9 @@ def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):
 
 def test_a_file_that_does_not_name_the_key_of_a_command_says_nothing_of_its_rights(ring, oz):
     ring.permit(feed="")
-    options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
-    assert oz("pub", "md.eu", "1", *options).exit_code == 3
+    options = ("--bind", "tcp://127.0.0.1:*", "--security", ring.file("desk"))
+    assert oz("pub", "md.eu", "1", "--wait", "0", *options).exit_code == 3
+    assert oz("sub", "md.eu", "--timeout", "0", *options).exit_code == 4
 
 
 @pytest.mark.parametrize("command", [("request", "md.eu", "1"), ("reply", "md.eu", "--echo")])
@@ -174,6 +225,10 @@ def test_a_recorder_takes_what_a_key_may_publish(ring, oz_start, tmp_path):
     pytest.importorskip("pyarrow")
     from oz.journal import Journal
 
+    ring.permit(
+        feed='publish = { allow = ["md.>"] }',
+        desk='subscribe = { allow = [">"] }\npublish = { allow = ["other.>"] }',
+    )
     directory = str(tmp_path / "recorded")
     options = ("--bind", "tcp://127.0.0.1:*", "--security", ring.file("desk"))
     running = oz_start("record", "*.*", "--journal", directory, *options)

@@ -1,18 +1,32 @@
 """What a node knows when it is ready: also what others, and itself, have subscribed to a moment before."""
 
 import asyncio
+import socket
 from contextlib import suppress
 
 import pytest
 
 import oz
 import oz.asyncio
+import oz.testing
 from oz.transport.node import node as engine
 from support.inside import engine_of, shell_of
+from support.ports import lasting_endpoint
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 MANY = size(60, 200)
+
+
+@pytest.fixture
+def made_bus():
+    with oz.testing.Bus(7) as made:
+        yield made
+
+
+def endpoint_of_nobody():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
 
 
 class Held:
@@ -265,3 +279,73 @@ def test_a_node_for_asyncio_tells_who_has_subscribed(place):
             assert not node.interest("b")
 
     asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_request_behind_wait_ready_finds_the_peer_that_peers_names(make, place, host):
+    there = make("there", bind="tcp://127.0.0.1:*")
+    there.subscribe("svc", handler=lambda message: message.reply(1))
+    endpoint = there.endpoint.replace("127.0.0.1", host)
+    for number in range(size(5, 30)):
+        node = make("node", peers=endpoint, directory=f"{place}.{number}")
+        node.wait_ready(DEADLINE)
+        assert node.request("svc", timeout=DEADLINE).payload == 1
+        node.close()
+
+
+def test_the_same_on_asyncio(make, place):
+    async def ask(endpoint):
+        async with oz.asyncio.Node("node", peers=endpoint, directory=f"{place}.other") as node:
+            await node.wait_ready(DEADLINE)
+            return (await node.request("svc", timeout=DEADLINE)).payload
+
+    there = make("there", bind="tcp://127.0.0.1:*")
+    there.subscribe("svc", handler=lambda message: message.reply(1))
+    assert asyncio.run(ask(there.endpoint)) == 1
+
+
+def test_a_peer_that_is_down_is_passed_over_and_one_that_is_slow_to_answer_is_named(make, place, monkeypatch):
+    monkeypatch.setattr("oz.transport.demands._PATIENCE", 60)
+    monkeypatch.setattr(engine, "PATIENCE", 60)
+    down = endpoint_of_nobody()
+    node = make("node", peers=down, directory=f"{place}.one")
+    with pytest.raises(oz.Timeout, match=f"{down} has not answered yet"):
+        node.wait_ready(0)
+    node.wait_ready(DEADLINE)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        slow = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        node = make("node", peers=[down, slow], directory=f"{place}.two")
+
+        def is_named_alone():
+            with pytest.raises(oz.Timeout, match=f"{slow} has not answered yet") as raised:
+                node.wait_ready(0.1)
+            return down not in str(raised.value)
+
+        until(is_named_alone)
+
+
+def test_a_node_that_is_among_its_own_peers_does_not_wait_for_itself(make, place):
+    endpoint = lasting_endpoint()
+    node = make("node", bind=endpoint, peers=[endpoint, endpoint.replace("127.0.0.1", "localhost")])
+    node.wait_ready(0.4)
+
+
+def test_in_a_test_tube_a_peer_that_peers_names_is_waited_for(made_bus):
+    async def main():
+        there = await made_bus.node("there").start()
+        there.subscribe("svc", handler=lambda message: message.reply(1))
+        node = await made_bus.node("node", peers=there.endpoint).start()
+        await node.wait_ready(5)
+        return (await node.request("svc", timeout=5)).payload
+
+    assert made_bus.run(main()) == 1
+
+
+def test_in_a_test_tube_a_peer_that_is_down_is_passed_over_too(made_bus):
+    async def main():
+        node = await made_bus.node("node", peers="tcp://10.1.1.1:5").start()
+        with pytest.raises(oz.Timeout, match=r"tcp://10\.1\.1\.1:5 has not answered yet"):
+            await node.wait_ready(0.1)
+        await node.wait_ready(5)
+
+    made_bus.run(main())

@@ -51,7 +51,7 @@ def evil(node_ring, directory):
 
 class Evil:
     def __init__(self, settings):
-        self.shell = ThreadedNode(settings)
+        self.shell = ThreadedNode(settings).open()
         self.engine = self.shell.engine
         self.heard = []
 

@@ -119,6 +119,21 @@ def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
         assert not feed.interest("md.x")
 
 
+def test_a_node_without_keys_is_told_as_soon_as_it_waits_to_be_ready(feed, directory):
+    plain = oz.Node("plain", peers=feed.endpoint, directory=directory / "plain")
+    with plain, pytest.raises(oz.PermissionDenied, match="demands keys"):
+        plain.wait_ready(DEADLINE)
+
+
+def test_a_node_with_keys_is_ready_once_the_peer_that_it_names_has_answered(make, feed):
+    feed.subscribe("svc.x", handler=lambda message: message.reply(1))
+    for _ in range(3):
+        desk = make("desk", peers=feed.endpoint)
+        desk.wait_ready(DEADLINE)
+        assert desk.interest("svc.x")
+        desk.close()
+
+
 def test_a_node_without_keys_is_told_by_a_name_server_that_demands_some_and_by_its_advisories(
     server, feed, directory
 ):

@@ -160,6 +160,56 @@ def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind
         wait() if kind == "sync" else asyncio.run(wait_in_loop())
 
 
+async def first_of(messages):
+    async for message in messages:
+        return message
+
+
+WAITS = {
+    "receive": lambda sub: sub.receive(),
+    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
+    "receive_many": lambda sub: sub.receive_many(),
+    "receive_batches": lambda sub: sub.receive_batches(),
+    "run": lambda sub: sub.run(),
+}
+
+
+@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+def test_a_prefix_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait):
+    with oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("md.>")
+        with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
+            (WAITS | {"iteration": lambda sub: next(iter(sub))})[wait](sub)
+        # Once; it may be given keys, or demand none, later.
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0)
+
+
+@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+def test_the_same_on_asyncio(pub, wait):
+    async def run():
+        async with oz.asyncio.Subscriber(pub.endpoint) as sub:
+            sub.subscribe("md.>")
+            with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
+                await (WAITS | {"iteration": first_of})[wait](sub)
+
+    asyncio.run(run())
+
+
+def test_a_prefix_subscriber_asks_nobody_once_something_has_come(monkeypatch):
+    asked = []
+    monkeypatch.setattr("oz.transport.demands.mechanism_at", asked.append)
+    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("md.>")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish("md.x", b"1")
+        assert sub.receive().payload == b"1"
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0.6)
+        assert not engine_of(sub).is_asking
+    assert asked == []
+
+
 def test_who_listens_without_keys_or_says_nothing_is_not_called_a_stranger(ring):
     desk = ring.security("desk")
     with oz.Publisher("tcp://127.0.0.1:*") as plain, pytest.raises(oz.PermissionDenied) as raised:

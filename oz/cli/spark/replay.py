@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.journal_export import bound
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
@@ -20,6 +19,7 @@ from oz.cli.options import (
     refused_to_option,
 )
 from oz.cli.output import console, say
+from oz.cli.ranges import RANGES, range_options
 from oz.cli.spark.engine import engine, engine_options
 from oz.escaping import printable
 
@@ -34,7 +34,9 @@ replay` needs no Spark and keeps the time between messages.
 Each message has an id, so that subscribers with dedupe drop what a run with the same --run name repeats,
 after one that was interrupted. Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub`
 looks for it. The publisher is there anew for each piece of a journal, and waits for the subscribers that were
-there before. A time without a zone is local time.
+there before.
+
+{RANGES}
 
 \b
 Examples:
@@ -50,10 +52,7 @@ Examples:
 @refused_to_option
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @dialect_option("the pattern when it names none")
-@click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
-@click.option(
-    "--until", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
-)
+@range_options()
 @click.option("--subscribers", type=Whole(), default=1, metavar="N",
               help="Subscriptions to wait for; with 0 nobody need listen.  [default: 1]")  # fmt: skip
 @click.option("--timeout", type=Number(above=True), default=30.0, metavar="SECONDS",
@@ -93,16 +92,10 @@ def replay(
     with engine(master, conf) as spark, _progress() as on_progress:
         from oz.spark.jobs.replay import replay as run_replay
 
-        start, end = _local(start), _local(end)
         done = run_replay(
             spark, source, subject=pattern, start=start, end=end, on_progress=on_progress, **options
         )
     _report(ctx, done)
-
-
-def _local(bound: int | datetime | None) -> int | datetime | None:
-    """Read a time without a zone as local time, as the other commands do."""
-    return bound.astimezone() if isinstance(bound, datetime) and bound.tzinfo is None else bound
 
 
 def _report(ctx: click.Context, done: Replayed) -> None:

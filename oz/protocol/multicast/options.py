@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from oz.numbers import check_count, check_seconds
 
 LEAST_MTU, MOST_MTU = 256, 9_216
 """Bytes of a packet. Source: libpgm ends the process below 76 and where a second's rate is less than one."""
@@ -53,11 +54,11 @@ class Multicast:
 
     def __post_init__(self) -> None:
         """Check all of it: libzmq ends the process over what it does not like."""
-        _check_int("hops", self.hops, 1, MOST_HOPS)
-        _check_int("mtu", self.mtu, LEAST_MTU, MOST_MTU)
-        _check_int("rate_kbps", self.rate_kbps, 1, MOST_RATE)
-        _check_float("recovery", self.recovery, 0.1, MOST_RECOVERY)
-        _check_float("stale_after", self.stale_after, SHORTEST_SILENCE, MOST_SECONDS)
+        check_count("hops", self.hops, 1, MOST_HOPS)
+        check_count("mtu", self.mtu, LEAST_MTU, MOST_MTU)
+        check_count("rate_kbps", self.rate_kbps, 1, MOST_RATE)
+        check_seconds("recovery", self.recovery, MOST_RECOVERY, 0.1)
+        check_seconds("stale_after", self.stale_after, MOST_SECONDS, SHORTEST_SILENCE)
         if self.rate_kbps * 125 < self.mtu:
             least = -(-self.mtu // 125)
             raise ValueError(
@@ -74,17 +75,3 @@ class Multicast:
     def window_bytes(self) -> int:
         """Bytes that a publisher may keep to send again."""
         return round(self.rate_kbps * 125 * self.recovery)
-
-
-def _check_int(name: str, value: Any, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} is from {least:,} to {most:,}, not {value:,}")
-
-
-def _check_float(name: str, value: Any, least: float, most: float) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
-    if not least <= value <= most:
-        raise ValueError(f"{name} is from {least:g} to {most:,g} seconds, not {value!r}")

@@ -232,7 +232,8 @@ def _check(overflow: str | None, limit: int, concurrency: int, order_by: str | N
         raise ValueError(f"overflow={overflow!r} is none of {', '.join(map(repr, _OVERFLOWS))}")
     if limit < 1:
         raise ValueError(f"a limit of {limit} lets no message wait; give at least 1")
-    if not isinstance(concurrency, int) or not 1 <= concurrency <= MOST_CONCURRENCY:
+    is_whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
+    if not is_whole or not 1 <= concurrency <= MOST_CONCURRENCY:
         raise ValueError(f"concurrency={concurrency!r} is not a number from 1 to {MOST_CONCURRENCY:,}")
     if order_by not in (None, "subject"):
         raise ValueError(f'order_by={order_by!r} is neither "subject" nor None')

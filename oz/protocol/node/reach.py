@@ -96,6 +96,12 @@ def is_loopback(endpoint: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
+def is_named(endpoint: str) -> bool:
+    """Tell whether a `tcp://` endpoint has the name of a host, and no address."""
+    host = host_of(endpoint)
+    return host is not None and _address(host) is None
+
+
 def host_of(endpoint: str) -> str | None:
     """Return the host of a `tcp://` endpoint, without brackets; None if it is none."""
     found = _TCP.fullmatch(endpoint)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from hmac import compare_digest
 from itertools import count
-from math import isnan
 from typing import Any
 from weakref import ref
 
 from oz.errors import ClosedError, ReplyError, Timeout
 from oz.escaping import printable
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.security.permissions import Permissions
 from oz.wire.codec import Failure
@@ -66,10 +66,10 @@ class Request:
             wake: wakes whoever waits for the next answer, from any thread.
 
         Raises:
-            ValueError: the timeout is nan, which no time ever comes to: it would hold up those of others.
+            TypeError: the timeout is no number.
+            ValueError: it is nan, which no time ever comes to: it would hold up those of others.
         """
-        if timeout is not None and isnan(timeout):
-            raise ValueError(f"a timeout of {timeout} seconds never ends; give a number, or None for ever")
+        check_wait("timeout", timeout)
         self.inbox = ""
         self.is_over = False
         self._subject = subject

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oz.message import Message
+from oz.numbers import check_number
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.reserved_subjects import OWN as RESERVED
 from oz.protocol.prefix_counts import PrefixCounter
@@ -97,6 +98,7 @@ class Subscribed:
 
     def drain(self, timeout: float = 1.0) -> Any:
         """End it, and lose nothing; see `oz.Subscription.drain`. In asyncio it is awaited."""
+        check_number("timeout", timeout)
         return self._drain(self, timeout)
 
     @property

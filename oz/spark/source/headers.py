@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 
-from oz.spark.source.times import iso_nanoseconds
+from oz.times import iso_nanoseconds
 from oz.wire.extras import restore_extras
 
 KEY, PUBLISHED = "key", "published"

@@ -7,17 +7,18 @@ import glob
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import gettempdir
+from typing import TypeVar
 
 from oz.errors import OptionError, OzError
 from oz.journal import files
 from oz.spark.source.headers import HeaderColumns
-from oz.spark.source.times import is_relative, read_duration, read_time
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, parse
+from oz.times import is_relative, read_duration, read_time
 from oz.transport import endpoints
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -177,13 +178,13 @@ def read_options(options: Mapping[str, str]) -> Options:
         endpoints=published_at,
         subject=given.get("subject", ""),
         start=_start(given),
-        start_ns=read_time("startingTime", given.get("startingtime")),
+        start_ns=_time(given, "startingTime"),
         end=_end(given),
-        end_ns=read_time("endingTime", given.get("endingtime")),
+        end_ns=_time(given, "endingTime"),
         most_rows=_whole(given, "maxRowsPerTrigger"),
         most_bytes=_whole(given, "maxBytesPerTrigger"),
         least_rows=_whole(given, "minOffsetsPerTrigger"),
-        delay=read_duration("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
+        delay=_read(read_duration, "maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
         fails_on_loss=_flag(given, "failOnDataLoss", True),
         gaps=_flag(given, "gaps", False),
         payload=_one_of(given, "payload", PAYLOADS),
@@ -224,6 +225,20 @@ def refuse_commas(subject: str) -> None:
 
 
 _TIMES = ("startingTime", "endingTime")
+
+_T = TypeVar("_T")
+
+
+def _time(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    return None if text is None else _read(read_time, name, text)
+
+
+def _read(read: Callable[[str], _T], name: str, text: str) -> _T:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise OptionError(name, text, str(error)) from None
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:

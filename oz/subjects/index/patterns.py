@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 from oz.errors import PatternTimeout, SubjectError
+from oz.numbers import check_count
 from oz.subjects.dialects.base import LONE_SURROGATE, Splitting
 from oz.subjects.index.buckets import PrefixBuckets
 from oz.subjects.index.budget import Budget
@@ -141,6 +143,7 @@ class PatternIndex(Generic[Value]):
         self._tables: dict[Splitting, WordTable] = {}
         """By the way in which dialects take subjects apart."""
         self._buckets = PrefixBuckets()
+        check_count("cache_size", cache_size, 0, sys.maxsize)
         self._cache: AnswerCache[str | bytes, Matches] = AnswerCache(cache_size)
         self._count = 0
 

@@ -39,6 +39,7 @@ class KeyedCalls:
 
     Attributes:
         refusals: why there is no connection to what the user has named, in words, by endpoint.
+        absent: of that, where nobody is.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class KeyedCalls:
         "_sockets",
         "_tell",
         "_unknown",
+        "absent",
         "refusals",
     )  # fmt: skip
 
@@ -94,6 +96,7 @@ class KeyedCalls:
         self._reported: set[str] = set()
         self._look_at = 0.0
         self.refusals: dict[str, str] = {}
+        self.absent: set[str] = set()
 
     def begin(self) -> None:
         """Find the keys of the name servers.
@@ -120,6 +123,11 @@ class KeyedCalls:
         self._named.add(endpoint)
         self._unknown.add(endpoint)
         self._search.begin(endpoint, zmq.SUB)
+
+    @property
+    def unsure(self) -> Collection[str]:
+        """Those that the user has named and that are not called yet, as it is not known by which key."""
+        return self._unknown
 
     def unknown(self) -> list[str]:
         """Say of which peers that the user has named it is not known yet whether they come."""
@@ -182,6 +190,7 @@ class KeyedCalls:
             self._silent.add(endpoint)
         elif found.outcome is not Probed.ADMITTED:
             self._unknown.discard(endpoint)
+        (self.absent.add if found.outcome is Probed.ABSENT else self.absent.discard)(endpoint)
         why = self._keys.credentials.why_not(found.outcome, endpoint, key)
         # Whoever has much to do may say something later.
         if why is not None and found.outcome is not Probed.SILENT:
@@ -259,7 +268,7 @@ class KeyChecks:
         sockets: NodeSockets,
         links: Links,
         peers: Sequence[str],
-        has_peers: Callable[[], bool],
+        is_awaited: Callable[[str], bool],
         deny: Callable[[Subscribed, Denial], object],
     ) -> None:
         """Call those that the user has named, or ask what they demand.
@@ -268,7 +277,7 @@ class KeyChecks:
             sockets: of the node.
             links: of the node.
             peers: those that the user has named.
-            has_peers: tells whether any peer is up.
+            is_awaited: tells whether it is to be known of one of those whether somebody comes.
             deny: is told which subscriptions peers deny.
         """
         self._sockets, self._deny = sockets, deny
@@ -289,7 +298,7 @@ class KeyChecks:
             self._demands = Demands(
                 [*discovery_clients, *peers],
                 self._monotonic(),
-                is_needed=lambda endpoint: not (has_peers() if endpoint in peers else links.is_registered),
+                is_needed=lambda one: is_awaited(one) if one in peers else not links.is_registered,
                 tell=self._tell,
                 wake=self._note_due,
             )
@@ -304,6 +313,11 @@ class KeyChecks:
         """The reasons, in words and by endpoint, for which what the user has named is not connected."""
         one = self.calls or self._demands
         return {} if one is None else one.refusals
+
+    def is_absent(self, endpoint: str) -> bool:
+        """Tell whether nobody was at an endpoint that the user has named."""
+        one = self.calls or self._demands
+        return one is not None and endpoint in one.absent
 
     def next_deadline(self) -> float | None:
         """Return when to call `look` at the latest, in monotonic seconds; None for never."""

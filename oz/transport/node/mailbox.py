@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from oz.errors import ClosedError
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.node.handler_queue import HandlerQueue, Worker
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import PendingQueue, WaitedNews
@@ -120,6 +121,7 @@ class Mailbox:
             PermissionDenied: a peer denies what it asks for; once for each.
             OwnershipError: it was made before a fork, in the parent process.
         """
+        check_wait("timeout", timeout)
         return self._receiving.receive(self, timeout)
 
     def drain(self, timeout: float | None = None) -> Any:

@@ -27,9 +27,11 @@ from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.reach import Reach
 from oz.protocol.node.request_client import RequestClient
 from oz.protocol.node.requests import Requests
+from oz.protocol.node.seeds import PATIENCE, Seeds
 from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
+from oz.transport.demands import ASKED_AFTER
 from oz.transport.node.calling import KeyChecks
 from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.dialler import Dialler, Introductions
@@ -181,13 +183,15 @@ class NodeEngine:
         )  # fmt: skip
         self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
         self.dialler.place = trusted
-        self._key_checks.begin(
-            sockets, self.links, config.peers, lambda: bool(self.membership.up), self.subscriptions.deny
+        tells_absence = self._shell.kinds.backend.has_handle
+        self._seeds = Seeds(
+            config.peers, sockets.announcement, self.monotonic(), PATIENCE if tells_absence else ASKED_AFTER
         )
+        self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions.deny)
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic,
-            self._key_checks.calls, self._key_checks.refusals,
+            self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
             self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
@@ -198,6 +202,14 @@ class NodeEngine:
             for endpoint in sockets.echoes:
                 sub.connector.dial(endpoint, stop=FOR_EVER)
         self.dialler.start(self.monotonic())
+
+    def _is_awaited(self, endpoint: str) -> bool:
+        """Tell whether it is to be found out whether somebody is at an endpoint that the user has named.
+
+        Once where others are up: whoever waits to be ready is to know whether somebody comes.
+        """
+        is_unknown = endpoint in self._seeds.unknown(self.membership.expected)
+        return not self.membership.up or (is_unknown and not self._key_checks.is_absent(endpoint))
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""

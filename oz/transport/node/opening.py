@@ -103,7 +103,8 @@ def node_settings(
 
     Raises:
         ConfigurationError: a setting makes no sense; says where it came from.
-        TypeError: `on_peer` cannot be called.
+        ValueError: `on_full`, `full_timeout` or `high_water_mark` is out of bounds.
+        TypeError: one of these is no number, or `on_peer` cannot be called.
         zmq.ZMQError: file descriptors are used up.
     """
     if limits is not None:
@@ -124,6 +125,7 @@ def node_settings(
         limits=configuration.limits if limits is None else limits,
         security=security,
     )
+    publishing.check_buffering()
     credentials = credentials_of(security)
     return NodeSettings(
         configuration=configuration,

@@ -12,6 +12,7 @@ from oz.errors import ClosedError, NameserverUnavailable, PermissionDenied, Time
 from oz.protocol.node.inquiry import Inquiries, Inquiry
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Membership
+from oz.protocol.node.seeds import Seeds
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.calling import KeyedCalls
 from oz.transport.node.dialler import Dialler
@@ -31,9 +32,11 @@ class Readiness:
         "_dialler",
         "_expect",
         "_inquiries",
+        "_is_absent",
         "_membership",
         "_monotonic",
         "_refusals",
+        "_seeds",
         "_sockets",
     )
 
@@ -47,6 +50,8 @@ class Readiness:
         monotonic: Callable[[], float],
         calls: KeyedCalls | None,
         refusals: Mapping[str, str],
+        seeds: Seeds,
+        is_absent: Callable[[str], bool],
     ) -> None:
         """Put together what says whether peers are there.
 
@@ -59,8 +64,11 @@ class Readiness:
             monotonic: that clock.
             calls: what is called where nodes have keys; None where they have none.
             refusals: why there is no connection to what the user has named, by endpoint.
+            seeds: the peers that the user has named.
+            is_absent: tells whether nobody was at one of these.
         """
         self._calls, self._refusals = calls, refusals
+        self._seeds, self._is_absent = seeds, is_absent
         self._sockets = sockets
         self._membership = membership
         self._dialler = dialler
@@ -108,9 +116,17 @@ class Readiness:
                 self._expect(self._inquiries.next_deadline(inquiry, now))
             if self._calls is not None:
                 unknown += self._calls.unknown()
-            return "; ".join(self._dialler.links.unready() + unknown) or None
+            return "; ".join(self._dialler.links.unready() + unknown + self._unsettled(now)) or None
 
         return missing
+
+    def _unsettled(self, now: float) -> list[str]:
+        """Say of which peers that the user has named it is not known yet whether they come."""
+        unsure = () if self._calls is None else self._calls.unsure
+        unsettled = self._seeds.unsettled(self._membership.expected, now, self._is_absent, unsure)
+        if (at := self._seeds.next_deadline(unsettled)) is not None:
+            self._expect(at)
+        return [f"{one} has not answered yet" for one in unsettled if one not in unsure]
 
     def _or_refusal(self, missing: str) -> str:
         """Return what is missing, unless it is known that it does not come.

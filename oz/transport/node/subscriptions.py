@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
+from oz.numbers import check_count
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.subscription import NodeParts, NodeStats, Pending
@@ -24,7 +25,7 @@ from oz.transport.node.mailbox import Mailbox, Receiving
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import SocketKinds
 from oz.transport.node.subscriber import NodeSubscriber
-from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_count, delivery_options
+from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, delivery_options
 from oz.transport.subscriber.subscribing import EVERYTHING, compile_asked
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions

@@ -9,6 +9,7 @@ from typing import Any
 
 import zmq
 
+from oz.numbers import check_wait
 from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.dispatch import Dispatch
@@ -46,6 +47,7 @@ def seconds_to_close(linger: int | None, timeout: float | None) -> float:
     """Say how long closing may take: linger is in milliseconds, and has no end below 0."""
     if linger is not None:
         return inf if linger < 0 else linger / 1000
+    check_wait("timeout", timeout)
     return CLOSE_TIMEOUT if timeout is None else timeout
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import zmq
 
 from oz.errors import ClosedError, WouldBlock
+from oz.numbers import check_count
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
@@ -20,7 +21,6 @@ from oz.transport.calls import Calls
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
-from oz.transport.option_checks import check_count
 from oz.transport.peer_keys import PeerKeys
 from oz.transport.publisher.accumulator import BatchBlock
 from oz.transport.publisher.attending import Attendant, KeyedInterest, Shell
@@ -370,7 +370,7 @@ class PublisherEngine:
 
     def enough(self, wanted: int, subject: str | bytes | None) -> bool:
         """Tell whether there are so many subscriptions; for a subject, of those that let it through."""
-        if not isinstance(wanted, int):
+        if not isinstance(wanted, int) or isinstance(wanted, bool):
             raise TypeError(
                 f"n is how many subscriptions to wait for, not {wanted!r}; a subject is subject=…"
             )

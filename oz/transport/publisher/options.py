@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import zmq
 
+from oz.numbers import check_count, check_seconds
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, high_water_mark_for
 from oz.protocol.publisher.access import Reserved
@@ -26,11 +27,11 @@ from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import MulticastGroup, group_for
-from oz.transport.option_checks import check_count, check_seconds
 from oz.transport.publisher.sink import XpubSink
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import (
     CLOSE_TIMEOUT,
+    MOST_WAITING,
     check_delimiter,
     keep_tcp_alive,
     limit_peers,
@@ -128,13 +129,7 @@ class PublisherOptions:
         Raises:
             ValueError, TypeError: see `oz.Publisher`.
         """
-        if self.on_full not in ("drop", "block", "error"):
-            raise ValueError(f'on_full is "drop", "block" or "error", not {self.on_full!r}')
-        check_limits(self.limits)
-        check_count("max_batch", self.max_batch, 1, MAX_COUNT)
-        check_seconds("max_delay", self.max_delay, 1.0)
-        if self.full_timeout is not None:
-            check_seconds("full_timeout", self.full_timeout, LONGEST_TIMEOUT)
+        self.check_buffering()
         codec, delimiter = find_codec(self.codec), check_delimiter(self.delimiter)
         ends = (self.bind, self.connect)
         group = group_for(ends, self.multicast, is_plain=self.plain, is_publisher=True)
@@ -147,6 +142,22 @@ class PublisherOptions:
             names = " or ".join(zmq.SocketType(one).name for one in _KINDS)
             raise ValueError(f"Publisher is a {names} socket, not {zmq.SocketType(self.kind).name}")
         return codec, delimiter, group
+
+    def check_buffering(self) -> None:
+        """Check what is about messages that wait.
+
+        Raises:
+            ValueError, TypeError: see `oz.Publisher`.
+        """
+        if self.on_full not in ("drop", "block", "error"):
+            raise ValueError(f'on_full is "drop", "block" or "error", not {self.on_full!r}')
+        check_limits(self.limits)
+        check_count("max_batch", self.max_batch, 1, MAX_COUNT)
+        check_seconds("max_delay", self.max_delay, 1.0)
+        if self.full_timeout is not None:
+            check_seconds("full_timeout", self.full_timeout, LONGEST_TIMEOUT)
+        if self.high_water_mark is not None:
+            check_count("high_water_mark", self.high_water_mark, 0, MOST_WAITING)
 
     def route(self, socket: zmq.Socket[Any], group: MulticastGroup | None, role: Role | None) -> SendingParts:
         """Make what sends messages to the streams that ask for them, or to a multicast group.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -19,6 +19,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
+from oz.transport.demands import Demands
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import first_few
@@ -42,6 +43,7 @@ class Declarer:
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
+        demands: what finds out whether publishers demand keys, where nothing has come that tells; or None.
         due_at: when to look at the latest, in monotonic seconds; infinite for never.
         is_settled: nothing has changed since the last look.
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
@@ -75,6 +77,7 @@ class Declarer:
         self.listening = listening
         self.links = links
         self.calls: Calls | None = None
+        self.demands: Demands | None = None
         self.due_at = inf
         self.is_settled = not self.has_duties
         self.when_hastened: Callable[[], None] | None = None
@@ -172,6 +175,10 @@ class Declarer:
             self.links.look(now, is_idle=is_idle)
         if self.calls is not None:
             self.calls.look(self.socket, now)
+        if self.demands is not None:
+            self.demands.look(now)
+            if self.receiver.stats.received or self.demands.next_look_in(now) is None:
+                self.demands = None
         self._plan()
 
     def settle(self) -> None:
@@ -204,6 +211,10 @@ class Declarer:
             for part in (self.listening, self.streams, self.links, self.calls)
             if part is not None
         ]
+        if self.demands is not None:
+            now = self.backend.monotonic()
+            left = self.demands.next_look_in(now)
+            deadlines.append(None if left is None else now + left)
         earliest = min((one for one in deadlines if one is not None), default=inf)
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
 
@@ -217,6 +228,17 @@ class Declarer:
     def seconds_left(self) -> float:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - self.backend.monotonic())
+
+    def look_for_demands(self, endpoints: Iterable[str], tell: Callable[[str, str], object]) -> None:
+        """Find out whether publishers demand keys, if nothing comes from any of them.
+
+        Args:
+            endpoints: where the socket connects to.
+            tell: is told of one that does: in words, and where.
+        """
+        if self.receiver.stats.received == 0:
+            self.demands = Demands(endpoints, self.backend.monotonic(), tell=tell)
+            self._plan()
 
     def begin_calls(self) -> None:
         """Prepare for another connection, which may be refused where the socket has keys, or for an end."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import zmq
 
 from oz.message import Message
+from oz.numbers import check_number, check_wait
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.demands import Demands
@@ -49,6 +50,7 @@ def drain(engine: SubscriberEngine, timeout: float) -> Steps[None]:
         engine: the subscriber's.
         timeout: seconds for which publishers that filter are waited for.
     """
+    check_number("timeout", timeout)
     deadline = engine.monotonic() + timeout
     engine.declarer.begin_drain()
     yield from _unpack_until(engine, engine.declarer.has_left, deadline)
@@ -94,6 +96,7 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
         ProtocolError: a publisher refuses a pattern.
         ValueError: without `filtering="publisher"`.
     """
+    check_wait("timeout", timeout)
     if engine.declarer.streams is None:
         raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
     streams = engine.declarer.streams

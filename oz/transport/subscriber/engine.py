@@ -116,6 +116,23 @@ class SubscriberEngine:
         """Look after the endpoints that are connected to, as the socket has keys."""
         self.declarer.calls = Calls(attachments, self.fail, self.end_connections)
 
+    def look_for_demands(self, attachments: Attachments) -> None:
+        """Find out whether publishers demand keys, where nothing comes and the socket has none.
+
+        A prefix has no answer, and a listener that demands keys says nothing to whoever shows none.
+        """
+        if attachments.credentials is None and attachments.group is None and self.declarer.streams is None:
+            connected = attachments.endpoints[: attachments.connections]
+            self.declarer.look_for_demands(connected, lambda why, _: self.fail(PermissionDenied(why)))
+            self.must_check = self.must_check or self.is_asking
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it is not known yet whether a publisher demands keys: no wait may be without end."""
+        if self.receiver.stats.received:
+            self.declarer.demands = None
+        return self.declarer.demands is not None
+
     def _denied(self) -> None:
         self.must_check = True
 
@@ -145,11 +162,14 @@ class SubscriberEngine:
         """
         if (self._denials or self._failures) and not self.has_some:
             error = self._failures.popleft() if self._failures else self._denials.popleft().error()
-            self.must_check = self.is_drained or bool(self._denials or self._failures)
+            self._find_out_what_to_check()
             raise error
         if self.is_drained and not self.has_some:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
-        self.must_check = self.is_drained or bool(self._denials or self._failures)
+        self._find_out_what_to_check()
+
+    def _find_out_what_to_check(self) -> None:
+        self.must_check = self.is_drained or self.is_asking or bool(self._denials or self._failures)
 
     def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.

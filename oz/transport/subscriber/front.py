@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import zmq
 
 from oz.message import Message
+from oz.numbers import check_wait
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.losses import OnGap
@@ -18,6 +19,7 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
 from oz.transport.attachments import Attachments
+from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
@@ -237,6 +239,8 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         self._engine.declarer.begin_calls()
         manager = self._attachments.connect(self._socket, addr)
         self._engine.declarer.joined()
+        if backend_of(self._socket).has_handle:
+            self._engine.look_for_demands(self._attachments)
         return manager
 
     def unbind(self, addr: Any) -> None:
@@ -379,6 +383,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
 
     def _close_socket(self, linger: int, timeout: float | None) -> bool:
         """Close the socket but not its context; tell whether the context is still to be ended."""
+        check_wait("timeout", timeout)
         if self.closed or self._guard.is_foreign:
             # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False

@@ -9,13 +9,13 @@ from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar
 
 from oz.errors import ClosedError, PatternError, SubjectWarning
+from oz.numbers import check_count
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile
 from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
-from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import SubscriberOptions

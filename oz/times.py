@@ -1,4 +1,4 @@
-"""Times and durations, as the options of the source say them."""
+"""Times and durations as commands and the options of Spark's source take them, in words."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-
-from oz.errors import OptionError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = Decimal(253_402_300_800)  # seconds from 1970 to the year 10000
@@ -19,43 +17,60 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 def is_relative(text: str | None) -> bool:
     """Tell whether a time counts from now: `now`, or a duration with a minus before it."""
-    return text is not None and (text.strip() == "now" or _ago(text) is not None)
+    return text is not None and _ago(text) is not None
 
 
-def read_time(name: str, text: str | None) -> int | None:
+def read_time(text: str) -> int:
     """Read a time: ISO 8601 with a zone, seconds since 1970, `now`, or how long ago, as in `-1h`.
-
-    Args:
-        name: the option's.
-        text: what was given; None for nothing.
 
     Returns:
         Nanoseconds since 1970.
 
     Raises:
-        OptionError: it is no time.
+        ValueError: it is no time, or names no zone.
     """
-    if text is None:
-        return None
-    if is_relative(text):
-        return time.time_ns() - (_ago(text) or 0)
+    ago = _ago(text)
+    if ago is not None:
+        return time.time_ns() - ago
     try:
         seconds = Decimal(text.strip())
     except InvalidOperation:
-        return _iso(name, text.strip())
+        return _iso(text.strip())
     if not (seconds.is_finite() and abs(seconds) < _LAST_YEAR):
-        raise OptionError(name, text, "a number is one of seconds since 1970, and this is no time in them")
+        raise ValueError("a number is one of seconds since 1970, and this is no time in them")
     return int(seconds * _SECOND)
 
 
-def read_duration(name: str, text: str) -> float:
+def read_moment(text: str) -> datetime:
+    """Read a time as somebody types it: ISO 8601, `now`, or how long ago, as in `-1h`.
+
+    Returns:
+        The time with its zone. Without one it is local time.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    ago = _ago(text)
+    try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(microseconds=ago // 1000)
+        moment = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time such as 2026-03-01T09:00, now or -1h") from None
+    try:
+        return moment if moment.tzinfo is not None else moment.astimezone()
+    except (ValueError, OverflowError):  # `datetime.min` and `max` leave the calendar on their way
+        return moment.replace(tzinfo=UTC)
+
+
+def read_duration(text: str) -> float:
     """Read a duration, as in `15m` or `1.5h`, or a number of seconds.
 
     Returns:
         Seconds, more than 0.
 
     Raises:
-        OptionError: it is none.
+        ValueError: it is none.
     """
     found = _nanoseconds(text)
     try:
@@ -63,7 +78,7 @@ def read_duration(name: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise OptionError(name, text, "it is a duration as in 90s, 15m or 1.5h, or a number of seconds")
+        raise ValueError("it is a duration as in 90s, 15m or 1.5h, or a number of seconds")
     return seconds
 
 
@@ -77,7 +92,10 @@ def iso_nanoseconds(text: str) -> int | None:
 
 
 def _ago(text: str) -> int | None:
+    """Return how many nanoseconds ago a time is that counts from now; None for another."""
     text = text.strip()
+    if text == "now":
+        return 0
     return _nanoseconds(text[1:]) if text.startswith("-") else None
 
 
@@ -86,7 +104,7 @@ def _nanoseconds(text: str) -> int | None:
     return None if found is None else int(Decimal(found[1]) * _UNITS[found[2]])
 
 
-def _iso(name: str, text: str) -> int:
+def _iso(text: str) -> int:
     found = iso_nanoseconds(text)
     if found is not None:
         return found
@@ -94,5 +112,5 @@ def _iso(name: str, text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         wanted = "it is a time as in 2026-03-01T09:30:00+01:00, a number of seconds since 1970, or -1h"
-        raise OptionError(name, text, wanted) from None
-    raise OptionError(name, text, f"it names no time zone: write {moment.isoformat()}+00:00 if it is UTC")
+        raise ValueError(wanted) from None
+    raise ValueError(f"it names no time zone: write {moment.isoformat()}+00:00 if it is UTC")

@@ -1,0 +1,47 @@
+"""The part of a journal that a command takes: `--from` and `--until`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from oz.times import read_moment
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+RANGES = """--from and --until take an offset, a time as in 2026-03-01T09:00, or how long ago it was, as in
+-90s or -1h (ms, s, m, h, d, w; now). A time without a zone is local time."""
+
+
+def range_options(*also_until: str) -> Callable[[_F], _F]:
+    """Offer `--from` and `--until`, which give the command `start` and `end`: offsets or times.
+
+    Args:
+        also_until: other names of `--until`.
+    """
+
+    def offer(command: _F) -> _F:
+        for names, target, text in (
+            (("--until", *also_until), "end", "The offset or time to stop before."),
+            (("--from", "--since"), "start", "The first offset or time."),
+        ):
+            option = click.option(*names, target, metavar="OFFSET|TIME", callback=_bound, help=text)
+            command = option(command)
+        return command
+
+    return offer
+
+
+def _bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
+    """Read an offset or a time."""
+    if text is None:
+        return None
+    try:
+        return int(text) if text.isdecimal() else read_moment(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither an offset nor a time such as 2026-03-01T09:00 or -1h"
+        ) from None

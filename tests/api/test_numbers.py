@@ -1,0 +1,170 @@
+"""Durations and sizes of the public API: what is no number is refused by name and value."""
+
+import asyncio
+import inspect
+import re
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from math import nan
+from pathlib import Path
+
+import pytest
+
+import oz
+import oz.asyncio
+import oz.services
+import oz.testing
+
+pytest.importorskip("pyarrow")
+
+MODULES = ("oz", "oz.asyncio", "oz.services", "oz.testing")
+
+WRONG = ("5", b"5", [5], 5j, True, nan)
+"""In place of a number. True is one to Python, and nobody means it."""
+
+MADE_BY_OZ = re.compile(
+    r"\w*(Stats|Subscription)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
+)
+"""Classes whose objects users get, and do not make: their numbers are what oz put there."""
+
+OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option"}
+"""Numbers that pyzmq means in its own way; so is the `timeout` of `poll`, but for `oz.Poller`'s."""
+
+NO_SIZE = {"seed", "sequence", "position", "gap", "time_ns"}
+
+BESIDE = {
+    "full_timeout": {"on_full": "block"},
+    "concurrency": {"handler": print},
+    "max_pending": {"overflow": "drop_oldest"},
+}
+"""What a number needs beside it."""
+
+WHOLE = {"oz.services.Proxy": {"frontend": "tcp://127.0.0.1:*", "backend": "tcp://127.0.0.1:*"}}
+"""What a class needs, though no argument of it has to be there."""
+
+REQUIRED = {
+    "subject": "a.b",
+    "pattern": "a.b",
+    "patterns": "a.b",
+    "nameserver": "tcp://127.0.0.1:1",
+    "every": 1.0,
+    "journal": None,
+    "publisher": None,
+    "bind": "tcp://127.0.0.1:*",
+    "directory": "",
+}
+
+
+def numbers():
+    """Give each number that a public callable takes: its owner's path, the callable's name, its own name."""
+    for module in MODULES:
+        for name in sys.modules[module].__all__:
+            found = getattr(sys.modules[module], name)
+            if inspect.isfunction(found):
+                yield from numbers_of(module, name, found)
+            elif isinstance(found, type) and not issubclass(found, Exception):
+                for member, function in inspect.getmembers(found, inspect.isfunction):
+                    if member == "__init__" and MADE_BY_OZ.fullmatch(name):
+                        continue
+                    if function.__module__.startswith("oz.") and (
+                        member == "__init__" or not member.startswith("_")
+                    ):
+                        yield from numbers_of(f"{module}.{name}", member, function)
+
+
+def numbers_of(owner, name, function):
+    for one in inspect.signature(function).parameters.values():
+        words = set(re.findall(r"[\w.]+", str(one.annotation)))
+        is_number = bool(words & {"int", "float"}) and words <= {"int", "float", "None"}
+        if is_number and one.name not in OF_PYZMQ | NO_SIZE and (name != "poll" or owner == "oz.Poller"):
+            yield owner, name, one.name
+
+
+ALL = sorted(set(numbers()))
+
+
+def test_the_table_has_what_users_wait_with():
+    """It is found by annotations; should these be written otherwise, nothing would be tried."""
+    assert ("oz.Subscriber", "receive", "timeout") in ALL
+    assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
+    assert ("oz.Publisher", "__init__", "high_water_mark") in ALL
+    assert ("oz.services", "ask", "timeout") in ALL
+    assert ("oz.testing.Bus", "disturb", "every") in ALL
+
+
+async def objects(directory, opened):
+    """Make an object of each class whose methods take numbers, by the path of the class."""
+    made = {}
+    for module in (oz, oz.asyncio):
+        node = module.Node(directory=str(directory / "bus"))
+        if module is oz.asyncio:
+            await opened.enter_async_context(node)
+        else:
+            opened.enter_context(node)
+        publisher = opened.enter_context(module.Publisher("tcp://127.0.0.1:*"))
+        subscriber = opened.enter_context(module.Subscriber(bind="tcp://127.0.0.1:*", filtering="publisher"))
+        made |= {f"{module.__name__}.{type(one).__name__}": one for one in (node, publisher, subscriber)}
+        made[f"{module.__name__}.Subscription"] = subscriber.subscribe("a")
+        made[f"{module.__name__}.NodeSubscription"] = node.subscribe("a", handler=print)
+        made[f"{module.__name__}.ReceivedSubscription"] = node.subscribe("a")
+    legs = [{"bus": bus, "directory": str(directory / "bus")} for bus in ("a", "b")]
+    routed = {"connect": "tcp://127.0.0.1:1", "filtering": "publisher"}
+    return made | {
+        "oz.Poller": oz.Poller(),
+        "oz.services.Forwarder": opened.enter_context(oz.services.Forwarder(legs)),
+        "oz.services.NameServer": opened.enter_context(oz.services.NameServer("tcp://127.0.0.1:*")),
+        "oz.services.Recorder": opened.enter_context(oz.services.Recorder(directory / "j", "a", **routed)),
+        "oz.testing.Bus": opened.enter_context(oz.testing.Bus()),
+    }
+
+
+def callable_of(made, owner, name):
+    if name == "__init__":
+        module, _, kind = owner.rpartition(".")
+        return getattr(sys.modules[module], kind)
+    return getattr(made[owner] if owner in made else sys.modules[owner], name)
+
+
+async def call(function, arguments):
+    """Call something, and wait until what it gives has begun."""
+    given = function(**arguments)
+    if inspect.isasyncgen(given):
+        await anext(given)
+    elif inspect.isgenerator(given):
+        next(given)
+    elif inspect.isawaitable(given):
+        await given
+
+
+async def refusals(directory):
+    """Give what is wrong with how wrong numbers are refused."""
+    async with AsyncExitStack() as opened:
+        made = await objects(directory, opened)
+        for owner, name, number in ALL:
+            function = callable_of(made, owner, name)
+            missing = [
+                one for one in inspect.signature(function).parameters.values() if one.default is one.empty
+            ]
+            arguments = {one.name: REQUIRED[one.name] for one in missing if one.name in REQUIRED}
+            arguments |= BESIDE.get(number, {}) | (WHOLE.get(owner, {}) if name == "__init__" else {})
+            for wrong in WRONG:
+                what = f"{owner}.{name}({number}={wrong!r})"
+                try:
+                    await call(function, arguments | {number: wrong})
+                except (TypeError, ValueError) as error:
+                    if not (number in str(error) and repr(wrong) in str(error)):
+                        yield f"{what}: {type(error).__name__}: {error}"
+                except oz.OzError as error:
+                    yield f"{what}: {type(error).__name__}: {error}"
+                else:
+                    yield f"{what}: is taken"
+
+
+def test_what_is_no_number_is_refused_by_the_name_of_its_argument_with_its_value():
+    async def collect():
+        # Sockets have short paths.
+        with tempfile.TemporaryDirectory(prefix="oz-", dir="/tmp") as directory:
+            return [one async for one in refusals(Path(directory))]
+
+    assert asyncio.run(collect()) == []
