@@ -157,7 +157,7 @@ class PublisherClosing:
     def _close(self, linger: int | None, timeout: float | None) -> bool:
         """Close the socket; tell whether it was still open. A signal handler may have closed it meanwhile."""
         if linger is None and timeout is not None:
-            linger = round(timeout * 1000)
+            linger = -1 if timeout == inf else round(timeout * 1000)
         elif linger is None and self._attachments.own_context:
             linger = round(CLOSE_TIMEOUT * 1000)
         if self._socket.closed:
@@ -184,6 +184,8 @@ class PublisherClosing:
             if untaken is not None:
                 untaken.close()
             raise
+        if untaken is not None and self._socket.context.closed:
+            untaken.leave_to_others()
         if untaken is not None and timeout == inf:
             untaken.wait(inf, given_up)
         elif untaken is not None:

@@ -1,30 +1,47 @@
-"""Messages that subscribers on the same host have not taken yet when a publisher closes.
+"""Messages that subscribers have not taken yet when a publisher closes.
 
-The system keeps what was sent on a TCP connection for the other side, also when this one has closed. With
-`ipc://` it does so too, but tells the other side at once that the connection is over (EPOLLHUP). If its
-queue is full just then, libzmq 4.3.5 gives up all that it has not read: `in_event_internal` of
-stream_engine_base_t, with `_input_stopped`. So a second descriptor keeps the connection open until then.
+The system keeps what was sent on a connection for the other side, also when this one has closed. But libzmq
+4.3.5 gives up all that it has not read, if its queue is full and it learns just then that the connection is
+over (`in_event_internal` of stream_engine_base_t, with `_input_stopped`). It learns that too soon:
+
+- with `ipc://` at once (EPOLLHUP);
+- with `tcp://` when it says anything itself, such as a further subscription: what comes for a descriptor that
+  is closed is answered by a reset. That also throws away what this system has not sent yet.
+
+So a second descriptor keeps the connection open until the other side has read all. With `ipc://` the system
+tells when that is so. With `tcp://` the other side is told that nothing more comes, and closes when it has
+read up to there.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
+from typing import Any
 
 from oz import system
 from oz.protocol.backoff import growing
 from oz.transport.socket import GivingUp
 
 _DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
-_IPC = "ipc://"
+_IPC, _TCP = "ipc://", "tcp://"
+_UNIX = getattr(socket, "AF_UNIX", None)
+_FAMILIES = (_UNIX, socket.AF_INET, socket.AF_INET6)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.25
 """Seconds between two looks at what the other side has read: nothing tells of it."""
 _NOTHING = struct.pack("i", 0)
+
+_PIECE, _MOST_PIECES = 1 << 16, 16
+"""Bytes of what the other side still says that are read at once, and how often in one look."""
+
+_Place = bytes | tuple[str, int]
+"""The path of a Unix socket; or an address and a port. An address that is not known is empty."""
 
 
 class _End:
@@ -37,20 +54,46 @@ class _End:
         self._socket = own
         self._inode = os.fstat(own.fileno()).st_ino
 
+    @property
+    def is_written(self) -> bool:
+        """Whether libzmq has closed it, which it does when nothing is left to be written."""
+        try:
+            return os.fstat(self._number).st_ino != self._inode
+        except OSError:
+            return True
+
     def is_taken(self) -> bool:
         """Tell whether libzmq has written everything, and the other side has read it."""
-        with suppress(OSError):
-            if os.fstat(self._number).st_ino == self._inode:
-                # libzmq closes it when nothing is left to be written.
-                return False
         try:
-            return system.ioctl(self._socket, system.UNREAD, _NOTHING) == _NOTHING
+            return self.is_written and self._is_read()
         except OSError:
-            # The system does not tell.
+            # The system does not tell, or the other side is gone.
             return True
+
+    def _is_read(self) -> bool:
+        return system.ioctl(self._socket, system.UNREAD, _NOTHING) == _NOTHING
 
     def close(self) -> None:
         self._socket.close()
+
+
+class _TcpEnd(_End):
+    """A connection whose other side tells that it has read all by closing."""
+
+    __slots__ = ("_is_shut",)
+
+    def __init__(self, number: int, own: socket.socket) -> None:
+        super().__init__(number, own)
+        self._is_shut = False
+
+    def _is_read(self) -> bool:
+        if not self._is_shut:
+            self._socket.setblocking(False)
+            self._socket.shutdown(socket.SHUT_WR)
+            self._is_shut = True
+        with suppress(BlockingIOError):
+            return any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES))
+        return False
 
 
 class Untaken:
@@ -62,11 +105,17 @@ class Untaken:
         """Take hold of connections, before their socket is closed.
 
         Args:
-            bound: the endpoints that the publisher listens at; all but those of `ipc://` are passed over.
+            bound: the endpoints that the publisher listens at; all but `ipc://` and `tcp://` are passed over.
             connected: those that it has connected to.
         """
-        bound_paths, connected_paths = _paths(bound), _paths(connected)
-        self._ends = list(_find(bound_paths, connected_paths)) if bound_paths or connected_paths else []
+        here, there = set(_places(bound)), set(_places(connected))
+        self._ends = list(_find(here, there)) if here or there else []
+
+    def leave_to_others(self) -> None:
+        """Drop those that are in use though the context of the publisher has ended: others have them."""
+        for end in [one for one in self._ends if not one.is_written]:
+            end.close()
+            self._ends.remove(end)
 
     def is_over(self) -> bool:
         """Drop those that need it no more; tell whether that is all of them."""
@@ -114,37 +163,53 @@ class Untaken:
         self.wait(seconds)
 
 
-def _paths(endpoints: Iterable[str]) -> set[bytes]:
-    """Return the addresses of the endpoints of `ipc://`, as the system writes them."""
-    if system.UNREAD is None or not hasattr(socket, "AF_UNIX"):
-        return set()
-    paths = (os.fsencode(one.removeprefix(_IPC)) for one in endpoints if one.startswith(_IPC))
-    return {b"\0" + path[1:] if path.startswith(b"@") else path for path in paths}
+def _places(endpoints: Iterable[str]) -> Iterator[_Place]:
+    """Give the places of endpoints, as the system writes them."""
+    for one in endpoints:
+        if one.startswith(_IPC) and system.UNREAD is not None and hasattr(socket, "AF_UNIX"):
+            path = os.fsencode(one.removeprefix(_IPC))
+            yield b"\0" + path[1:] if path.startswith(b"@") else path
+        elif one.startswith(_TCP):
+            # Behind a semicolon stands the other side, before it the address to connect from.
+            host, _, port = one.removeprefix(_TCP).rpartition(";")[2].rpartition(":")
+            if port.isdecimal():
+                yield _numeric(host.strip("[]")), int(port)
 
 
-def _find(bound_paths: set[bytes], connected_paths: set[bytes]) -> Iterable[_End]:
-    """Find the connections of this process at some addresses; libzmq does not tell which it has."""
+def _numeric(host: str) -> str:
+    """Return an address as the system writes it; empty for a name, and for all addresses of this host."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    return "" if address.is_unspecified else str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _find(bound: Set[_Place], connected: Set[_Place]) -> Iterator[_End]:
+    """Find the connections of this process at some places; libzmq does not tell which it has."""
     directory = next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
     for name in [] if directory is None else os.listdir(directory):
         # An error: closed meanwhile, no socket, not connected, or there is no descriptor left for us.
         with suppress(OSError):
             own = system.second_socket(int(name))
-            if _is_one(own, bound_paths, connected_paths):
-                yield _End(int(name), own)
+            if _is_one(own, bound, connected):
+                yield _End(int(name), own) if own.family == _UNIX else _TcpEnd(int(name), own)
             else:
                 own.close()
 
 
-def _is_one(own: socket.socket, bound_paths: set[bytes], connected_paths: set[bytes]) -> bool:
+def _is_one(own: socket.socket, bound: Set[_Place], connected: Set[_Place]) -> bool:
     try:
-        return (
-            own.family == socket.AF_UNIX
-            and not own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            and (_address(own.getsockname()) in bound_paths or _address(own.getpeername()) in connected_paths)
-        )
+        if own.family not in _FAMILIES or own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return False
+        return _is_at(own.getsockname(), bound) or _is_at(own.getpeername(), connected)
     except OSError:
         return False
 
 
-def _address(name: str | bytes) -> bytes:
-    return os.fsencode(name)
+def _is_at(name: Any, places: Set[_Place]) -> bool:
+    """Tell whether what the system calls an end of a connection is one of some places."""
+    if isinstance(name, str | bytes):
+        return os.fsencode(name) in places
+    host, port = name[:2]
+    return (_numeric(host), port) in places or ("", port) in places
