@@ -214,7 +214,7 @@ class Guard(_Lock):
 
 
 class _DelegatedCall:
-    """What another thread does on behalf of one that has a guard.
+    """A call that another thread makes on behalf of one that has a guard.
 
     Attributes:
         do: what is to be done.
@@ -258,7 +258,7 @@ class _DelegatedCall:
                 pass
 
     def forsake(self) -> None:
-        """Wake whoever waits, in the child of a fork: the other thread has stayed behind."""
+        """Wake the thread that waits, in the child of a fork: the other one has stayed behind."""
         self.done.append(foreign())
         with suppress(RuntimeError):
             self.is_over.release()
@@ -273,7 +273,7 @@ def apart(do: Callable[..., T], *given: Any) -> T:
 
 
 def _outcome(delegated: _DelegatedCall) -> Any:
-    """Have another thread do something, and wait for it, whatever signal handlers raise meanwhile."""
+    """Start a call in another thread, and wait for its end, whatever signal handlers raise meanwhile."""
     raised: BaseException | None = None
     delegated.has_begun = True
     try:

@@ -164,7 +164,7 @@ class Untaken:
 
 
 def _places(endpoints: Iterable[str]) -> Iterator[_Place]:
-    """Give the places of endpoints, as the system writes them."""
+    """Return the places of endpoints, as the system writes them."""
     for one in endpoints:
         if one.startswith(_IPC) and system.UNREAD is not None and hasattr(socket, "AF_UNIX"):
             path = os.fsencode(one.removeprefix(_IPC))
