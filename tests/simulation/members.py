@@ -329,7 +329,7 @@ class MemberWorld(NodeWorld):
             self.member.read_lines()
             counted = self._refused() - before
             self.mechanisms["node member: refused"] += counted
-            if not self.faults:
+            if not (self.faults or self.member.contradicts):
                 check(counted >= least, "{} of {} are counted", counted, least)
 
     def _refused(self):
@@ -339,6 +339,15 @@ class MemberWorld(NodeWorld):
             one.denied + one.refused_introductions + one.refused_announcements + one.refused_replies
             for one in stats
         )  # fmt: skip
+
+    async def _be_ready(self, node):
+        try:
+            await super()._be_ready(node)
+        except oz.Timeout as error:
+            # An origin that contradicts itself is not believed, nor are its answers.
+            missing = str(error).partition(": ")[2].split("; ")
+            is_its = all(one.startswith(MEMBER) for one in missing)
+            check(self.member.contradicts and is_its, "{}: {}", node.announcement.name, error)
 
     async def _settle(self):
         await super()._settle()

@@ -240,6 +240,9 @@ class NodeWorld:
         """Return who some peers are."""
         return [one.name for one in peers]
 
+    async def _be_ready(self, node):
+        await node.wait_ready(SETTLES)
+
     async def _settle(self):
         """All find each other, and each answers all others."""
         for name, node in self.nodes.items():
@@ -251,7 +254,7 @@ class NodeWorld:
                     SETTLES,
                 )  # fmt: skip
                 await asyncio.sleep(0.1)
-        await asyncio.gather(*(node.wait_ready(SETTLES) for node in self.nodes.values()))
+        await asyncio.gather(*map(self._be_ready, self.nodes.values()))
         for node in self.nodes.values():
             for other in NAMES:
                 await self._request(node, f"svc.{other}", must_succeed=True)

@@ -84,8 +84,9 @@ class Rest:
         publisher, subscriber = self.world.processes[publisher], self.world.processes[subscriber]
         ledger, origin = subscriber.ledger, publisher.origin
         gaps = [gap[1:] for gap in ledger.gaps if gap[0] == origin]
-        if publisher.connects and gaps and gaps[0][1] == 0:
-            # The proxy has dropped what came before the direct connection stood.
+        has_died = any(one.kind == "kill" and "hub" in one.who for one in self.world.faults)
+        if publisher.connects and gaps and (has_died or gaps[0][1] == 0):
+            # The proxy has dropped what came before the direct connection stood, or had it when it died.
             del gaps[0]
         check(not gaps, "{}: it was told of a loss of {}: {}", ledger.name, publisher.name, gaps[:3])
         check_paths(subscriber, publisher)
