@@ -241,6 +241,8 @@ class NodeWorld:
         return [one.name for one in peers]
 
     async def _be_ready(self, node):
+        # First: `wait_ready` passes over a peer that stood still, until more is heard of it.
+        await node.wait_for_peers({*NAMES} - {node.announcement.name}, timeout=SETTLES)
         await node.wait_ready(SETTLES)
 
     async def _settle(self):
