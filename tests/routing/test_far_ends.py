@@ -1,5 +1,6 @@
 """What becomes of messages that subscribers beyond TCP have not taken when a publisher closes."""
 
+import socket
 import threading
 from contextlib import suppress
 from math import inf
@@ -8,6 +9,7 @@ import pytest
 import zmq
 
 import oz
+from oz.transport.publisher import untaken
 from support.waiting import DEADLINE, until
 
 ENDPOINT = "tcp://127.0.0.1:*"
@@ -99,3 +101,16 @@ def test_closing_without_a_limit_waits_for_no_connection_of_another_publisher(su
         assert not closing.is_alive()
         other.publish("a.x", PAYLOAD)
         assert subscriber.receive(timeout=DEADLINE).payload == PAYLOAD
+
+
+def test_somebody_who_only_connects_holds_up_no_close_without_a_limit(monkeypatch):
+    monkeypatch.setattr(untaken, "_LONGEST_READ", 0.05)
+    pub = oz.Publisher(bind=ENDPOINT)
+    host, port = pub.endpoint.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port))) as stranger:
+        # The greeting of ZeroMQ: the connection stands.
+        assert stranger.recv(1)
+        closing = threading.Thread(target=pub.close, kwargs={"timeout": inf})
+        closing.start()
+        closing.join(DEADLINE)
+        assert not closing.is_alive()

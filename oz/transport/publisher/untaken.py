@@ -40,6 +40,9 @@ _NOTHING = struct.pack("i", 0)
 _PIECE, _MOST_PIECES = 1 << 16, 16
 """Bytes of what the other side still says that are read at once, and how often in one look."""
 
+_LONGEST_READ = 60.0
+"""Seconds for the other side of a TCP connection to close: whoever only connected may never do so."""
+
 _Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
 
@@ -80,20 +83,22 @@ class _End:
 class _TcpEnd(_End):
     """A connection whose other side tells that it has read all by closing."""
 
-    __slots__ = ("_is_shut",)
+    __slots__ = ("_ends_at",)
 
     def __init__(self, number: int, own: socket.socket) -> None:
         super().__init__(number, own)
-        self._is_shut = False
+        self._ends_at: float | None = None
 
     def _is_read(self) -> bool:
-        if not self._is_shut:
+        now = time.monotonic()
+        if self._ends_at is None:
             self._socket.setblocking(False)
             self._socket.shutdown(socket.SHUT_WR)
-            self._is_shut = True
+            self._ends_at = now + _LONGEST_READ
         with suppress(BlockingIOError):
-            return any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES))
-        return False
+            if any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES)):
+                return True
+        return now >= self._ends_at
 
 
 class Untaken:
