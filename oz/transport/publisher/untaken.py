@@ -18,6 +18,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import stat
 import struct
 import threading
 import time
@@ -27,6 +28,7 @@ from typing import Any
 
 from oz import system
 from oz.protocol.backoff import growing
+from oz.transport.guard import apart
 from oz.transport.socket import GivingUp
 
 _DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
@@ -114,7 +116,8 @@ class Untaken:
             connected: those that it has connected to.
         """
         here, there = set(_places(bound)), set(_places(connected))
-        self._ends = list(_find(here, there)) if here or there else []
+        # A signal handler that raises would leave some descriptors open.
+        self._ends = apart(_find, here, there) if here or there else []
 
     def leave_to_others(self) -> None:
         """Drop those that are in use though the context of the publisher has ended: others have them."""
@@ -190,17 +193,21 @@ def _numeric(host: str) -> str:
     return "" if address.is_unspecified else str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _find(bound: Set[_Place], connected: Set[_Place]) -> Iterator[_End]:
+def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
     """Find the connections of this process at some places; libzmq does not tell which it has."""
     directory = next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
-    for name in [] if directory is None else os.listdir(directory):
+    found: list[_End] = []
+    for number in [] if directory is None else map(int, os.listdir(directory)):
         # An error: closed meanwhile, no socket, not connected, or there is no descriptor left for us.
         with suppress(OSError):
-            own = system.second_socket(int(name))
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            own = system.second_socket(number)
             if _is_one(own, bound, connected):
-                yield _End(int(name), own) if own.family == _UNIX else _TcpEnd(int(name), own)
+                found.append(_End(number, own) if own.family == _UNIX else _TcpEnd(number, own))
             else:
                 own.close()
+    return found
 
 
 def _is_one(own: socket.socket, bound: Set[_Place], connected: Set[_Place]) -> bool:
