@@ -7,6 +7,7 @@ delivers none. Both become clear errors here. Source: the ZeroMQ guide, "Multith
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 import weakref
 from collections import deque
@@ -200,7 +201,7 @@ class Guard(_Lock):
         Returns:
             What that gives.
         """
-        if _thread.get_ident() != threading.main_thread().ident:
+        if not _may_interrupt():
             return do(*given)
         self.delegated = delegated = _DelegatedCall(do, given)
         try:
@@ -264,9 +265,17 @@ class _DelegatedCall:
             self.is_over.release()
 
 
+def _may_interrupt() -> bool:
+    """Tell whether signal handlers may run in this thread.
+
+    At the end of the interpreter none do, and a thread that is started then would never come to work.
+    """
+    return _thread.get_ident() == threading.main_thread().ident and not sys.is_finalizing()
+
+
 def apart(do: Callable[..., T], *given: Any) -> T:
     """Do something where no signal handler runs, and nobody has a guard that it takes; see `Guard.apart`."""
-    if _thread.get_ident() != threading.main_thread().ident:
+    if not _may_interrupt():
         return do(*given)
     result: T = _outcome(_DelegatedCall(do, given))
     return result
