@@ -205,11 +205,12 @@ class Reading:
             return _NO_LIMIT
         if self._selection.end is not None and not self._follow:
             return self._selection.end
+        limit = acknowledged(self._directory)
+        if limit is None:
+            limit = max(self._intact(current), must_reach(self._directory, self._journal))
+        # Only now: so the epoch of a writer that takes over in between is known before its records are read.
         self._compare_epochs()
-        noted = acknowledged(self._directory)
-        return (
-            max(self._intact(current), must_reach(self._directory, self._journal)) if noted is None else noted
-        )
+        return limit
 
     def _intact(self, current: OpenSegment) -> int:
         pieces = survey(current.source, self._position, current.salt, self._at)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import oz
-from oz.journal import Journal, Record, Writer, manifest
+from oz.journal import Journal, Record, Writer, files, manifest
 from oz.journal.mark import read_mark
 from oz.journal.retention import Retention
 from oz.journal.selection import Selection
@@ -90,6 +90,31 @@ def test_a_follower_goes_on_when_another_writer_takes_over(tmp_path):
     with Writer(tmp_path, segment_bytes=1) as third:
         third.append([("a", b"2")])
         assert [record.payload for record in more.outcome()] == [b"1", b"2"]
+        following.close()
+
+
+@pytest.mark.parametrize("look", range(1, 7))
+def test_a_follower_goes_on_when_another_writer_takes_over_between_two_of_its_looks(
+    tmp_path, monkeypatch, look
+):
+    looks = itertools.count(1)
+    read = files.open_regular
+
+    def open_regular(path):
+        descriptor = read(path)
+        if path.name == files.MARK and next(looks) == look:
+            with Writer(tmp_path) as second:
+                second.append([("a", b"1")])
+        return descriptor
+
+    with Writer(tmp_path) as first:
+        first.append([("a", b"0")])
+    following = Journal(tmp_path).read(follow=True)
+    monkeypatch.setattr(files, "open_regular", open_regular)
+    assert [record.payload for record in take(following, 2)] == [b"0", b"1"]
+    with Writer(tmp_path) as third:
+        third.append([("a", b"2")])
+        assert [record.payload for record in take(following, 1)] == [b"2"]
         following.close()
 
 
