@@ -89,8 +89,16 @@ def wants(node, subject):
 
 
 def wait_for_interest(node, *subjects, gone=False):
-    for subject in subjects:
-        until(lambda subject=subject: wants(node, subject) is not gone)
+    undone = []
+
+    def all_is_so():
+        undone[:] = [one for one in undone or subjects if wants(node, one) is gone]
+        return not undone
+
+    try:
+        until(all_is_so)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\nof these subjects: {undone}") from None
 
 
 def payloads(subscription, count):
