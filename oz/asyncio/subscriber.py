@@ -243,7 +243,7 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
         Raises:
             ClosedError, OwnershipError: as there.
         """
-        await self._waiter.run(drain(self._engine, timeout))
+        await self._waiter.run(drain(self._engine, self._attachments.connections, timeout))
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
         """Close, as `oz.Subscriber.close`; what it gives may be awaited."""

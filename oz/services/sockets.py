@@ -240,7 +240,7 @@ class ServiceSubscriber:
 
     def drain(self, timeout: float) -> None:
         """Stop asking, and take in what is on its way; see `oz.Subscriber.drain`."""
-        BlockingWaiter(self.engine).run(drain(self.engine, timeout))
+        BlockingWaiter(self.engine).run(drain(self.engine, self._attachments.connections, timeout))
 
     def close(self) -> None:
         """Say goodbye, and close. A second call does nothing; nor does one in the child of a fork."""

@@ -33,6 +33,11 @@ class Publishers:
         """Return the publishers that have answered something and have not said goodbye."""
         return {origin for interest in self._interests.values() for origin in interest.stream.sources}
 
+    def met(self) -> set[bytes]:
+        """Return the publishers that have answered something, those too that have said goodbye since."""
+        ended = {origin for interest in self._interests.values() for origin in interest.stream.ended}
+        return self.origins() | ended
+
     def heard_at(self, origin: bytes) -> int | None:
         """Return the time at which a publisher was heard last, in nanoseconds; None once it is not known.
 

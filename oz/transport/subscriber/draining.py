@@ -22,6 +22,12 @@ from oz.transport.subscriber.engine import SubscriberEngine
 _LEAST = 0.05
 """Seconds for which a subscriber that stops takes what is here, though it is given no time for publishers."""
 
+_UNHEARD = 0.25
+"""Seconds for which a subscriber that stops waits for publishers that it has connected to and never heard.
+
+What they have sent is on its way, and so is the first that is heard of them; or nobody is there.
+"""
+
 _LATER = 0.001
 """Seconds after a time by which it is over for sure."""
 
@@ -43,16 +49,22 @@ class Waiter(Protocol):
         ...
 
 
-def drain(engine: SubscriberEngine, timeout: float) -> Steps[None]:
+def drain(engine: SubscriberEngine, connections: int, timeout: float) -> Steps[None]:
     """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.
 
     Args:
         engine: the subscriber's.
+        connections: over which publishers are expected.
         timeout: seconds for which publishers that filter are waited for.
     """
     check_number("timeout", timeout)
-    deadline = engine.monotonic() + timeout
+    began = engine.monotonic()
+    deadline, heard_by = began + timeout, began + min(timeout, _UNHEARD)
+    streams = engine.declarer.streams
     engine.declarer.begin_drain()
+    yield from _unpack_what_is_here(engine)
+    if streams is not None:
+        yield from _unpack_until(engine, lambda: len(streams.publishers.met()) >= connections, heard_by)
     yield from _unpack_until(engine, engine.declarer.has_left, deadline)
     yield from _take_what_is_here(engine, deadline)
     engine.end_drain()

@@ -5,8 +5,10 @@ import time
 import pytest
 
 import oz
+import oz.testing
 from oz.transport.subscriber.draining import drain, drain_one, wait_ready
 from support.inside import attachments_of, engine_of
+from support.waiting import until
 
 
 @pytest.fixture
@@ -30,10 +32,42 @@ def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
         next(wait_ready(engine_of(plain), attachments_of(plain), None))
 
 
-def test_draining_has_nothing_to_wait_for_where_nobody_is(sub):
-    # Nobody is there who might have sent something, nor is anything here.
-    assert list(drain(engine_of(sub), 5.0)) == []
+def test_draining_soon_gives_up_where_nobody_is(sub):
+    began = time.monotonic()
+    steps = drain(engine_of(sub), 1, 50.0)
+    assert next(steps) == 0.0  # to take in what is here
+    assert 0 < next(steps) <= 0.25
+    time.sleep(max(0.0, began + 0.26 - time.monotonic()))
+    assert list(steps) == []
     assert engine_of(sub).is_drained
+
+
+def test_draining_does_not_wait_for_a_publisher_that_has_said_goodbye():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        sub = oz.Subscriber(pub.endpoint, filtering="publisher")
+        sub.subscribe("a.*")
+        sub.wait_ready(30)
+    with sub:
+        until(lambda: [sub.poll(1)] and not engine_of(sub).declarer.streams.publishers.origins())
+        assert list(drain(engine_of(sub), 1, 50.0)) == [0.0]
+
+
+def test_draining_delivers_what_is_on_its_way_from_a_publisher_that_was_never_heard():
+    with oz.testing.Bus() as bus:
+        bus.network.latency = 0.1
+
+        async def main():
+            pub = bus.publisher()
+            sub = bus.subscriber(filtering="publisher")
+            sub.subscribe("a.*")
+            await pub.wait_for_subscribers()
+            for number in range(3):
+                await pub.publish(f"a.{number}")
+            await pub.flush()
+            await sub.drain(5)
+            return [message.subject async for message in sub]
+
+        assert bus.run(main()) == ["a.0", "a.1", "a.2"]
 
 
 def test_what_is_here_for_a_subscription_is_given_to_whoever_runs_the_steps():
