@@ -182,6 +182,7 @@ class Stranger(Process):
         one = self._random.choice(declared)
         number = one.chunk + self._random.choice((0, 0, 1, 1, 2, 3))
         patterns = [Declared(self._random.choice((1, 1, 99)), text) for text in self._some()]
+        self.world.declared_by_others.add((stream_key(one.stream), number))
         return self._say(
             True, Declaration(one.stream, number, one.delivery, patterns=tuple(patterns)).encode()
         )

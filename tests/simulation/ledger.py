@@ -112,7 +112,12 @@ class Ledger:
         self.last_key = self.key
 
     def was_answered(self, number):
-        """Write down which publishers have answered the goodbye, and so have sent all they had."""
+        """Write down which publishers have answered the goodbye, and so have sent all they had.
+
+        To a stranger who has used its number they may have answered that.
+        """
+        if (self.last_key, number) in self.oracle.world.declared_by_others:
+            return
         sources = self.streams.by_key[self.last_key].sources
         self.answered = {origin: one.epoch for origin, one in sources.items() if number in one.answered}
 

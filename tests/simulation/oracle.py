@@ -16,6 +16,8 @@ from simulation.positions import Positions
 
 __all__ = ["Oracle", "Violation", "check"]
 
+NS = 1_000_000_000
+
 
 class Oracle:
     """Knows all that was published, and what became of it."""
@@ -268,7 +270,7 @@ class Oracle:
             return Tally(conflated=len(book))
         if not (ledger.delivery.is_shared or ledger.delivery.overflow or subscriber.last_value):
             taken = given | {number: place[number] for number in ledger.unwanted if number in place}
-            self._check_before(ledger, taken, lost)
+            self._check_before(ledger, taken, lost, self._late(ledger, origin, given, lost))
         false = lost.intersection(given.values())
         check(
             not false or self._may_be_late(ledger, origin),
@@ -303,8 +305,12 @@ class Oracle:
             missing = [at for at in missing if at <= last]
         elif source.epoch != epoch:
             # Nothing has been published in a later one; but that one began may be all that it was told.
-            self._check_told(ledger, origin, epoch, missing)
+            if known or not self._was_never_heard_before(source, book):
+                self._check_told(ledger, origin, epoch, missing)
             missing = [at for at in missing if at <= max(known, default=-1)]
+        if begins_unknown and self._may_be_late(ledger, origin):
+            # It was told that an unknown number is missing: behind what came late nobody can count.
+            missing = []
         if ledger.delivery.overflow is None:
             check(
                 not missing,
@@ -313,18 +319,37 @@ class Oracle:
             )  # fmt: skip
         return Tally(silent=len(missing))
 
-    def _check_before(self, ledger, taken, lost):
+    def _check_before(self, ledger, taken, lost, late):
         """Each message but the first of an epoch says how many were lost since the one before it.
 
-        One whose subscription ended while it waited is no exception, though nobody was given it.
+        One whose subscription ended while it waited is no exception, though nobody was given it. What came
+        late says it of what was given before it, and so does what is next in order.
         """
-        before = None
+        before, is_behind = None, False
         for number, sequence in sorted(taken.items(), key=lambda one: one[1]):
-            if before is not None:
+            if before is not None and number not in late and not is_behind:
                 count = sum(at in lost for at in range(before + 1, sequence))
                 said = ledger.says_lost[number]
                 check(said == count, "{}: {} says {} are lost, and {} are", ledger.name, number, said, count)
-            before = sequence
+            before, is_behind = sequence, number in late
+
+    def _late(self, ledger, origin, given, lost):
+        """Return what was given behind messages that were published after it, or that were told as lost."""
+        if not self._may_be_late(ledger, origin):
+            return set()
+        late, newest = set(), -1
+        for number, _, _ in ledger.by_origin.get(origin, ()):
+            if number in given:
+                if given[number] < newest or given[number] in lost:
+                    late.add(number)
+                newest = max(newest, given[number])
+        return late
+
+    def _was_never_heard_before(self, source, book):
+        """Tell whether a publisher was heard for the first time when all of an epoch had been published."""
+        numbers = [number for number in book if not isinstance(number, dict) and number >= 0]
+        last = max((self.published_at[number] for number in numbers), default=0.0)
+        return source.first_at > (last + 1_000) * NS
 
     def _check_told(self, ledger, origin, epoch, missing):
         later = [count for one, its_epoch, _, count in ledger.gaps if one == origin and its_epoch > epoch]

@@ -68,6 +68,7 @@ class World:
         faults: what goes wrong; all that the seed says, or those that are given.
         forged: frames that somebody sent in the name of another publisher.
         has_stranger: whether somebody speaks in the name of others.
+        declared_by_others: the key and number of what was declared in the name of somebody else.
         is_over: what must be so has been checked; publishers refuse something then.
         healed_at: when the last fault was over; before that, 0.
     """
@@ -86,7 +87,7 @@ class World:
         self._forms = Random(seed + 2)
         self._number = 0
         self._healing = {}
-        self.forged = set()
+        self.forged, self.declared_by_others = set(), set()
         self._make_processes(random)
         self.plain = SimPlainSubscriber(
             self, "plain", endpoints=list(DIRECT.values())[:2], patterns=[PLAIN, PLAIN_TOO]
