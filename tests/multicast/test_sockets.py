@@ -234,12 +234,12 @@ def test_a_number_that_never_came_is_reported(endpoint):
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
         publisher.publish("md.x", b"before")
-        engine_of(publisher).dispatch._sequence += 3
+        engine_of(publisher).dispatch.skip(3)
         publisher.publish("md.x", b"behind")
         before, behind = (subscriber.receive(timeout=DEADLINE) for _ in range(2))
         assert (before.gap, behind.gap) == (0, 3)
         assert [(gap.origin, gap.sequence, gap.count) for gap in gaps] == [(before.origin, 1, 3)]
-        engine_of(publisher).dispatch._sequence += 2
+        engine_of(publisher).dispatch.skip(2)
         until(lambda: receive_nothing(subscriber) and len(gaps) == 2)
         assert subscriber.stats.lost == 5
         publisher.close(0)
