@@ -37,23 +37,13 @@ from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
 from oz.transport.node.keys import NodeKeys
-from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.notices import Notices, Watcher, count_all
 from oz.transport.node.opening import NodeSettings, NodeSockets
 from oz.transport.node.publishing import NodePublishing
-from oz.transport.node.readiness import Lifecycle, Readiness
+from oz.transport.node.readiness import Lifecycle, Readiness, Wait, seconds_between_news
 from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
-
-NEWS_EVERY, NEWS_EVERY_PER_PEER = 0.01, 0.001
-"""Seconds between two looks of those who wait, while more and more comes."""
-
-
-class Wait:
-    """One call that waits for news, for as long as it does."""
-
-    __slots__ = ("__weakref__",)
 
 
 class NodeEngine:
@@ -168,10 +158,9 @@ class NodeEngine:
         configured = (*config.nameserver, *config.peers)
         prefix = None if place is None else place.prefix
         looks_around: Directory | None = None if configured else place
-        trusted: TrustedDirectory | None = None
-        if self._keys is not None and looks_around is not None and place is not None:
-            report = partial(self.notices.denied, about="directory")
-            looks_around = trusted = TrustedDirectory(place, lambda: self._key_checks.trusted, report)
+        trusted = None if configured or place is None else self._key_checks.known_in(place)
+        if trusted is not None:
+            looks_around = trusted
         reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._key_checks.trusted)
         connections = Connections(
             sockets.announcement, sub, looks_around, config.peers,
@@ -331,8 +320,7 @@ class NodeEngine:
     def note_news(self, now: float) -> None:
         """Wake those who wait, though not too often."""
         if self.waits:
-            pause = max(NEWS_EVERY, NEWS_EVERY_PER_PEER * len(self.membership.up))
-            self.expect(max(now, self._notified_at + pause))
+            self.expect(max(now, self._notified_at + seconds_between_news(len(self.membership.up))))
 
     def note_due(self) -> None:
         """Have the I/O side look at what is due; any thread may ask for it."""
