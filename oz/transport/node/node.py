@@ -63,7 +63,7 @@ class NodeEngine:
         notices: what it tells of itself.
         subscriptions: what it has subscribed to.
         introduce: tells a peer of others.
-        sockets, membership, links, dialler, readiness, lifecycle: there once it has joined.
+        sockets, membership, links, dialler, readiness, lifecycle, introductions, inquiries: once it joined.
     """
 
     def __init__(self, settings: NodeSettings, shell: NodeShell) -> None:
@@ -151,9 +151,9 @@ class NodeEngine:
         )
         sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
         self.membership = Membership(sockets.announcement, config.lost_after)
-        self._introductions = Introductions(sockets.main, self.membership)
-        self.introduce = self._introductions.introduce
-        self._inquiries = Inquiries(sub.asked, self._introductions.tell)
+        self.introductions = Introductions(sockets.main, self.membership)
+        self.introduce = self.introductions.introduce
+        self.inquiries = Inquiries(sub.asked, self.introductions.tell)
         place = sockets.local_directory
         configured = (*config.nameserver, *config.peers)
         prefix = None if place is None else place.prefix
@@ -179,7 +179,7 @@ class NodeEngine:
         self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions.deny)
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
-            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic,
+            sockets, self.membership, self.dialler, self.inquiries, self.expect, self.monotonic,
             self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
@@ -225,7 +225,7 @@ class NodeEngine:
         if isinstance(message.payload, Introduction):
             self.dialler.hear_of(message.payload, self.monotonic())
             self.links.wake()
-        elif self._inquiries.take(message):
+        elif self.inquiries.take(message):
             self.note_news(self.monotonic())
 
     def peer_changed(self, act: Act, peer: Announcement) -> None:
@@ -275,7 +275,7 @@ class NodeEngine:
             self.sockets.say(endpoint, frame)
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
-        self._introductions.try_again()
+        self.introductions.try_again()
         self._key_checks.look(now)
         for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
             self.notices.refused("announcement", text)
@@ -295,7 +295,7 @@ class NodeEngine:
             self.links.next_deadline(now),
             self.notices.next_deadline(),
             self.replies.next_deadline(),
-            self._introductions.next_deadline(now),
+            self.introductions.next_deadline(now),
             self._key_checks.next_deadline(),
         ]
         return min(at for at in deadlines if at is not None)
@@ -391,7 +391,7 @@ class NodeEngine:
             return replace(self._stats)
         sockets, queues = self.sockets, self.subscriptions.queues()
         counted = count_all(self._stats, sockets.publishers, sockets.sub.stats, queues)
-        counted.published -= self._introductions.said
+        counted.published -= self.introductions.said
         counted.late_replies = self.requests.late
         return counted
 
