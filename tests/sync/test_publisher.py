@@ -12,8 +12,6 @@ from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 EPGM = "epgm://127.0.0.1;239.192.1.1:5555"
-
-
 WITHOUT_PGM = pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")
 
 

@@ -9,11 +9,7 @@ from oz.wire.keys import (
 )
 
 ORIGIN = bytes(16)
-
-
 NAME = b"n" * 16
-
-
 LATER = GRACE + WITHDRAWAL_DELAY + 1
 
 

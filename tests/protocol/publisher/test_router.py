@@ -129,8 +129,6 @@ def test_what_two_connections_declare_stands_while_one_does(router):
 
 
 ENDS = [(0, 0), (0, 1), (0, 2)]
-
-
 BEGINS = [(1, 0), (1, 1), (1, 2)]
 
 
