@@ -68,7 +68,7 @@ class SubscriberOptions:
 
     @property
     def filtering(self) -> str:
-        """How it filters: as `Subscriber(filtering=…)` says, or `multicast`."""
+        """The way it filters: as `Subscriber(filtering=…)` says, or `multicast`."""
         if self.group is not None:
             return "multicast"
         return "publisher" if self.is_routed else "prefix"
