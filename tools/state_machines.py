@@ -3,17 +3,17 @@
 Usage: python tools/state_machines.py [--check]     in a checkout with oz installed
 
 It writes the diagrams between the marks in docs/architecture.md, in Mermaid; `--check` only compares. The
-walk takes every order of up to `DEPTH` events from a fresh machine, so that what it draws is what the code
-does. Where two orders disagree about an arrow, it draws both.
+walk, that of walks.py, takes every order of up to `DEPTH` events from a fresh machine, so that what it draws
+is what the code does. Where two orders disagree about an arrow, it draws both.
 """
 
 import argparse
-import re
 import sys
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from walks import START, Drawn, Machine, diagram
 
 import oz
 from oz.protocol.declared import declare
@@ -34,67 +34,6 @@ from oz.wire.discovery import Announcement, Joined, Lost, Welcome, pack
 from oz.wire.keys import Declaration, stream_key
 
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
-DEPTH = 5
-START = "[*]"
-
-Machine = dict[str, Any]
-"""What one walk keeps: the object of oz, the clock, and what was sent to it."""
-
-
-class Drawn(NamedTuple):
-    """One state machine: how to begin, what may happen, and which state it is in."""
-
-    name: str
-    begin: Callable[[], Machine]
-    events: dict[str, Callable[[Machine], object]]
-    state: Callable[[Machine], str]
-
-
-class Arrow(NamedTuple):
-    """One event that led from a state to another."""
-
-    before: str
-    after: str
-    event: str
-
-
-_walked: dict[str, list[Arrow]] = {}
-
-
-def arrows(drawn: Drawn) -> list[Arrow]:
-    """Walk every order of events; return the arrows in the order in which they were found."""
-    if drawn.name in _walked:
-        return _walked[drawn.name]
-    found: dict[Arrow, None] = {}
-    for depth in range(1, DEPTH + 1):
-        for order in product(drawn.events, repeat=depth):
-            machine, *first, last = drawn.begin(), *order
-            # Where these lead to was found by an order that ends with them.
-            for event in first:
-                drawn.events[event](machine)
-            before = drawn.state(machine)
-            drawn.events[last](machine)
-            after = drawn.state(machine)
-            if after != before:
-                found[Arrow(before, after, last)] = None
-    return _walked.setdefault(drawn.name, list(found))
-
-
-def diagram(drawn: Drawn) -> str:
-    """Write a state machine in Mermaid."""
-    labels: dict[tuple[str, str], list[str]] = {}
-    for arrow in arrows(drawn):
-        labels.setdefault((arrow.before, arrow.after), []).append(arrow.event)
-    states = dict.fromkeys(state for pair in labels for state in pair)
-    names = {state: state if state == START else re.sub(r"\W+", "_", state) for state in states}
-    lines = ["```mermaid", "stateDiagram-v2"]
-    lines += [f"    {name} : {state}" for state, name in names.items() if name != state]
-    lines += [
-        f"    {names[before]} --> {names[after]} : {' / '.join(events)}"
-        for (before, after), events in labels.items()
-    ]
-    return "\n".join([*lines, "```"])
-
 
 # a stream at its publisher --------------------------------------------------------------------------------
 

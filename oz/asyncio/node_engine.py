@@ -22,8 +22,9 @@ from oz.errors import NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.numbers import check_wait
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.transport.node.node import NodeEngine, Wait
+from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
+from oz.transport.node.readiness import Wait
 from oz.transport.node.subscriptions import Missing, Steps
 from oz.transport.option_checks import closing_time
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +26,7 @@ from oz.services.link import (
     MESSAGES,
     REACHED,
     READY,
+    Numbering,
     Relayed,
     extras_of,
     pack,
@@ -124,11 +124,9 @@ class Gateway:
         self._echo = echo and bool(send)
         self._keep_origins = keep_origins
         self._relaying = Relaying()
-        self._origin = os.urandom(16)
-        self._epoch = int(time.time())
-        self._number = self._reported = self._joined_at = 0
-        self._began_at: float | None = None
-        self._is_stopping = self._has_more = self._has_untold_gap = False
+        self._numbering = Numbering()
+        self._joined_at = 0
+        self._is_stopping = self._has_more = False
         self._directory = tempfile.TemporaryDirectory(prefix="oz-gateway-")
         place = Path(self._directory.name)
         self._options = asdict(multicast or Multicast())
@@ -159,19 +157,7 @@ class Gateway:
         return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
 
     def _sending(self, endpoints: list[str]) -> dict[str, Any]:
-        """Tell the sender to go on for the last one, as the same publisher: so losses are seen."""
-        age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
-        self._reported = self._number
-        # It begins with the epoch that says so.
-        self._has_untold_gap = False
-        return {
-            "endpoints": endpoints,
-            "multicast": self._options,
-            "origin": self._origin.hex(),
-            "epoch": self._epoch,
-            "next": self._number,
-            "age": age,
-        }
+        return {"endpoints": endpoints, "multicast": self._options, **self._numbering.resume()}
 
     @property
     def workers(self) -> list[Worker]:
@@ -325,7 +311,7 @@ class Gateway:
         self._tell_gap()
         messages = self.subscriber.take(MANY)
         batch = [one for message in messages if (one := self._numbered(message)) is not None]
-        if self._reported < self._number:
+        if self._numbering.reported < self._numbering.number:
             self._hand_over(batch)
         return bool(messages)
 
@@ -336,15 +322,12 @@ class Gateway:
             self._publish(one)
         if one.subject.startswith(_LOCAL):
             return None
-        if self._began_at is None:
-            self._began_at = time.monotonic()
-        number, self._number = self._number, self._number + 1
-        return one._replace(origin=b"", sequence=number)
+        return one._replace(origin=b"", sequence=self._numbering.take())
 
     def _hand_over(self, batch: list[Relayed]) -> None:
         assert self._sender is not None
-        if self._sender.send(pack(MESSAGES, batch, self._number)):
-            self._reported = self._number
+        if self._sender.send(pack(MESSAGES, batch, self._numbering.number)):
+            self._numbering.reported = self._numbering.number
             self.stats.sent += len(batch)
         else:
             # Their numbers are taken: whoever listens finds them missing.
@@ -354,19 +337,14 @@ class Gateway:
         """Pass on that messages of a local publisher are lost."""
         if self._echo:
             self.publisher.report_loss(gap.count)
-        if gap.count is not None:
-            self._number += gap.count
-            self.stats.unsent += gap.count
-            return
-        # A higher epoch says that nobody knows how many; a sender that starts later begins with it.
-        self._epoch += 1
-        self._has_untold_gap = True
+        self._numbering.lose(gap.count)
+        self.stats.unsent += gap.count or 0
         self._tell_gap()
 
     def _tell_gap(self) -> None:
-        """Have the sender begin a higher epoch too, as soon as there is room for that."""
-        if self._has_untold_gap and self._sender is not None and self._sender.send(pack(GAP)):
-            self._has_untold_gap = False
+        """Tell the sender of a loss that nobody has counted, as soon as there is room for that."""
+        if self._sender is not None:
+            self._numbering.tell_gap(self._sender.send)
 
     # the end ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -60,6 +62,59 @@ class Relayed(NamedTuple):
     subject: bytes
     payload: Any
     extras: Extras
+
+
+class Numbering:
+    """The numbers that the sender's messages have, whichever process it is: so losses are seen.
+
+    Attributes:
+        epoch: of its sequence.
+        number: that of the next message.
+        reported: that which the sender was told comes next.
+    """
+
+    __slots__ = ("_began_at", "_has_untold_gap", "_origin", "epoch", "number", "reported")
+
+    def __init__(self) -> None:
+        """Begin as a publisher of which nobody has heard."""
+        self._origin = os.urandom(16)
+        self._began_at: float | None = None
+        self.epoch = int(time.time())
+        self.number = self.reported = 0
+        self._has_untold_gap = False
+
+    def take(self) -> int:
+        """Return the number of a message, which no other one gets."""
+        if self._began_at is None:
+            self._began_at = time.monotonic()
+        number, self.number = self.number, self.number + 1
+        return number
+
+    def resume(self) -> dict[str, Any]:
+        """Return what has a sender go on for the last one, as the same publisher."""
+        age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
+        self.reported = self.number
+        # It begins with the epoch that says so.
+        self._has_untold_gap = False
+        return {"origin": self._origin.hex(), "epoch": self.epoch, "next": self.number, "age": age}
+
+    def lose(self, count: int | None) -> None:
+        """Record that messages are lost which the sender never gets; None when nobody knows how many."""
+        if count is None:
+            # A higher epoch says so.
+            self.epoch += 1
+            self._has_untold_gap = True
+        else:
+            self.number += count
+
+    def tell_gap(self, send: Callable[[bytes], bool]) -> None:
+        """Have the sender begin a higher epoch too, if it has not.
+
+        Args:
+            send: hands it a frame, if there is room for that; tells whether there was.
+        """
+        if self._has_untold_gap and send(pack(GAP)):
+            self._has_untold_gap = False
 
 
 def pack(kind: int, *body: Any) -> bytes:

@@ -24,8 +24,9 @@ from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
 from oz.transport.guard import Guard, apart
-from oz.transport.node.node import NodeEngine, Wait
+from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
+from oz.transport.node.readiness import Wait
 from oz.transport.node.subscriptions import Missing, Steps
 from oz.transport.option_checks import closing_time
 from oz.transport.subscriber.subscribing import refuse_async

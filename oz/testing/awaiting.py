@@ -177,11 +177,11 @@ class AwaitedContext(Context):
         Args:
             seconds: virtual time after which it waits no longer.
         """
-        for one in list(self._sockets):
+        for one in list(self.sockets):
             one.close()
         self.closed = True
         ends, pause = self.network.now + seconds, _FIRST_PAUSE
-        while any(one.is_busy() for one in self._sockets) and self.network.now < ends:
+        while any(one.is_busy() for one in self.sockets) and self.network.now < ends:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

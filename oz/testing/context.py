@@ -26,6 +26,7 @@ class Context:
         io: the thread in which connections are served.
         backend: what its sockets are called by.
         sockopts: options of sockets that are made, as pyzmq's contexts have them; none here.
+        sockets: what is open.
     """
 
     socket_class: type[Socket] = Socket
@@ -62,7 +63,7 @@ class Context:
             tells_peers=True,
             prove=Socket.prove,
         )
-        self._sockets: dict[Socket, None] = {}
+        self.sockets: dict[Socket, None] = {}
         self._names: dict[str, Socket] = {}
         self._waiting: dict[str, list[Socket]] = {}
         network.add_process(host, self._die)
@@ -92,29 +93,29 @@ class Context:
         if self.closed:
             raise zmq.ContextTerminated
         made = self.socket_class(self, int(socket_type))
-        self._sockets[made] = None
+        self.sockets[made] = None
         return made
 
     def _add_socket(self, made: object) -> None:
         """Know a socket that was made otherwise, as pyzmq's contexts are told of it."""
         if isinstance(made, Socket):
-            self._sockets[made] = None
+            self.sockets[made] = None
 
     def term(self) -> None:
         """Wait until every socket is closed and has sent what it lingers for."""
         self.closed = True
-        if not self.network.wait(lambda: all(not one.is_busy() for one in self._sockets)):
+        if not self.network.wait(lambda: all(not one.is_busy() for one in self.sockets)):
             raise zmq.ZMQError(errno.EDEADLK)
 
     def destroy(self, linger: int | None = None) -> None:
         """Close all sockets, and terminate."""
-        for one in list(self._sockets):
+        for one in list(self.sockets):
             one.close(linger)
         self.term()
 
     def _die(self) -> None:
         self.closed = True
-        for one in list(self._sockets):
+        for one in list(self.sockets):
             one.die()
 
     # inproc ----------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def main(directory, victim):
         for first in range(0, len(words), 100):
             text = " ".join(words[first : first + 100])
             node_call(node, lambda text=text: engine.introduce(there, text))
-            until(lambda: engine._introductions.next_deadline(0.0) is None)
+            until(lambda: engine.introductions.next_deadline(0.0) is None)
     print("introduced", flush=True)
     for _ in sys.stdin:
         print(listener.most, flush=True)

@@ -15,6 +15,7 @@ from multicast.outages import lone_outages, outages, planned_outages, slow_outag
 from multicast.playing import scene
 from multicast.rows import HEADER, PACE, RATE, Row
 from support.network import Network, missing
+from support.waiting import until
 
 
 def no_loss(network, count=3000):
@@ -154,6 +155,22 @@ def hasty_close(network, count=200_000):
         ]
 
 
+def missed_beginning(network, count=3000):
+    """A publisher begins right behind a subscriber that has joined, and its first packets do not arrive."""
+    publisher_host, host = network.fresh(1)
+    host.lose(100)
+    with scene(network) as stage:
+        publisher = stage.publisher(publisher_host, count=count, pace=PACE, on_full="block", closing=5.0)
+        subscriber = stage.subscriber(host, naps=True)
+        publisher.go()
+        publisher.go()
+        until(lambda: host.packets()["lost_data"] > 10)
+        host.lose(0)
+        sent = publisher.result()
+        got = stage.outcome(subscriber, [sent])
+        return [Row.of("late to hear a publisher begin", [sent], got, host, may_be_uncounted=True)]
+
+
 def unheard_close(network, count=2000):
     """A publisher that closes while nothing arrives of it."""
     publisher_host, *hosts = network.fresh(2)
@@ -225,6 +242,7 @@ SCENES = (
     wrong_rates,
     closing,
     hasty_close,
+    missed_beginning,
     unheard_close,
     killed_publisher,
 )

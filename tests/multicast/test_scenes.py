@@ -97,6 +97,8 @@ def test_who_restarts_or_comes_late_goes_on_from_there(network):
     late, restarted, publisher = scenes.restarts(network)
     assert late.delivered
     assert restarted.delivered
+    # What came before they did is no loss, and nothing that they are told of.
+    assert late.uncounted == restarted.uncounted == 0
     assert went_well(publisher, 0.7 * publisher.sent)
 
 
@@ -123,6 +125,12 @@ def test_a_fast_publisher_that_closes_leaves_nobody_with_a_loss_that_is_not_told
     for row in scenes.hasty_close(network):
         print(row)
         assert row.delivered > 0
+
+
+def test_who_does_not_hear_a_publisher_begin_is_told_of_that(network):
+    (row,) = scenes.missed_beginning(network)
+    # Counted where the publisher took its time, and told without a count where it began while one joined.
+    assert row.lost or row.uncounted
 
 
 def test_who_does_not_hear_a_publisher_close_is_told_of_a_gap_that_nobody_counts(network):

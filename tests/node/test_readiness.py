@@ -132,7 +132,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
     met(node, asks)
     refused = []
     for one in (node, asks):
-        publish = engine_of(one)._inquiries._publish
+        publish = engine_of(one).inquiries.publish
 
         def is_full(subject, value, publish=publish):
             if len([kind for kind in refused if kind is type(value)]) < 2:
@@ -140,7 +140,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
                 return False
             return publish(subject, value)
 
-        monkeypatch.setattr(engine_of(one)._inquiries, "_publish", is_full, raising=True)
+        monkeypatch.setattr(engine_of(one).inquiries, "publish", is_full, raising=True)
     asks.subscribe("a")
     node.wait_ready(DEADLINE)
     assert knows(node, "a")

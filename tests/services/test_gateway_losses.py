@@ -1,8 +1,6 @@
 """What a gateway says of losses does not depend on there being room to say it at once."""
 
-from oz.message import Gap
-from oz.services.gateway import Gateway
-from oz.services.link import GAP, unpack
+from oz.services.link import GAP, Numbering, unpack
 
 
 class Sender:
@@ -19,12 +17,24 @@ class Sender:
 
 
 def test_an_unknown_loss_is_said_once_there_is_room():
-    gateway = object.__new__(Gateway)
-    gateway._echo, gateway._epoch, gateway._has_untold_gap = False, 1, False
-    gateway._sender = sender = Sender()
-    gateway._note_loss(Gap(b"origin", None, None))
-    assert (gateway._epoch, sender.told) == (2, [])
+    numbering, sender = Numbering(), Sender()
+    before = numbering.epoch
+    numbering.lose(None)
+    numbering.tell_gap(sender.send)
+    assert (numbering.epoch, sender.told) == (before + 1, [])
     sender.has_room = True
-    gateway._tell_gap()
-    gateway._tell_gap()
+    numbering.tell_gap(sender.send)
+    numbering.tell_gap(sender.send)
     assert sender.told == [GAP]
+
+
+def test_a_sender_that_starts_later_is_not_told_what_its_epoch_says():
+    numbering, sender = Numbering(), Sender()
+    sender.has_room = True
+    assert [numbering.take(), numbering.take()] == [0, 1]
+    numbering.lose(3)
+    numbering.lose(None)
+    resumed = numbering.resume()
+    assert (resumed["next"], resumed["epoch"], numbering.reported) == (5, numbering.epoch, 5)
+    numbering.tell_gap(sender.send)
+    assert sender.told == []

@@ -95,7 +95,7 @@ class Process:
         self.is_alive = False
         self._sleep()
         self.context.closed = True
-        for socket in list(self.context._sockets):
+        for socket in list(self.context.sockets):
             socket.close(1000)
 
     def _sleep(self):

@@ -2,11 +2,9 @@
 
 import contextlib
 import itertools
-import re
 from functools import cache
 
 import pytest
-import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,136 +222,6 @@ def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     assert (first.covers(second), first.overlaps(second)) == (covers, overlaps)
     assert (relations.counterexample(first, second) is None) is covers
     assert (relations.witness(first, second) is not None) is overlaps
-
-
-# --- regexes ------------------------------------------------------------------------------------------------
-
-regex_pieces = st.sampled_from(
-    [
-        "a",
-        "b",
-        r"\.",
-        ".",
-        "[ab]",
-        "[^a]",
-        "[a.]",
-        "(?i:B)",
-        "(?i:[^b])",
-        r"\w",
-        r"\d",
-        r"[\s.]",
-        "é",
-        "[à-ÿ]",
-    ]
-)
-regex_texts = st.recursive(
-    regex_pieces,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map("".join),
-        st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
-        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?", "{,2}"])),
-    ),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=size(10, 6000))
-@given(
-    st.sampled_from(["", "^"]), regex_texts, st.sampled_from(["", "$"]), st.text("abBéÉ. 1\nſ", max_size=4)
-)
-def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
-    pattern = oz.compile(f"{start}(?:{text}){end}", "regex")
-    literal = oz.compile(subject, "raims.sub")
-    try:
-        expected = pattern.matches(subject)
-    except oz.PatternTimeout:
-        return
-    try:
-        automaton = relations.automaton_of(pattern)
-    except oz.Undecidable:
-        return
-    assert (searches.shared(relations.automaton_of(literal), automaton) is not None) is expected
-
-
-@each(
-    "text",
-    [
-        r"(?=a)a.*",
-        r"(a)\1.*",
-        "a++.*",
-        "(?>a|ab).*",
-        r"a\b.*",
-        "(?m)^a$.*",
-        "x*^a.*",
-        "a$.*",
-        r"\p{Lu}.*",
-        "(?r)a.*b",
-        "(?V1)[a--b].*",
-        "(?e)(?:ab){e<=1}.*",
-        r"a\K.*",
-        r"(?(?=a)a|b).*",
-        r"\X.*",
-        "(?w).*b",
-        "((?1)?a).*",
-        "(?a:\\w).*",
-        "(?:[^b]|[^s]).*",  # the engine joins the two, wrongly
-        "[^b.]?(?i:k).*",
-    ],
-)
-def test_a_regex_beyond_what_is_certain_is_undecidable(text):
-    pattern = oz.compile(text, "regex")
-    with pytest.raises(oz.Undecidable, match="regex"):
-        pattern.covers(oz.compile("a.>"))
-    with pytest.raises(oz.Undecidable):
-        oz.compile("a.>").covers(pattern)
-
-
-def engine_joins_sets_in_any_case():
-    """Tell whether regex is without the defect that it had until the autumn of 2026."""
-    try:
-        regex.compile(r"(?i)[^\w\W]")
-    except AttributeError:
-        return False
-    return True
-
-
-@each("text", [r"[^\d\D]", r"[^a\s\S]", r"x[^\w\W]*", r"(?i)[^\w\W]"])
-def test_a_set_that_the_engine_mistakes_is_compared_as_it_matches(text):
-    if text == r"(?i)[^\w\W]" and not engine_joins_sets_in_any_case():
-        with pytest.raises(oz.PatternError, match="the regex engine refuses it: 'AnyAll'"):
-            oz.compile(text, "regex")
-        return
-    pattern = oz.compile(text, "regex")
-    some = pattern.witness(oz.compile("*"))
-    assert some is not None or not any(map(pattern.matches, ["a", "1", "x", "xx"]))
-    for subject in ("a", "1", "x", "xx"):
-        literal = oz.compile(subject, "raims.sub")
-        assert pattern.covers(literal) is pattern.overlaps(literal) is pattern.matches(subject)
-
-
-def test_a_literal_is_decided_beside_any_regex():
-    hard = oz.compile(r"(?=a)a.*", "regex")
-    assert hard.covers(oz.compile("ab"))
-    assert not hard.covers(oz.compile("b"))
-    assert hard.witness(oz.compile("ab", "mqtt")) == "ab"
-    assert not oz.compile("b").overlaps(hard)
-    assert hard.covers(oz.compile(r"(?=a)a.*", "regex"))
-
-
-def test_patterns_that_begin_differently_do_not_overlap_whatever_they_are():
-    assert not oz.compile(r"a(?=b).*", "regex").overlaps(oz.compile("b.>"))
-
-
-def test_a_pattern_that_runs_out_of_time_is_undecidable():
-    with pytest.raises(oz.Undecidable, match="took longer"):
-        oz.compile("(a|aa)+$", "regex").covers(oz.compile("a" * 40 + "b"))
-
-
-def test_flags_given_apart_from_the_text_count():
-    loud = oz.compile(re.compile("a[b-d]+", re.IGNORECASE))
-    assert loud.witness(oz.compile("ACDC", "raims.sub")) == "ACDC"
-    assert loud.witness(oz.compile("AX*", "redis")) is None
-    assert loud.covers(oz.compile("A[BC]", "redis"))
 
 
 # --- particular cases ---------------------------------------------------------------------------------------

@@ -26,6 +26,10 @@ _log = peer_logger("oz.subscriber")
 JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
 
+_STEADY_NS = 50_000_000
+"""Nanoseconds by which two records may differ on when a publisher began. By more does the later one of two
+that have waited, or that PGM has repaired: it has waited for less long."""
+
 
 class HeardSender(Source):
     """One publisher, as it is heard over multicast.
@@ -35,12 +39,13 @@ class HeardSender(Source):
         rate: the kilobits a second that it says it sends.
         first: the number of the first message that was heard of, until it is known whether those before
             it were lost or came before this subscriber did; None from then on.
+        began_by: when it began at the latest, by its last record, in nanoseconds since 1970.
         has_left: it said goodbye.
         quiet: for how many seconds it said that nothing can be heard, as a large message is on its way.
         quiet_at: when it said so, in nanoseconds; only while nothing came since, it still holds.
     """
 
-    __slots__ = ("first", "has_left", "quiet", "quiet_at", "rate", "to")
+    __slots__ = ("began_by", "first", "has_left", "quiet", "quiet_at", "rate", "to")
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -48,6 +53,7 @@ class HeardSender(Source):
         self.to: str | None = None
         self.rate = 0
         self.first: int | None = None
+        self.began_by: int | None = None
         self.has_left = False
         self.quiet = 0.0
         self.quiet_at = 0
@@ -62,10 +68,11 @@ class MulticastReceiver(BatchDecoder):
     Attributes:
         senders: what is known of each publisher, by origin.
         joined_at: when this subscriber began to listen, in nanoseconds since 1970.
+        idle_at: when nothing was left to read, the last time that somebody looked; it begins with joined_at.
         corrupt: frames that were damaged.
     """
 
-    __slots__ = ("_routes", "_stream", "corrupt", "joined_at", "senders")
+    __slots__ = ("_routes", "_stream", "corrupt", "idle_at", "joined_at", "senders")
 
     def __init__(
         self,
@@ -83,7 +90,7 @@ class MulticastReceiver(BatchDecoder):
         streams.by_key[b""] = self._stream
         self.senders: dict[bytes, HeardSender] = {}
         self._stream.sources = self.senders  # type: ignore[assignment]
-        self.joined_at = 0
+        self.joined_at = self.idle_at = 0
         self.corrupt = 0
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
@@ -156,16 +163,46 @@ class MulticastReceiver(BatchDecoder):
 
     def _take_record(self, sender: HeardSender, head: Head, body: dict[Any, Any], time_ns: int) -> None:
         """Take in where a publisher stands."""
-        self.losses.advance(self._stream, sender, head, time_ns)
+        is_believed = self.losses.advance(self._stream, sender, head, time_ns)
         sender.to, sender.rate = body["to"], body["rate"]
-        sender.has_left = body.get("bye") is True
+        # An end whose number is not believed is none: what was lost before it would be told by nobody.
+        sender.has_left = is_believed and body.get("bye") is True
         sender.quiet, sender.quiet_at = body.get("quiet", 0.0), time_ns
         if sender.first is not None:
+            self._judge_beginning(sender, head.origin, round(1e9 * body["age"]), time_ns)
+
+    def _judge_beginning(self, sender: HeardSender, origin: bytes, age: int, time_ns: int) -> None:
+        """Find out whether what came before the first message that was heard of was lost.
+
+        By when a record was read its publisher seems to have begun too late, by as long as the record has
+        waited. So what was lost is counted once two agree that have come since nothing was left to read.
+
+        Args:
+            sender: the publisher.
+            origin: its name.
+            age: nanoseconds since it began, by its record.
+            time_ns: when that was read.
+        """
+        before, began_by, began_from = sender.began_by, time_ns - age, self.idle_at - age
+        sender.began_by = began_by
+        if not sender.first or began_by <= self.joined_at:
+            sender.first = None
+        elif before is not None and before - began_by <= _STEADY_NS and began_from > self.joined_at:
             missed, sender.first = sender.first, None
-            began_at = time_ns - round(1e9 * body["age"])
-            if missed and began_at > self.joined_at + round(1e9 * JOINING):
-                # It began when this subscriber was listening: they are lost, though nothing came before.
-                self.losses.report(self._stream, sender, head.origin, missed, missed)
+            # While this subscriber was joining nobody can tell what was lost.
+            is_known = began_from > self.joined_at + round(1e9 * JOINING)
+            self.losses.report(self._stream, sender, origin, missed if is_known else None, missed)
+
+    def note_idle(self, time_ns: int) -> None:
+        """Record that nothing is left to read.
+
+        Who has left by then says no more: whether its first messages were lost is not found out any more.
+        """
+        self.idle_at = time_ns
+        for origin, sender in self.senders.items():
+            if sender.has_left and sender.first is not None:
+                sender.first = None
+                self.doubt(origin)
 
     def doubt(self, origin: bytes) -> None:
         """Report that messages of a publisher may be missing which nobody counted; it has gone silent.

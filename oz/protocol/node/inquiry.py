@@ -96,9 +96,13 @@ class Inquiry:
 
 
 class Inquiries:
-    """The questions of one node, and its answers."""
+    """The questions of one node, and its answers.
 
-    __slots__ = ("_asked", "_number", "_open", "_publish")
+    Attributes:
+        publish: publishes to peers; tells whether there was room.
+    """
+
+    __slots__ = ("_asked", "_number", "_open", "publish")
 
     def __init__(self, asked: Callable[[], dict[bytes, int]], publish: Callable[[str, Any], bool]) -> None:
         """Start with none.
@@ -108,7 +112,7 @@ class Inquiries:
             publish: publishes to peers; tells whether there was room.
         """
         self._asked = asked
-        self._publish = publish
+        self.publish = publish
         self._number = 0
         self._open: WeakSet[Inquiry] = WeakSet()
 
@@ -155,7 +159,7 @@ class Inquiries:
                 # that.
                 return True
             # What found no room is said again, as what was lost is.
-            if self._publish(subject, Question(inquiry.number)):
+            if self.publish(subject, Question(inquiry.number)):
                 inquiry.asked(peer.uuid, now)
         return False
 
@@ -168,7 +172,7 @@ class Inquiries:
             answer = Asked(statement.number, self._asked())
             with suppress(ClosedError):
                 # Where there is no room for it, or nobody listens yet, the question comes again.
-                self._publish(interest_subject(uuid), answer)
+                self.publish(interest_subject(uuid), answer)
         elif isinstance(statement, Asked):
             for inquiry in list(self._open):
                 inquiry.take(uuid, statement.number, statement.chunks)

@@ -55,7 +55,7 @@ class Listening:
 
     def joined(self) -> None:
         """Record that the subscriber listens from now on: what came before it is no loss."""
-        self._receiver.joined_at = time_ns()
+        self._receiver.joined_at = self._receiver.idle_at = time_ns()
 
     def next_deadline(self) -> float | None:
         """Return when a publisher has been silent for too long, in monotonic seconds; None for never."""
@@ -72,6 +72,8 @@ class Listening:
         if socket.closed:
             return
         receiver, endpoints = self._receiver, self._group.endpoints
+        if is_idle:
+            receiver.note_idle(time_ns())
         arriving = self._see_arrivals(now)
         findings = self._watchdog.look(receiver.senders, endpoints, now, is_idle=is_idle, arriving=arriving)
         findings += self._watchdog.see_corrupt(receiver.corrupt)

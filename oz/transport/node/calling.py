@@ -6,6 +6,7 @@ All of it is for the I/O side.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import zmq
 
@@ -19,6 +20,7 @@ from oz.transport.handshakes import Outcome
 from oz.transport.key_search import Found, KeySearch
 from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.keys import NodeKeys
+from oz.transport.node.local_directory import MeetingPlace, TrustedDirectory
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import NodeSockets
 from oz.transport.probing import Probed
@@ -302,6 +304,13 @@ class KeyChecks:
                 tell=self._tell,
                 wake=self._note_due,
             )
+
+    def known_in(self, place: MeetingPlace) -> TrustedDirectory | None:
+        """Return those in a directory whose keys the node trusts; None where it has no keys."""
+        if self._keys is None:
+            return None
+        report = partial(self._notices.denied, about="directory")
+        return TrustedDirectory(place, lambda: self.trusted, report)
 
     @property
     def trusted(self) -> Collection[str]:

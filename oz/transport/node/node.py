@@ -37,23 +37,13 @@ from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
 from oz.transport.node.keys import NodeKeys
-from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.notices import Notices, Watcher, count_all
 from oz.transport.node.opening import NodeSettings, NodeSockets
 from oz.transport.node.publishing import NodePublishing
-from oz.transport.node.readiness import Lifecycle, Readiness
+from oz.transport.node.readiness import Lifecycle, Readiness, Wait, seconds_between_news
 from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
-
-NEWS_EVERY, NEWS_EVERY_PER_PEER = 0.01, 0.001
-"""Seconds between two looks of those who wait, while more and more comes."""
-
-
-class Wait:
-    """One call that waits for news, for as long as it does."""
-
-    __slots__ = ("__weakref__",)
 
 
 class NodeEngine:
@@ -73,7 +63,7 @@ class NodeEngine:
         notices: what it tells of itself.
         subscriptions: what it has subscribed to.
         introduce: tells a peer of others.
-        sockets, membership, links, dialler, readiness, lifecycle: there once it has joined.
+        sockets, membership, links, dialler, readiness, lifecycle, introductions, inquiries: once it joined.
     """
 
     def __init__(self, settings: NodeSettings, shell: NodeShell) -> None:
@@ -161,17 +151,16 @@ class NodeEngine:
         )
         sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
         self.membership = Membership(sockets.announcement, config.lost_after)
-        self._introductions = Introductions(sockets.main, self.membership)
-        self.introduce = self._introductions.introduce
-        self._inquiries = Inquiries(sub.asked, self._introductions.tell)
+        self.introductions = Introductions(sockets.main, self.membership)
+        self.introduce = self.introductions.introduce
+        self.inquiries = Inquiries(sub.asked, self.introductions.tell)
         place = sockets.local_directory
         configured = (*config.nameserver, *config.peers)
         prefix = None if place is None else place.prefix
         looks_around: Directory | None = None if configured else place
-        trusted: TrustedDirectory | None = None
-        if self._keys is not None and looks_around is not None and place is not None:
-            report = partial(self.notices.denied, about="directory")
-            looks_around = trusted = TrustedDirectory(place, lambda: self._key_checks.trusted, report)
+        trusted = None if configured or place is None else self._key_checks.known_in(place)
+        if trusted is not None:
+            looks_around = trusted
         reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._key_checks.trusted)
         connections = Connections(
             sockets.announcement, sub, looks_around, config.peers,
@@ -190,7 +179,7 @@ class NodeEngine:
         self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions.deny)
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
-            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic,
+            sockets, self.membership, self.dialler, self.inquiries, self.expect, self.monotonic,
             self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
@@ -236,7 +225,7 @@ class NodeEngine:
         if isinstance(message.payload, Introduction):
             self.dialler.hear_of(message.payload, self.monotonic())
             self.links.wake()
-        elif self._inquiries.take(message):
+        elif self.inquiries.take(message):
             self.note_news(self.monotonic())
 
     def peer_changed(self, act: Act, peer: Announcement) -> None:
@@ -286,7 +275,7 @@ class NodeEngine:
             self.sockets.say(endpoint, frame)
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
-        self._introductions.try_again()
+        self.introductions.try_again()
         self._key_checks.look(now)
         for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
             self.notices.refused("announcement", text)
@@ -306,7 +295,7 @@ class NodeEngine:
             self.links.next_deadline(now),
             self.notices.next_deadline(),
             self.replies.next_deadline(),
-            self._introductions.next_deadline(now),
+            self.introductions.next_deadline(now),
             self._key_checks.next_deadline(),
         ]
         return min(at for at in deadlines if at is not None)
@@ -331,8 +320,7 @@ class NodeEngine:
     def note_news(self, now: float) -> None:
         """Wake those who wait, though not too often."""
         if self.waits:
-            pause = max(NEWS_EVERY, NEWS_EVERY_PER_PEER * len(self.membership.up))
-            self.expect(max(now, self._notified_at + pause))
+            self.expect(max(now, self._notified_at + seconds_between_news(len(self.membership.up))))
 
     def note_due(self) -> None:
         """Have the I/O side look at what is due; any thread may ask for it."""
@@ -403,7 +391,7 @@ class NodeEngine:
             return replace(self._stats)
         sockets, queues = self.sockets, self.subscriptions.queues()
         counted = count_all(self._stats, sockets.publishers, sockets.sub.stats, queues)
-        counted.published -= self._introductions.said
+        counted.published -= self.introductions.said
         counted.late_replies = self.requests.late
         return counted
 

@@ -24,6 +24,21 @@ TAKE_IN_SECONDS = 0.05
 """Seconds for what has come before a drain begins; the rest is still on its way."""
 
 
+NEWS_EVERY, NEWS_EVERY_PER_PEER = 0.01, 0.001
+"""Seconds between two looks of those who wait, while more and more comes."""
+
+
+class Wait:
+    """One call that waits for news, for as long as it does."""
+
+    __slots__ = ("__weakref__",)
+
+
+def seconds_between_news(peers: int) -> float:
+    """Return the seconds between two looks of those who wait, where so many peers are up."""
+    return max(NEWS_EVERY, NEWS_EVERY_PER_PEER * peers)
+
+
 class Readiness:
     """Makes what tells those who wait which peers are missing; it is called on the I/O side."""
 

@@ -346,15 +346,9 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
     def described(self) -> list[str]:
         """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
         patterns = [repr(one.text) for one in self._subscribing.patterns()]
-        kind = (
-            "multicast"
-            if self._attachments.group is not None
-            else "prefix"
-            if self._engine.declarer.streams is None
-            else "publisher"
-        )
         endpoints_shown = first_few(self._attachments.endpoints)
-        return ["zmq.SUB", *endpoints_shown, f"filtering={kind!r}", *first_few(patterns)]
+        filtering = f"filtering={self._subscribing.filtering!r}"
+        return ["zmq.SUB", *endpoints_shown, filtering, *first_few(patterns)]
 
     def next_deadline(self) -> float | None:
         """Return when to receive though nothing has come, for a program with a poller of its own.

@@ -67,6 +67,13 @@ class SubscriberOptions:
     limits: Limits = DEFAULT_LIMITS
 
     @property
+    def filtering(self) -> str:
+        """The way it filters: as `Subscriber(filtering=…)` says, or `multicast`."""
+        if self.group is not None:
+            return "multicast"
+        return "publisher" if self.is_routed else "prefix"
+
+    @property
     def is_plain(self) -> bool:
         """Whether messages come as any ZeroMQ publisher sends them."""
         return not self.is_routed and (self.group is None or self.group.is_plain)

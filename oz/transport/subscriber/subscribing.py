@@ -89,6 +89,7 @@ class Subscribing(Generic[AnySubscription]):
 
     Attributes:
         conflates: the socket keeps only its newest message.
+        filtering: how it filters, as its options say.
     """
 
     __slots__ = (
@@ -96,11 +97,11 @@ class Subscribing(Generic[AnySubscription]):
         "_awaits_handlers",
         "_dialect",
         "_engine",
-        "_is_multicast",
         "_kind",
         "_prefix_warnings",
         "_waiter",
         "conflates",
+        "filtering",
     )
 
     def __init__(
@@ -125,7 +126,7 @@ class Subscribing(Generic[AnySubscription]):
         """
         self._engine = engine
         self._waiter = waiter
-        self._is_multicast = options.group is not None
+        self.filtering = options.filtering
         self._dialect = dialect
         self._kind = kind
         self._awaits_handlers = awaits_handlers
@@ -159,7 +160,7 @@ class Subscribing(Generic[AnySubscription]):
         if handler is not None:
             self._check_handler(handler)
         if self._engine.declarer.streams is None and (delivery != DeliveryOptions() or last_value):
-            if self._is_multicast:
+            if self.filtering == "multicast":
                 raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
             raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None:

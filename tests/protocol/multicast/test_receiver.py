@@ -98,21 +98,83 @@ def test_what_a_late_joiner_missed_is_no_loss():
     assert made.stats.lost == 0
 
 
+def listening(joined, on_gap=None, idle=None):
+    """A subscriber that has joined at a second, and has had nothing left to read at another."""
+    made = receiver(on_gap=on_gap)
+    made.joined_at = joined * SECOND
+    made.note_idle((joined if idle is None else idle) * SECOND)
+    return made
+
+
 def test_what_was_lost_before_anything_was_heard_is_told_once_that_is_known():
     gaps = []
-    made = receiver(on_gap=gaps.append)
-    made.joined_at = 2 * SECOND
     # The publisher began five seconds ago, and this subscriber has listened for eight.
-    assert take(made, message(3), record(4, age=5.0), message(4), record(5, age=5.0)) == [(3, 0), (4, 3)]
+    made = listening(2, gaps.append, idle=10)
+    assert take(made, message(3), record(4, age=5.0)) == [(3, 0)]
+    assert take(made, message(4), record(5, age=5.0), message(5)) == [(4, 0), (5, 3)]
     assert [(gap.sequence, gap.count) for gap in gaps] == [(0, 3)]
 
 
-def test_while_a_subscriber_may_still_be_joining_nothing_is_called_lost():
-    made = receiver()
-    made.joined_at = 10 * SECOND
-    began = JOINING / 2
-    take(made, message(3), record(4, age=1 - began), at=11 * SECOND)
+def test_while_a_subscriber_may_still_be_joining_a_loss_is_told_and_not_counted():
+    gaps = []
+    made = listening(10, gaps.append, idle=11)
+    age = 1 - JOINING / 2
+    take(made, message(3), record(4, age=age), record(4, age=age), record(4, age=age), at=11 * SECOND)
     assert made.stats.lost == 0
+    assert [gap.count for gap in gaps] == [None]
+
+
+def test_a_late_joiner_that_reads_later_still_has_lost_nothing():
+    gaps = []
+    # The publisher began two seconds before; five seconds of its messages wait.
+    made = listening(10, gaps.append)
+    for number in range(25):
+        take(made, message(500 + number), record(501 + number, age=2 + number / 5), at=15 * SECOND)
+    made.note_idle(15 * SECOND)
+    take(made, record(525, age=7.0), at=15 * SECOND)
+    take(made, record(525, age=7.2), at=round(15.2 * SECOND))
+    assert (made.stats.lost, gaps) == (0, [])
+    # It is known, and stays so.
+    take(made, message(526), at=16 * SECOND)
+    assert [gap.count for gap in gaps] == [1]
+
+
+def test_a_late_joiner_that_reads_too_slowly_has_lost_nothing():
+    gaps = []
+    made = listening(10, gaps.append)
+    for number in range(25):
+        at = round((15 + number / 4) * SECOND)
+        take(made, message(500 + number), record(501 + number, age=2 + number / 5), at=at)
+    assert (made.stats.lost, gaps) == (0, [])
+
+
+def test_records_that_pgm_has_held_back_do_not_make_a_late_joiner_lose_anything():
+    gaps = []
+    made = listening(10, gaps.append, idle=15)
+    # It repairs one for five seconds; those behind it wait.
+    for number in range(25):
+        take(made, record(500, age=2 + number / 5), at=15 * SECOND)
+    assert (made.stats.lost, gaps) == (0, [])
+
+
+def test_who_has_left_before_it_is_known_whether_anything_was_lost_leaves_a_gap_without_a_count():
+    gaps = []
+    made = listening(10, gaps.append)
+    take(made, message(3), record(4, age=1.0, bye=True), at=20 * SECOND)
+    assert gaps == []
+    made.note_idle(20 * SECOND)
+    made.note_idle(21 * SECOND)
+    assert [gap.count for gap in gaps] == [None]
+    assert made.stats.lost == 0
+
+
+def test_a_goodbye_whose_number_is_not_believed_is_no_end():
+    made = receiver()
+    take(made, message(0), message(1))
+    take(made, record(10**9, bye=True))
+    assert not made.senders[A].has_left
+    take(made, record(2, bye=True))
+    assert made.senders[A].has_left
 
 
 def test_two_publishers_are_counted_apart():

@@ -5,8 +5,7 @@ from math import inf, nextafter
 from oz.protocol.node.advisories import EVERY, Throttle, advise
 from oz.protocol.node.discovery_client import BEACON, EXPIRY, DiscoveryClient
 from oz.protocol.node.inquiry import FIRST_PATIENCE, Inquiry
-from oz.protocol.node.membership import Act, Membership
-from oz.protocol.node.missing import TRIES
+from oz.protocol.node.membership import TRIES, Act, Membership
 from oz.wire.discovery import Joined, Welcome, pack
 from support.announcing import announcement
 

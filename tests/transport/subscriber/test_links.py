@@ -14,7 +14,7 @@ def test_no_frame_is_made_where_there_is_no_message(monkeypatch):
     call_instead(monkeypatch, recv=lambda *how: made.append(how) or PYZMQ.recv(*how))
     with oz.Subscriber(bind="tcp://127.0.0.1:*", filtering="publisher") as sub:
         sub.subscribe("a")
-        assert engine_of(sub).receive_path._links.is_curious
+        assert engine_of(sub).declarer.links.is_curious
         with pytest.raises(oz.Timeout):
             sub.receive(timeout=0)
     assert made == []
