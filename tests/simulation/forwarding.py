@@ -22,6 +22,7 @@ from oz.asyncio.node_engine import finish
 from oz.services.leg import LEG_SETTINGS, Leg, hand_over, join_legs
 from oz.testing.nodes import Node
 from oz.transport.node.notices import Watcher
+from simulation.failing import unfailing
 from simulation.nodes import NAMESERVER, SimNameServer
 from simulation.oracle import check
 from simulation.pausing import Gate, Machine, Pausable, PausableNode
@@ -311,7 +312,7 @@ class ForwarderWorld:
     def run(self):
         """Let everything happen, and check what must be so."""
         with self.bus:
-            self.bus.run(self._main())
+            self.bus.run(unfailing(self._main()))
         return self
 
     async def _main(self):

@@ -182,7 +182,9 @@ class GrantWorld:
         group = self.random.choice(("", "", "g", "group"))
         if self.random.random() < 0.8:
             self._look()
+        is_new = key not in self.access.rights.trusted
         denial = self.access.denial(key, [_pattern(text)], group)
+        check(not is_new or self.access.rights is self.rights, "{} was trusted, and is not answered so", key)
         # Until somebody looks, whoever was trusted is answered by the rights of before.
         if self.access.rights is self.rights:
             self._check_denial(denial, key, "group" if group else "subscribe", _about(text), group or None)

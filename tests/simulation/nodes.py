@@ -13,6 +13,7 @@ import zmq
 import oz
 import oz.testing
 from oz.protocol.node.registry import Registry
+from simulation.failing import unfailing
 from simulation.oracle import check
 from simulation.processes import NOBLOCK, Process
 
@@ -112,7 +113,7 @@ class NodeWorld:
     def run(self):
         """Let everything happen, and check what must be so."""
         with self.bus:
-            self.bus.run(self._main())
+            self.bus.run(unfailing(self._main()))
         return self
 
     async def _main(self):

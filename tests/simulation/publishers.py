@@ -189,7 +189,11 @@ class SimPublisher(Process):
         access = self.router.acceptance.access
         if access is not None and access.has_changed():
             self.revoked_at = self.network.now
+            # What waits was let in by the rights of before.
+            may = {*self.queue.to_cut, *(one.peer for one in self.queue.turns.accounts())}
             self.queue.revoke(self.clock())
+            for peer in self.queue.to_cut:
+                check(peer in may or self.world.has_lost_rights(peer), "{} is cut, and lost no right", peer)
             self._cut()
 
     def is_there(self, peer):

@@ -226,3 +226,15 @@ class TellerWorld:
         for key in self.keys:
             told = sum(body.get("bye", False) for _, _, body in self.sink.said[key])
             check(told == (key not in self.sink.full), "{} goodbyes were said to one", told)
+        self._part_again()
+
+    def _part_again(self):
+        """Say goodbye anew, as some may have been left out: all have room now, and are told once more."""
+        said = {key: len(self.sink.said[key]) for key in self.keys}
+        self.sink.full.clear()
+        self.sink.half.clear()
+        self.records.part_again()
+        check(self.records.say_goodbye(), "all have room, and not all have been told")
+        for key in self.keys:
+            told = sum(body.get("bye", False) for _, _, body in self.sink.said[key][said[key] :])
+            check(told == 1, "{} goodbyes were said to one that was to be told again", told)

@@ -173,12 +173,14 @@ class Connections:
             others = [gone for gone, one in self.draining.items() if one.endpoint == endpoint]
             for gone in others:
                 steps += self._part(gone, now)
+            if self._has_successor(endpoint, peer):
+                # An earlier life of who listens there is looked for again: the connection is not its.
+                continue
             if others and endpoint not in self._seeds:
                 steps += self._dial(endpoint, origin, peer, now)
             elif endpoint in self._dialled or endpoint in self._seeds or self._is_probed(endpoint):
                 # It was here before, or another was; whether that connection stands is seen by what comes.
-                if not self._has_successor(endpoint, peer):
-                    self._dialled[endpoint] = peer
+                self._dialled[endpoint] = peer
                 self._dialled_at.setdefault(endpoint, now)
             elif self._is_silent(origin):
                 steps += self._dial(endpoint, origin, peer, now)

@@ -204,7 +204,12 @@ class InterestQueue:
         account = self.accounts.get(peer)
         if account is None:
             if len(self.accounts) >= self._sweep_at:
-                self.accounts = {one: held for one, held in self.accounts.items() if not held.is_idle}
+                self.accounts = {
+                    one: held
+                    for one, held in self.accounts.items()
+                    # Until it has ended it counts who was refused something.
+                    if not held.is_idle or (held.refused and self.holders.is_alive(one))
+                }
                 self._sweep_at = max(_FIRST_SWEEP, 2 * len(self.accounts))
             account = self.accounts[peer] = self._by_descriptor[peer.descriptor] = Account(
                 peer, self._limits.unsent
@@ -273,7 +278,7 @@ class InterestQueue:
         if self.holders is None or now - self._swept_at < SWEEP_EVERY:
             return
         self._swept_at = now
-        for key, less, gone in self.holders.sweep(_MOST_SWEPT):
+        for key, less, gone in self.holders.sweep(_MOST_SWEPT, self.accounts.values()):
             self._count_out(key, gone)
             for _ in range(less):
                 if key.startswith(OWN):

@@ -36,12 +36,21 @@ class LeftBehind(NamedTuple):
 
 
 class _Doubt(NamedTuple):
-    """Those who had ended at some look, and may have asked for a key more often than ZeroMQ takes it back."""
+    """Those who had ended at some look, and may have asked for a key more often than ZeroMQ takes it back.
+
+    Attributes:
+        looks: how many looks ago that was.
+        known: of those that held it.
+        unknown: of those that had closed before what they said was read, by their descriptors.
+        refused: of those the ones that were refused it.
+        refusers: the others that were refused it, where an end was taken for one of theirs.
+    """
 
     looks: int
     known: tuple[Account, ...]
     unknown: Counter[int]
     refused: Counter[int]
+    refusers: frozenset[Account]
 
 
 class _Several:
@@ -91,11 +100,14 @@ class KeyHolders:
     """Knows which connections hold each key of a publisher.
 
     Attributes:
+        is_alive: tells whether a connection is still there.
         refused: for each key how many connections were refused it, and have not ended.
         refused_unknown: the same of those that had closed before they were read, by their descriptors.
     """
 
-    __slots__ = ("_doubts", "_holders", "_is_alive", "_spared", "refused", "refused_unknown")
+    __slots__ = (
+        "_doubts", "_holders", "_refused_inside", "_spared", "is_alive", "refused", "refused_unknown",
+    )  # fmt: skip
 
     def __init__(self, is_alive: IsAlive) -> None:
         """Start without keys.
@@ -103,7 +115,7 @@ class KeyHolders:
         Args:
             is_alive: tells whether a connection is still there.
         """
-        self._is_alive = is_alive
+        self.is_alive = is_alive
         # Most keys have one holder, which stands for itself: an object for each would take the most of it.
         self._holders: dict[bytes, Account | _Several] = {}
         self.refused: dict[bytes, int] = {}
@@ -113,6 +125,8 @@ class KeyHolders:
         self._doubts: OrderedDict[bytes, _Doubt | None] = OrderedDict()
         # How many ends were taken for those of who was refused a key, and may have been of who held it.
         self._spared: Counter[bytes] = Counter()
+        # The keys that somebody inside the process was refused, of whom nothing is told.
+        self._refused_inside: set[bytes] = set()
 
     def __len__(self) -> int:
         """Count the keys that anybody holds."""
@@ -148,7 +162,7 @@ class KeyHolders:
         if not isinstance(found, _Several):
             return found is None or found in accounts
         others = {one: times for one, times in found.known.items() if one not in accounts}
-        if any(one.peer is not None and self._is_alive(one.peer) for one in others):
+        if any(one.peer is not None and self.is_alive(one.peer) for one in others):
             return False
         left = found.inside + found.unknown.total() + sum(others.values()) - found.ended
         several = {one.is_limited for one in accounts if one.peer is None}
@@ -200,6 +214,8 @@ class KeyHolders:
             elif peer is not None:
                 self.refused_unknown.setdefault(key, Counter())[peer.descriptor] += 1
                 self._doubts.setdefault(key, None)
+            else:
+                self._refused_inside.add(key)
             self.refused[key] = self.refused.get(key, 0) + 1
 
     def _was_refused(self, key: bytes) -> bool:
@@ -209,6 +225,9 @@ class KeyHolders:
             self.refused[key] = count - 1
         else:
             self.refused_unknown.pop(key, None)
+            if key in self._refused_inside:
+                # Another may be the one that has ended: until nothing is doubted.
+                self._doubts.setdefault(key, None)
         return count > 0
 
     def take_back(self, key: bytes, account: Account) -> tuple[int, list[Account]]:
@@ -230,7 +249,7 @@ class KeyHolders:
                 # It may have been said by the one that had the descriptor before.
                 self._doubts.setdefault(key, None)
             return 0, []
-        less, gone = 0, found.find_ended(self._is_alive) if found.ended else []
+        less, gone = 0, found.find_ended(self.is_alive) if found.ended else []
         count = found.known.get(account, 0)
         if count:
             found.known[account] = count - 1
@@ -252,7 +271,7 @@ class KeyHolders:
         """
         found, refused = self._holders.get(key), self.refused_unknown.get(key)
         if isinstance(found, _Several) and descriptor in found.unknown:
-            gone = found.find_ended(self._is_alive) if found.ended else []
+            gone = found.find_ended(self.is_alive) if found.ended else []
             less = 0
             if descriptor in found.unknown:
                 _take_one(found.unknown, descriptor)
@@ -272,7 +291,7 @@ class KeyHolders:
             that is known.
         """
         found = self._holders.get(key)
-        is_sure = isinstance(found, Account) and found.peer is not None and not self._is_alive(found.peer)
+        is_sure = isinstance(found, Account) and found.peer is not None and not self.is_alive(found.peer)
         # Whoever was refused it may have ended: rather an interest that lasts too long.
         if not is_sure and self._was_refused(key):
             self._spared[key] += 1
@@ -286,7 +305,7 @@ class KeyHolders:
         gone: list[Account] = []
         found.ended += 1
         if found.inside or found.ended > len(found.known) // _SCANNED:
-            gone = found.find_ended(self._is_alive)
+            gone = found.find_ended(self.is_alive)
         if found.ended and found.inside:
             found.ended -= 1
             found.inside -= 1
@@ -297,42 +316,78 @@ class KeyHolders:
         """Whether anything may have been left behind, now or later."""
         return bool(self._doubts)
 
-    def sweep(self, most: int) -> list[LeftBehind]:
+    def sweep(self, most: int, accounts: Collection[Account] = ()) -> list[LeftBehind]:
         """Find what connections have left behind that asked for a key several times and ended long ago.
 
         Args:
             most: keys and their holders that are looked at; of the last key all.
+            accounts: all that are known, of which some may have been refused keys.
         """
         found = []
+        refusers = self._refusers(accounts)
         for _ in range(len(self._doubts)):
             if most <= 0:
                 break
             key, doubt = self._doubts.popitem(last=False)
             holders = self._holders.get(key)
             most -= len(holders.known) + 1 if isinstance(holders, _Several) else 1
-            if doubt is not None:
-                doubt = doubt._replace(looks=doubt.looks + 1)
-                if doubt.looks >= SETTLED:
-                    left = self._end_doubt(key, doubt)
-                    found += [left] * bool(left.less or left.gone)
-                    doubt = None
-            doubt = doubt or self._doubt(key)
+            doubt, left = self._look(key, doubt, refusers.get(key, []))
+            if left is not None and (left.less or left.gone):
+                found.append(left)
             if doubt is not None:
                 self._doubts[key] = doubt
             else:
-                del self._spared[key]
+                self._forget(key)
         return found
 
-    def _doubt(self, key: bytes) -> _Doubt | None:
+    def _forget(self, key: bytes) -> None:
+        """Forget whose ends may have been spared for whom."""
+        del self._spared[key]
+        if key not in self.refused:
+            self._refused_inside.discard(key)
+
+    def _look(
+        self, key: bytes, doubt: _Doubt | None, refusers: Collection[Account]
+    ) -> tuple[_Doubt | None, LeftBehind | None]:
+        """Look once more at what is doubted of a key; return what is from now on, and what is left behind."""
+        left = None
+        # Of who was refused it and has ended since it is not known yet whether that was read.
+        is_late = doubt and any(self._has_ended(one) and one not in doubt.refusers for one in refusers)
+        if doubt is not None and not is_late:
+            doubt = doubt._replace(looks=doubt.looks + 1)
+            if doubt.looks < SETTLED:
+                return doubt, None
+            left = self._end_doubt(key, doubt, refusers)
+        return self._doubt(key, refusers), left
+
+    def _refusers(self, accounts: Collection[Account]) -> dict[bytes, list[Account]]:
+        """Return who was refused the keys of which an end was spared, and has not taken them back."""
+        found: dict[bytes, list[Account]] = {}
+        for one in accounts if self._spared else ():
+            for key in one.refused & self._spared.keys():
+                found.setdefault(key, []).append(one)
+        return found
+
+    def _doubt(self, key: bytes, refusers: Collection[Account]) -> _Doubt | None:
         """Note who has ended by now; None where nothing may be left behind."""
         holders, refused = self._holders.get(key), self.refused_unknown.get(key, Counter())
         several = holders if isinstance(holders, _Several) else _Several(holders)
-        ended = (one for one in several.known if one.peer is not None and not self._is_alive(one.peer))
-        doubt = _Doubt(0, tuple(ended), several.unknown.copy(), refused.copy())
+        ended = (one for one in several.known if self._has_ended(one))
+        ended_refusers = frozenset(filter(self._has_ended, refusers))
+        doubt = _Doubt(0, tuple(ended), several.unknown.copy(), refused.copy(), ended_refusers)
         return doubt if several is holders or doubt.known or doubt.refused else None
 
-    def _end_doubt(self, key: bytes, doubt: _Doubt) -> LeftBehind:
-        """Take a key from all those who had ended."""
+    def _has_ended(self, account: Account) -> bool:
+        return account.peer is not None and not self.is_alive(account.peer)
+
+    def _end_doubt(self, key: bytes, doubt: _Doubt, refusers: Collection[Account]) -> LeftBehind:
+        """Take a key from all those who had ended.
+
+        Args:
+            key: the key.
+            doubt: who they are.
+            refusers: those that were refused it and have not taken it back, where that matters.
+        """
         refused = self.refused_unknown.get(key, Counter())
         for descriptor in (doubt.refused & refused).elements():
             _take_one(refused, descriptor)
@@ -343,9 +398,10 @@ class KeyHolders:
             return LeftBehind(key, 1, [found])
         if not isinstance(found, _Several):
             return LeftBehind(key, 0, [])
-        gone = found.find_ended(self._is_alive) if found.ended else []
+        gone = found.find_ended(self.is_alive) if found.ended else []
         ended = [one for one in doubt.known if one in found.known]
-        if again := min(len(ended), self._spared[key]):
+        still = sum(one not in doubt.refusers for one in refusers) + refused.total()
+        if again := min(len(ended), self._spared[key], self._uncounted(key, still)):
             # Those who were refused it are still to end, and that takes it from nobody.
             self._spared[key] -= again
             self.refused[key] = self.refused.get(key, 0) + again
@@ -355,6 +411,13 @@ class KeyHolders:
         counted = min(found.ended, closed.total())
         found.ended -= counted
         return LeftBehind(key, less + closed.total() - counted, [*gone, *ended, *self._settle(key, found)])
+
+    def _uncounted(self, key: bytes, refused: int) -> int:
+        """Return how many were refused a key, are still to end and are not counted, as ends were spared."""
+        if key in self._refused_inside:
+            # Nobody knows how many of those have ended.
+            return self._spared[key]
+        return max(0, refused - self.refused.get(key, 0))
 
     def _settle(self, key: bytes, found: _Several) -> list[Account]:
         """Forget a key that nobody holds any more; return those who were not known to have ended."""

@@ -367,6 +367,21 @@ def test_connection_that_another_peer_has_meanwhile_outlives_the_first(connectio
     assert drain(connections, 10.0)[0] == [LoseTrack(ORIGIN, is_in_place=False)]
 
 
+def test_earlier_life_that_is_looked_for_again_leaves_the_connection_to_who_listens_there(connections, sub):
+    second = replace(announcement(6, local_endpoint=None, endpoints=PEER.endpoints), started_ns=2)
+    third = replace(announcement(8, local_endpoint=None, endpoints=PEER.endpoints), started_ns=3)
+    first = replace(PEER, started_ns=1)
+    for peer in (second, third):
+        connections.connect(peer, 5.0)
+    hear = lambda: sub.hear(network_origin(third.uuid))  # noqa: E731
+    connections.disconnect(second, 10.0)
+    assert connections.connect(first, 11.0) == [LoseTrack(network_origin(second.uuid), is_in_place=False)]
+    looks = round(2 * LONGEST_REDIAL / CHECK_EVERY)
+    assert check(connections, first, third, looks=looks, now=11.0, hear=hear)[0] == []
+    connections.disconnect(first, 20.0)
+    assert drain(connections, 20.0)[0] == [LoseTrack(ORIGIN, is_in_place=False)]
+
+
 def test_of_two_keys_at_one_endpoint_the_one_that_is_heard_there_keeps_it(connections, sub):
     owner = replace(PEER, key="o" * 40)
     assert connections.connect(owner, 0.0) == [Dial(ENDPOINT, owner.name, key=owner.key)]

@@ -199,6 +199,60 @@ def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_th
     assert pub.wants(b"a")
 
 
+def end_of_one_that_was_refused(pub):
+    """Have one be refused a key while others ask for it, and end."""
+    pub.come(HOSTILE, b"b", b"c", b"a")
+    pub.alive.discard(HOSTILE)
+    pub.go(None, b"b", b"c", b"a")
+
+
+@each("pause", [0, 1, SETTLED])
+def test_who_was_refused_a_key_and_has_ended_is_forgotten_though_another_leaves_it_behind(pause):
+    pub = Publisher(plain_subscriptions=2)
+    pub.come(HONEST, b"a", b"a")
+    end_of_one_that_was_refused(pub)
+    sweep(pub, pause)
+    pub.alive.discard(HONEST)
+    pub.go(None, b"a")
+    sweep(pub)
+    assert not pub.queue.holders.refused
+    assert not pub.wants(b"a")
+    assert not pub.queue.has_doubts
+
+
+def test_end_is_not_spared_for_that_of_one_that_was_refused_the_key_and_has_ended():
+    pub, others = Publisher(plain_subscriptions=2), (Peer(9, 90), Peer(10, 100))
+    pub.alive.update(others)
+    end_of_one_that_was_refused(pub)
+    for other in (*others, HONEST, HONEST):
+        pub.come(other, b"a")
+    pub.alive.discard(HONEST)
+    pub.go(None, b"a")
+    sweep(pub)
+    for other in others:
+        pub.alive.discard(other)
+        pub.go(None, b"a")
+    assert not pub.wants(b"a")
+
+
+def test_end_is_spared_for_that_of_one_that_was_refused_the_key_and_ends_only_later():
+    pub, other = Publisher(plain_subscriptions=2), Peer(9, 90)
+    pub.alive.add(other)
+    pub.come(HONEST, b"a")
+    pub.come(other, b"a")
+    pub.come(HOSTILE, b"b", b"c", b"a")
+    pub.alive.discard(HONEST)
+    pub.go(None, b"a")
+    sweep(pub, 1)
+    # It ends while it is not known yet whose end that was.
+    pub.alive.discard(HOSTILE)
+    sweep(pub, SETTLED - 1)
+    pub.go(None, b"b", b"c", b"a")
+    sweep(pub)
+    assert pub.wants(b"a")
+    assert not pub.queue.holders.refused
+
+
 def test_who_is_there_keeps_what_it_has_when_another_ends_before_it_is_read_that_it_took_that_back():
     pub = Publisher()
     pub.come(HONEST, b"a")
