@@ -228,7 +228,9 @@ class InterestQueue:
         if reason is not None:
             self.holders.refuse(key, account, peer)
             self._refuse(account, len(key), reason)
-            self._router.refuse(key, reason)
+            if not self._is_taken(key, account.key or ""):
+                # Otherwise the answer would go to the other, who would take it for its own.
+                self._router.refuse(key, reason)
             return 0
         if self.holders.add(key, account, peer):
             account.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
@@ -300,27 +302,26 @@ class InterestQueue:
 
         What a declaration asks for is decided later, a little at a time.
         """
-        kind = key[: len(OWN) + 1]
-        if kind == keys.STREAM:
-            owned = key
-        elif kind == keys.DECLARATION:
-            owned = keys.stream_key(keys.stream_of(key))
-        else:
+        if not key.startswith((keys.STREAM, keys.DECLARATION)):
             return access.denial_of_key(who, key)
         denial = access.denial(who, ())
         if denial is not None:
             # Before anything is its own.
             return denial
-        # All streams of one subscriber begin alike: nodes tell by that what else is of it.
-        name = owned[len(keys.STREAM) :][:NAME_SIZE]
-        if self._owners.get(name, who) != who or self._is_of_another(owned, who):
+        if self._is_taken(key, who):
             return Denial("this stream is somebody else's")
         if len(self._owners) >= MOST_OWNERS:
             there = {one.name[:NAME_SIZE] for one in self._router.streams.values()}
             self._owners = {one: key for one, key in self._owners.items() if one in there}
         # From now on: what it asks for waits to be looked at, and others may be quicker.
-        self._owners.setdefault(name, who)
+        self._owners.setdefault(_subscriber_of(key), who)
         return None
+
+    def _is_taken(self, key: bytes, who: str) -> bool:
+        """Tell whether a key names a stream of somebody with another public key."""
+        if self._access is None or not key.startswith((keys.STREAM, keys.DECLARATION)):
+            return False
+        return self._owners.get(_subscriber_of(key), who) != who or self._is_of_another(_stream_key(key), who)
 
     def _permitted(self, granted: KeyChanges, account: Account) -> KeyChanges:
         """Take out the keys of shared patterns that a declaration asks for and its sender may not have."""
@@ -400,3 +401,13 @@ class InterestQueue:
             clock: what time it is, in monotonic seconds.
         """
         self.turns.work(clock, self._limits.interest_time)
+
+
+def _stream_key(key: bytes) -> bytes:
+    """Return the key of the stream that a key names, which is one of a stream or a declaration."""
+    return key if key.startswith(keys.STREAM) else keys.stream_key(keys.stream_of(key))
+
+
+def _subscriber_of(key: bytes) -> bytes:
+    """Return what the names of all streams of one subscriber begin with: nodes tell by that what is of it."""
+    return _stream_key(key)[len(keys.STREAM) :][:NAME_SIZE]

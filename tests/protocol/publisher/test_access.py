@@ -90,8 +90,13 @@ def test_answers_change_with_the_rights(access, rights):
 
 
 @pytest.fixture
-def queue(access):
-    return InterestQueue(Router(bytes(16), PublisherStats()), DEFAULT_LIMITS, lambda peer: True, access)
+def router():
+    return Router(bytes(16), PublisherStats())
+
+
+@pytest.fixture
+def queue(router, access):
+    return InterestQueue(router, DEFAULT_LIMITS, lambda peer: True, access)
 
 
 def declared(name, *, shared=False):
@@ -129,3 +134,19 @@ def test_who_is_not_trusted_takes_no_stream_from_who_is(queue, access, rights):
     assert access.has_changed()
     assert not queue.take(declared(NAME), SECOND, 0.0).wanted
     assert queue.take(declared(NAME), FIRST, 0.0).wanted
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_the_owner_of_a_stream_is_not_told_what_another_is_refused_in_its_name(
+    queue, router, access, rights, is_trusted
+):
+    assert queue.take(declared(NAME), FIRST, 0.0).wanted
+    assert queue.take(b"\x01" + stream_key(NAME), FIRST, 0.0).wanted
+    queue.work(lambda: 0.0)
+    if not is_trusted:
+        rights[0] = Rights({OWNER}, rights[0].permissions)
+        assert access.has_changed()
+    # Where its number stands it is safe anyway.
+    other = Declaration(NAME, 2, DeliveryOptions(), patterns=(Declared(1, b"md.eu"),)).encode()
+    assert not queue.take(b"\x01" + other, SECOND, 0.0).wanted
+    assert not router.streams[stream_key(NAME)].refused
