@@ -242,18 +242,18 @@ class PublisherEngine:
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        with self._leaving(addr):
+        with self._ending(addr):
             self.attachments.unbind(self.socket, addr)
         self._shell.in_use()
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._begin_calls()
-        with self._leaving(addr):
+        with self._ending(addr):
             self.attachments.disconnect(self.socket, addr)
         self._shell.in_use()
 
-    def _leaving(self, addr: Any) -> AbstractContextManager[None]:
+    def _ending(self, addr: Any) -> AbstractContextManager[None]:
         """Send what was published before, and keep the connections of an endpoint until it was read."""
         attachments = self.attachments
         if self.closed or not backend_of(self.socket).has_handle or attachments.group is not None:
