@@ -10,7 +10,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ else:
 
     TO_BE_READ = termios.FIONREAD
     """The same: bytes that have come and were not read. Source: tcp(7)."""
+
+_FOLDERS = ("/proc/self/fd", "/dev/fd")
+_MOST_LOOKED_THROUGH = 65_536
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """What `flock` is asked for. Source: flock(2)."""
@@ -146,6 +149,38 @@ def flock(descriptor: int, operation: int) -> None:
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
     """Ask the system about a device, as `fcntl.ioctl`; only where `HAS_FCNTL`."""
     return fcntl.ioctl(descriptor, request, argument)
+
+
+def open_descriptors() -> Sequence[int]:
+    """Return the numbers of file descriptors that may be open; none where the system tells of none.
+
+    To look takes one. Where none is left, all that there may be are looked through, up to a bound.
+    """
+    folder = next((one for one in _FOLDERS if os.path.isdir(one)), None)
+    if folder is None:
+        return ()
+    try:
+        return [int(one) for one in os.listdir(folder)]
+    except OSError:
+        return range(min(most_descriptors() or _MOST_LOOKED_THROUGH, _MOST_LOOKED_THROUGH))
+
+
+@contextmanager
+def borrowed_socket(descriptor: int) -> Iterator[socket.socket]:
+    """Use a descriptor of somebody else's, which stays open: there may be none left for a second one.
+
+    Raises:
+        OSError: it is no socket.
+    """
+    is_blocking = os.get_blocking(descriptor)
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        if socket.getdefaulttimeout() is not None:
+            # That has just been set for it, and whoever has it may be no code of Python's.
+            os.set_blocking(descriptor, is_blocking)
+        yield borrowed
+    finally:
+        borrowed.detach()
 
 
 def second_socket(descriptor: int) -> socket.socket:

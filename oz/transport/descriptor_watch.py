@@ -15,14 +15,13 @@ import struct
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from oz.logs import peer_logger
-from oz.system import after_fork, most_descriptors
+from oz.system import after_fork, borrowed_socket, most_descriptors, open_descriptors
 
 _log = peer_logger("oz.descriptors")
 
@@ -39,7 +38,6 @@ ON_ITS_WAY = 2.0
 _BOTH_ENDS = 2
 """Those that a connection takes to a peer that is in this process as well."""
 
-_MOST_LOOKED_THROUGH = 65_536
 _SHARE = 100
 """After a look comes a rest of so many times what the look took; a tenth of that while less is free."""
 
@@ -190,7 +188,7 @@ class DescriptorWatch:
         if limit is None:
             return LOOK_SECONDS
         began, used = monotonic(), count_used(limit)
-        connections = self._connections(limit)
+        connections = self._connections()
         ending = sum(one.is_cut for one in connections)
         short = used - ending - (limit - headroom(limit))
         if short > 0:
@@ -202,11 +200,11 @@ class DescriptorWatch:
             return max(NEAR_SECONDS, took * _SHARE / 10)
         return max(LOOK_SECONDS, took * _SHARE)
 
-    def _connections(self, limit: int) -> list[AcceptedConnection]:
+    def _connections(self) -> list[AcceptedConnection]:
         """Find the connections to what is bound; those that were not there at the last look are newer."""
         self._order += 1
         before, self._known = self._known, {}
-        for descriptor in _descriptors(limit):
+        for descriptor in open_descriptors():
             with suppress(OSError):
                 found = os.fstat(descriptor)
                 if not stat.S_ISSOCK(found.st_mode):
@@ -219,7 +217,7 @@ class DescriptorWatch:
 
     def _met(self, descriptor: int, inode: int) -> AcceptedConnection | int:
         """Find out what a socket is; its inode stands for one that is nothing of oz's."""
-        with suppress(OSError), _as_socket(descriptor) as found:
+        with suppress(OSError), borrowed_socket(descriptor) as found:
             place = _local(found)
             if place in self._bound:
                 # A socket that listens has no peer.
@@ -229,7 +227,7 @@ class DescriptorWatch:
 
     def _end(self, chosen: list[AcceptedConnection], used: int, limit: int) -> None:
         for one in chosen:
-            with suppress(OSError), _as_socket(one.descriptor) as found:
+            with suppress(OSError), borrowed_socket(one.descriptor) as found:
                 # libzmq may have closed it meanwhile, and something else have its number.
                 if os.fstat(one.descriptor).st_ino == one.inode:
                     found.shutdown(socket.SHUT_RDWR)
@@ -254,16 +252,6 @@ class DescriptorWatch:
             )
 
 
-@contextmanager
-def _as_socket(descriptor: int) -> Iterator[socket.socket]:
-    """Use a descriptor of somebody else's, which stays open: there may be none left for a copy."""
-    borrowed = socket.socket(fileno=descriptor)
-    try:
-        yield borrowed
-    finally:
-        borrowed.detach()
-
-
 def count_used(limit: int) -> int:
     """Return how many descriptors are open."""
     try:
@@ -273,14 +261,6 @@ def count_used(limit: int) -> int:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return limit
         raise
-
-
-def _descriptors(limit: int) -> list[int] | range:
-    """Return the numbers that may be open."""
-    try:
-        return [int(one) for one in os.listdir(_FOLDER)]
-    except OSError:
-        return range(min(limit, _MOST_LOOKED_THROUGH))
 
 
 def _place(endpoint: str) -> object:

@@ -151,7 +151,7 @@ class PublisherClosing:
         if has_closed and is_own:
             self._untaken = untaken
         elif untaken is not None:
-            untaken.wait_aside(min(seconds, CLOSE_TIMEOUT))
+            untaken.wait_aside(seconds if seconds < inf else CLOSE_TIMEOUT)
         return has_closed and is_own
 
     def _close(self, linger: int | None, timeout: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
 from oz.transport.calls import Calls
-from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.endpoints import Endpoints, as_list, as_text
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.peer_keys import PeerKeys
@@ -30,8 +31,9 @@ from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
+from oz.transport.publisher.untaken import kept
 from oz.transport.security import credentials_of
-from oz.transport.socket import first_few
+from oz.transport.socket import CLOSE_TIMEOUT, first_few
 
 _REFUSED_OPTIONS = (
     int(zmq.SUBSCRIBE),
@@ -240,14 +242,31 @@ class PublisherEngine:
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        self.attachments.unbind(self.socket, addr)
+        with self._ending(addr):
+            self.attachments.unbind(self.socket, addr)
         self._shell.in_use()
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._begin_calls()
-        self.attachments.disconnect(self.socket, addr)
+        with self._ending(addr):
+            self.attachments.disconnect(self.socket, addr)
         self._shell.in_use()
+
+    def _ending(self, addr: Any) -> AbstractContextManager[None]:
+        """Send what was published before, and keep the connections of an endpoint until it was read."""
+        attachments = self.attachments
+        if self.closed or not backend_of(self.socket).has_handle or attachments.group is not None:
+            return nullcontext()
+        with self.guard:
+            self.sender.accumulator.flush(self.socket)
+            endpoint = as_text(addr)
+            joined = attachments.endpoints[: attachments.connections] if attachments.own_context else ()
+            return kept(
+                CLOSE_TIMEOUT,
+                bound=[one for one in attachments.bound if one == endpoint],
+                connected=[one for one in joined if one == endpoint],
+            )
 
     def _begin_calls(self) -> None:
         if self._calls is not None:

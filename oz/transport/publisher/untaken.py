@@ -15,6 +15,7 @@ read up to there.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -22,19 +23,24 @@ import stat
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from oz import system
+from oz.logs import peer_logger
 from oz.protocol.backoff import growing
 from oz.transport.guard import apart
 from oz.transport.socket import GivingUp
 
-_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+_log = peer_logger("oz.socket")
+
 _IPC, _TCP = "ipc://", "tcp://"
 _UNIX = getattr(socket, "AF_UNIX", None)
-_FAMILIES = (_UNIX, socket.AF_INET, socket.AF_INET6)
+_ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
+"""The address of a listener at all addresses, by what connections to it are of."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.25
 """Seconds between two looks at what the other side has read: nothing tells of it."""
 _NOTHING = struct.pack("i", 0)
@@ -48,24 +54,42 @@ _LONGEST_READ = 60.0
 _Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
 
+_kept: set[weakref.ref[_End]] = set()
+"""All that are open: nobody takes them for connections of libzmq's. A signal handler may lose one."""
+
+_looking = threading.RLock()
+"""Whoever looks for connections has it: what another is about to keep would look like one."""
+
 
 class _End:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
-    __slots__ = ("_inode", "_number", "_socket")
+    __slots__ = ("__weakref__", "_identity", "_me", "_number", "_socket")
 
     def __init__(self, number: int, own: socket.socket) -> None:
         self._number = number
         self._socket = own
-        self._inode = os.fstat(own.fileno()).st_ino
+        self._identity = _identity(own.fileno())
+        self._me = weakref.ref(self, _kept.discard)
+        _kept.add(self._me)
+
+    @property
+    def own(self) -> tuple[int, tuple[int, int]]:
+        """The number of our descriptor, and what it is of: once closed, another may have the number."""
+        return self._socket.fileno(), self._identity
 
     @property
     def is_written(self) -> bool:
         """Whether libzmq has closed it, which it does when nothing is left to be written."""
         try:
-            return os.fstat(self._number).st_ino != self._inode
+            return _identity(self._number) != self._identity
         except OSError:
             return True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the other side has had all the time that it is given."""
+        return False
 
     def is_taken(self) -> bool:
         """Tell whether libzmq has written everything, and the other side has read it."""
@@ -80,6 +104,7 @@ class _End:
 
     def close(self) -> None:
         self._socket.close()
+        _kept.discard(self._me)
 
 
 class _TcpEnd(_End):
@@ -91,25 +116,27 @@ class _TcpEnd(_End):
         super().__init__(number, own)
         self._ends_at: float | None = None
 
+    @property
+    def is_late(self) -> bool:
+        return self._ends_at is not None and time.monotonic() >= self._ends_at
+
     def _is_read(self) -> bool:
-        now = time.monotonic()
         if self._ends_at is None:
             self._socket.setblocking(False)
             self._socket.shutdown(socket.SHUT_WR)
-            self._ends_at = now + _LONGEST_READ
+            self._ends_at = time.monotonic() + _LONGEST_READ
         with suppress(BlockingIOError):
-            if any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES)):
-                return True
-        return now >= self._ends_at
+            return any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES))
+        return False
 
 
 class Untaken:
     """The connections of one publisher, kept open until subscribers have read all that was sent on them."""
 
-    __slots__ = ("_ends",)
+    __slots__ = ("_ends", "_given_up")
 
     def __init__(self, bound: Iterable[str], connected: Iterable[str] = ()) -> None:
-        """Take hold of connections, before their socket is closed.
+        """Take hold of connections, before libzmq is told to close them.
 
         Args:
             bound: the endpoints that the publisher listens at; all but `ipc://` and `tcp://` are passed over.
@@ -118,6 +145,7 @@ class Untaken:
         here, there = set(_places(bound)), set(_places(connected))
         # A signal handler that raises would leave some descriptors open.
         self._ends = apart(_find, here, there) if here or there else []
+        self._given_up = 0
 
     def leave_to_others(self) -> None:
         """Drop those that are in use though the context of the publisher has ended: others have them."""
@@ -129,10 +157,12 @@ class Untaken:
         """Drop those that need it no more; tell whether that is all of them."""
         left = []
         for end in self._ends:
-            if end.is_taken():
-                end.close()
-            else:
+            is_taken = end.is_taken()
+            if not is_taken and not end.is_late:
                 left.append(end)
+                continue
+            self._given_up += not is_taken
+            end.close()
         self._ends = left
         return not left
 
@@ -143,25 +173,34 @@ class Untaken:
         self._ends = []
 
     def wait(self, seconds: float, given_up: GivingUp | None = None) -> None:
-        """Wait until all is taken, for so long at most, and dropped.
+        """Wait until all is taken, for so long at most, and dropped. What is not taken by then is told of.
 
         Args:
             seconds: how long; may be infinite.
             given_up: ends it when it is set.
         """
-        ends_at, given_up = time.monotonic() + seconds, given_up or GivingUp()
+        started, given_up = time.monotonic(), given_up or GivingUp()
         try:
             for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
-                if self.is_over() or (left := ends_at - time.monotonic()) <= 0:
+                if self.is_over() or (left := started + seconds - time.monotonic()) <= 0:
+                    # What libzmq still has may go on without us, or is somebody else's.
+                    self._given_up += sum(one.is_written for one in self._ends)
                     break
                 if given_up.wait(min(pause, left)):
                     break
         finally:
             self.close()
+        if self._given_up:
+            text = (
+                "closed, and %d subscribers may not have read in %g s all that was sent: the rest may be lost"
+            )
+            _log.warning(text, self._given_up, round(time.monotonic() - started, 3))
 
     def wait_aside(self, seconds: float) -> None:
         """The same without holding up the caller: a thread waits, and the end of the process for that."""
-        if self.is_over():
+        if self.is_over() or seconds <= 0:
+            # That the time is over was told already.
+            self.close()
             return
         if threading.main_thread().is_alive():
             with suppress(RuntimeError):
@@ -169,6 +208,24 @@ class Untaken:
                 return
         # The process ends, and waits for no thread any more.
         self.wait(seconds)
+
+
+@contextmanager
+def kept(seconds: float, *, bound: Iterable[str] = (), connected: Iterable[str] = ()) -> Iterator[None]:
+    """Keep connections that libzmq is told to close meanwhile, until all is taken; see `Untaken.wait_aside`.
+
+    Args:
+        seconds: for so long at most, after that.
+        bound: as for `Untaken`.
+        connected: the same.
+    """
+    untaken = Untaken(bound, connected)
+    try:
+        yield
+    except BaseException:
+        untaken.close()
+        raise
+    untaken.wait_aside(seconds)
 
 
 def _places(endpoints: Iterable[str]) -> Iterator[_Place]:
@@ -185,43 +242,82 @@ def _places(endpoints: Iterable[str]) -> Iterator[_Place]:
 
 
 def _numeric(host: str) -> str:
-    """Return an address as the system writes it; empty for a name, and for all addresses of this host."""
+    """Return an address as the system writes it; empty for a name."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return ""
-    return "" if address.is_unspecified else str(getattr(address, "ipv4_mapped", None) or address)
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
     """Find the connections of this process at some places; libzmq does not tell which it has."""
-    directory = next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
-    found: list[_End] = []
-    for number in [] if directory is None else map(int, os.listdir(directory)):
-        # An error: closed meanwhile, no socket, not connected, or there is no descriptor left for us.
-        with suppress(OSError):
-            if not stat.S_ISSOCK(os.fstat(number).st_mode):
-                continue
-            own = system.second_socket(number)
-            if _is_one(own, bound, connected):
-                found.append(_End(number, own) if own.family == _UNIX else _TcpEnd(number, own))
-            else:
-                own.close()
+    found, lacking = [], 0
+    with _looking:
+        ours = {end.own for one in tuple(_kept) if (end := one()) is not None}
+        for number in system.open_descriptors():
+            # An error: closed meanwhile, or no socket, or not connected.
+            with suppress(OSError):
+                if not _is_one(number, ours, bound, connected):
+                    continue
+                try:
+                    own = system.second_socket(number)
+                except OSError as error:
+                    lacking += error.errno in (errno.EMFILE, errno.ENFILE)
+                    continue
+                end = _End(number, own) if own.family == _UNIX else _TcpEnd(number, own)
+                found.append(end)
+                # It may have the number of a descriptor that was listed and is closed by now.
+                ours.add(end.own)
+    if lacking:
+        text = (
+            "closing, and no file descriptor is left to keep %d connections open: what subscribers have not "
+        )
+        _log.warning(text + "read yet may be lost; raise the limit (ulimit -n)", lacking)
     return found
 
 
-def _is_one(own: socket.socket, bound: Set[_Place], connected: Set[_Place]) -> bool:
-    try:
-        if own.family not in _FAMILIES or own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            return False
-        return _is_at(own.getsockname(), bound) or _is_at(own.getpeername(), connected)
-    except OSError:
+def _is_one(number: int, ours: Set[Any], bound: Set[_Place], connected: Set[_Place]) -> bool:
+    """Tell whether a descriptor is of a connection at one of some places, and none that is kept.
+
+    Nothing is copied for it: that would close locks of a file that has taken the number meanwhile.
+
+    Raises:
+        OSError: it is none of a connection.
+    """
+    if not stat.S_ISSOCK(os.fstat(number).st_mode) or (number, _identity(number)) in ours:
         return False
+    with system.borrowed_socket(number) as one:
+        if one.family not in (_UNIX, *_ANY) or one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return False
+        return _is_at(one, one.getsockname(), bound) or _is_at(one, one.getpeername(), connected)
 
 
-def _is_at(name: Any, places: Set[_Place]) -> bool:
+def _is_at(one: socket.socket, name: Any, places: Set[_Place]) -> bool:
     """Tell whether what the system calls an end of a connection is one of some places."""
     if isinstance(name, str | bytes):
         return os.fsencode(name) in places
     host, port = name[:2]
-    return (_numeric(host), port) in places or ("", port) in places
+    return any((each, port) in places for each in (_numeric(host), _ANY[one.family], ""))
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    """Return what tells an open file from all others.
+
+    Raises:
+        OSError: it is closed.
+    """
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _leave_to_parent() -> None:
+    """Close, in the child of a fork, what the parent keeps; no thread looks after it here."""
+    global _looking
+    _looking = threading.RLock()
+    for one in tuple(_kept):
+        if (end := one()) is not None:
+            end.close()
+
+
+system.after_fork(_leave_to_parent)

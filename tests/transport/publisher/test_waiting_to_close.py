@@ -35,7 +35,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def unread(monkeypatch):
     """One connection whose other side never reads."""
-    end = types.SimpleNamespace(is_taken=lambda: False, close=lambda: None)
+    end = types.SimpleNamespace(is_taken=lambda: False, is_late=False, is_written=True, close=lambda: None)
     monkeypatch.setattr(untaken, "_find", lambda *_: [end])
     return Untaken(["ipc://somewhere"])
 
