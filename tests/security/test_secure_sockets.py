@@ -174,9 +174,10 @@ WAITS = {
 }
 
 
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 @pytest.mark.parametrize("wait", [*WAITS, "iteration"])
-def test_a_prefix_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait):
-    with oz.Subscriber(pub.endpoint) as sub:
+def test_a_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait, filtering):
+    with oz.Subscriber(pub.endpoint, filtering=filtering) as sub:
         sub.subscribe("md.>")
         with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
             (WAITS | {"iteration": lambda sub: next(iter(sub))})[wait](sub)
@@ -185,10 +186,11 @@ def test_a_prefix_subscriber_without_keys_is_told_that_a_publisher_demands_some(
             sub.receive(timeout=0)
 
 
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 @pytest.mark.parametrize("wait", [*WAITS, "iteration"])
-def test_the_same_on_asyncio(pub, wait):
+def test_the_same_on_asyncio(pub, wait, filtering):
     async def run():
-        async with oz.asyncio.Subscriber(pub.endpoint) as sub:
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as sub:
             sub.subscribe("md.>")
             with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
                 await (WAITS | {"iteration": first_of})[wait](sub)

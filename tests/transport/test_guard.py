@@ -207,6 +207,8 @@ def test_a_signal_handler_that_takes_the_guard_waits_for_what_is_done_apart():
 
     def work():
         main = threading.main_thread()
+        # Python runs no handler of what comes just before it waits, until that wait is over.
+        wait_until_stuck(main)
         signal.pthread_kill(main.ident, signal.SIGUSR1)
         until(lambda: order)
         wait_until_stuck(main)

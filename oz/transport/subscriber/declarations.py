@@ -236,9 +236,17 @@ class Declarer:
             endpoints: where the socket connects to.
             tell: is told of one that does: in words, and where.
         """
-        if self.receiver.stats.received == 0:
-            self.demands = Demands(endpoints, self.backend.monotonic(), tell=tell)
+        if not self.has_heard:
+            now = self.backend.monotonic()
+            self.demands = Demands(endpoints, now, is_needed=lambda _: not self.has_heard, tell=tell)
             self._plan()
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether a message has come, or an answer of a publisher that filters."""
+        return self.receiver.stats.received > 0 or (
+            self.streams is not None and bool(self.streams.publishers.met())
+        )
 
     def begin_calls(self) -> None:
         """Prepare for another connection, which may be refused where the socket has keys, or for an end."""

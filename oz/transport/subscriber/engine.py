@@ -119,9 +119,9 @@ class SubscriberEngine:
     def look_for_demands(self, attachments: Attachments) -> None:
         """Find out whether publishers demand keys, where nothing comes and the socket has none.
 
-        A prefix has no answer, and a listener that demands keys says nothing to whoever shows none.
+        A listener that demands keys says nothing to whoever shows none.
         """
-        if attachments.credentials is None and attachments.group is None and self.declarer.streams is None:
+        if attachments.credentials is None and attachments.group is None:
             connected = attachments.endpoints[: attachments.connections]
             self.declarer.look_for_demands(connected, lambda why, _: self.fail(PermissionDenied(why)))
             self.must_check = self.must_check or self.is_asking
@@ -129,7 +129,7 @@ class SubscriberEngine:
     @property
     def is_asking(self) -> bool:
         """Whether it is not known yet whether a publisher demands keys: no wait may be without end."""
-        if self.receiver.stats.received:
+        if self.declarer.has_heard:
             self.declarer.demands = None
         return self.declarer.demands is not None
 
