@@ -10,11 +10,12 @@ over (`in_event_internal` of stream_engine_base_t, with `_input_stopped`). It le
 
 So a second descriptor keeps the connection open until the other side has read all. With `ipc://` the system
 tells when that is so. With `tcp://` the other side is told that nothing more comes, and closes when it has
-read up to there.
+read up to there: without a reset, which is sent by whoever closes and leaves something unread.
 """
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -24,6 +25,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 
 from oz import system
@@ -43,19 +45,29 @@ _PIECE, _MOST_PIECES = 1 << 16, 16
 """Bytes of what the other side still says that are read at once, and how often in one look."""
 
 _LONGEST_READ = 60.0
-"""Seconds for the other side of a TCP connection to close: whoever only connected may never do so."""
+"""Seconds for the other side of a TCP connection to close: whoever was stopped may never do so."""
 
 _Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
 
 
+class Fate(Enum):
+    """The fate of what was sent on a connection."""
+
+    OPEN = "not all of it is written and read yet"
+    READ = "the other side has read all of it"
+    GONE = "the other side left, and had not read all of it"
+    UNTOLD = "the system does not tell"
+
+
 class _End:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
-    __slots__ = ("_inode", "_number", "_socket")
+    __slots__ = ("_inode", "_socket", "is_silent", "number")
 
     def __init__(self, number: int, own: socket.socket) -> None:
-        self._number = number
+        self.number = number
+        self.is_silent = False
         self._socket = own
         self._inode = os.fstat(own.fileno()).st_ino
 
@@ -63,19 +75,33 @@ class _End:
     def is_written(self) -> bool:
         """Whether libzmq has closed it, which it does when nothing is left to be written."""
         try:
-            return os.fstat(self._number).st_ino != self._inode
+            return os.fstat(self.number).st_ino != self._inode
         except OSError:
             return True
 
-    def is_taken(self) -> bool:
-        """Tell whether libzmq has written everything, and the other side has read it."""
+    def fate(self, longest: float) -> Fate:
+        """Tell whether libzmq has written everything, and the other side has read it.
+
+        Args:
+            longest: seconds for the other side to close, where only that tells.
+        """
+        if not self.is_written:
+            return Fate.OPEN
         try:
-            return self.is_written and self._is_read()
-        except OSError:
-            # The system does not tell, or the other side is gone.
-            return True
+            return self._taken(longest)
+        except ConnectionError:
+            return Fate.GONE
+        except OSError as error:
+            return Fate.GONE if error.errno == errno.ENOTCONN else Fate.UNTOLD
 
-    def _is_read(self) -> bool:
+    def _taken(self, _longest: float) -> Fate:
+        # Whoever closes and has not read all leaves an error behind, and nothing unread.
+        is_taken = self._has_none_unread()
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            return Fate.GONE
+        return Fate.READ if is_taken else Fate.OPEN
+
+    def _has_none_unread(self) -> bool:
         return system.ioctl(self._socket, system.UNREAD, _NOTHING) == _NOTHING
 
     def close(self) -> None:
@@ -85,28 +111,40 @@ class _End:
 class _TcpEnd(_End):
     """A connection whose other side tells that it has read all by closing."""
 
-    __slots__ = ("_ends_at",)
+    __slots__ = ("_told_at",)
 
     def __init__(self, number: int, own: socket.socket) -> None:
         super().__init__(number, own)
-        self._ends_at: float | None = None
+        # Whoever has said nothing has asked for nothing either.
+        self.is_silent = not system.bytes_received(own)
+        self._told_at: float | None = None
 
-    def _is_read(self) -> bool:
-        now = time.monotonic()
-        if self._ends_at is None:
+    def _taken(self, longest: float) -> Fate:
+        if self._told_at is None:
             self._socket.setblocking(False)
+            # An error, where the connection was reset before.
             self._socket.shutdown(socket.SHUT_WR)
-            self._ends_at = now + _LONGEST_READ
+            self._told_at = time.monotonic()
+        # What came to the other side after it had closed is answered by a reset.
+        if self._has_closed() and (system.UNREAD is None or self._has_none_unread()):
+            return Fate.READ
+        return Fate.OPEN if time.monotonic() - self._told_at < longest else Fate.UNTOLD
+
+    def _has_closed(self) -> bool:
         with suppress(BlockingIOError):
-            if any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES)):
-                return True
-        return now >= self._ends_at
+            return any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES))
+        return False
 
 
 class Untaken:
-    """The connections of one publisher, kept open until subscribers have read all that was sent on them."""
+    """The connections of one publisher, kept open until subscribers have read all that was sent on them.
 
-    __slots__ = ("_ends",)
+    Attributes:
+        fates: what has become of each, by the descriptor that libzmq had.
+        missing: what has become of one that is not among them.
+    """
+
+    __slots__ = ("_ends", "fates", "missing")
 
     def __init__(self, bound: Iterable[str], connected: Iterable[str] = ()) -> None:
         """Take hold of connections, before their socket is closed.
@@ -115,24 +153,39 @@ class Untaken:
             bound: the endpoints that the publisher listens at; all but `ipc://` and `tcp://` are passed over.
             connected: those that it has connected to.
         """
-        here, there = set(_places(bound)), set(_places(connected))
+        bound, connected = list(bound), list(connected)
+        here, there = list(_places(bound)), list(_places(connected))
         # A signal handler that raises would leave some descriptors open.
-        self._ends = apart(_find, here, there) if here or there else []
+        found = apart(_find, set(here), set(there)) if here or there else []
+        self._ends = [end for end in found if not end.is_silent]
+        self.fates = {end.number: Fate.UNTOLD if end.is_silent else Fate.OPEN for end in found}
+        for end in found:
+            if end.is_silent:
+                end.close()
+        has_all = _directory() is not None and len(here) + len(there) == len(bound) + len(connected)
+        self.missing = Fate.GONE if has_all else Fate.UNTOLD
 
     def leave_to_others(self) -> None:
         """Drop those that are in use though the context of the publisher has ended: others have them."""
         for end in [one for one in self._ends if not one.is_written]:
             end.close()
             self._ends.remove(end)
+            del self.fates[end.number]
 
-    def is_over(self) -> bool:
-        """Drop those that need it no more; tell whether that is all of them."""
-        left = []
+    def is_over(self, longest: float | None = None) -> bool:
+        """Drop those that need it no more; tell whether that is all of them.
+
+        Args:
+            longest: seconds for the other side of a TCP connection to close, when it was told that nothing
+                more comes; a minute if not given.
+        """
+        left, longest = [], _LONGEST_READ if longest is None else longest
         for end in self._ends:
-            if end.is_taken():
-                end.close()
-            else:
+            self.fates[end.number] = fate = end.fate(longest)
+            if fate is Fate.OPEN:
                 left.append(end)
+            else:
+                end.close()
         self._ends = left
         return not left
 
@@ -142,17 +195,18 @@ class Untaken:
             end.close()
         self._ends = []
 
-    def wait(self, seconds: float, given_up: GivingUp | None = None) -> None:
+    def wait(self, seconds: float, given_up: GivingUp | None = None, *, longest: float | None = None) -> None:
         """Wait until all is taken, for so long at most, and dropped.
 
         Args:
             seconds: how long; may be infinite.
             given_up: ends it when it is set.
+            longest: seconds for the other side of one TCP connection, as `is_over` has them.
         """
         ends_at, given_up = time.monotonic() + seconds, given_up or GivingUp()
         try:
             for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
-                if self.is_over() or (left := ends_at - time.monotonic()) <= 0:
+                if self.is_over(longest) or (left := ends_at - time.monotonic()) <= 0:
                     break
                 if given_up.wait(min(pause, left)):
                     break
@@ -195,7 +249,7 @@ def _numeric(host: str) -> str:
 
 def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
     """Find the connections of this process at some places; libzmq does not tell which it has."""
-    directory = next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
+    directory = _directory()
     found: list[_End] = []
     for number in [] if directory is None else map(int, os.listdir(directory)):
         # An error: closed meanwhile, no socket, not connected, or there is no descriptor left for us.
@@ -203,11 +257,17 @@ def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             own = system.second_socket(number)
-            if _is_one(own, bound, connected):
-                found.append(_End(number, own) if own.family == _UNIX else _TcpEnd(number, own))
-            else:
+            if not _is_one(own, bound, connected):
                 own.close()
+            elif own.family == _UNIX:
+                found.append(_End(number, own))
+            else:
+                found.append(_TcpEnd(number, own))
     return found
+
+
+def _directory() -> str | None:
+    return next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
 
 
 def _is_one(own: socket.socket, bound: Set[_Place], connected: Set[_Place]) -> bool:

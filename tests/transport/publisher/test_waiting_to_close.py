@@ -35,7 +35,8 @@ def clock(monkeypatch):
 @pytest.fixture
 def unread(monkeypatch):
     """One connection whose other side never reads."""
-    end = types.SimpleNamespace(is_taken=lambda: False, close=lambda: None)
+    end = types.SimpleNamespace(number=0, is_silent=False, close=lambda: None)
+    end.fate = lambda _: untaken.Fate.OPEN
     monkeypatch.setattr(untaken, "_find", lambda *_: [end])
     return Untaken(["ipc://somewhere"])
 
