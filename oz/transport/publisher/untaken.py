@@ -111,24 +111,24 @@ class _End:
 class _TcpEnd(_End):
     """A connection whose other side tells that it has read all by closing."""
 
-    __slots__ = ("_told_at",)
+    __slots__ = ("_shut_at",)
 
     def __init__(self, number: int, own: socket.socket) -> None:
         super().__init__(number, own)
         # Whoever has said nothing has asked for nothing either.
         self.is_silent = not system.bytes_received(own)
-        self._told_at: float | None = None
+        self._shut_at: float | None = None
 
     def _taken(self, longest: float) -> Fate:
-        if self._told_at is None:
+        if self._shut_at is None:
             self._socket.setblocking(False)
             # An error, where the connection was reset before.
             self._socket.shutdown(socket.SHUT_WR)
-            self._told_at = time.monotonic()
+            self._shut_at = time.monotonic()
         # What came to the other side after it had closed is answered by a reset.
         if self._has_closed() and (system.UNREAD is None or self._has_none_unread()):
             return Fate.READ
-        return Fate.OPEN if time.monotonic() - self._told_at < longest else Fate.UNTOLD
+        return Fate.OPEN if time.monotonic() - self._shut_at < longest else Fate.UNTOLD
 
     def _has_closed(self) -> bool:
         with suppress(BlockingIOError):
