@@ -64,6 +64,13 @@ def is_reader_gone(descriptor: int) -> bool:
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
+def has_hung_up(connection: socket.socket) -> bool:
+    """Tell whether the other side of a connection has closed it for both directions."""
+    poll = select.poll()
+    poll.register(connection, 0)
+    return any(event & POLLHUP for _, event in poll.poll(0))
+
+
 class Poll:
     """`select.poll` for systems that have only `select.select`, as far as oz uses it."""
 

@@ -63,11 +63,11 @@ class Fate(Enum):
 class _End:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
-    __slots__ = ("_inode", "_socket", "is_silent", "number")
+    __slots__ = ("_inode", "_socket", "_was_there", "is_silent", "number")
 
     def __init__(self, number: int, own: socket.socket) -> None:
         self.number = number
-        self.is_silent = False
+        self.is_silent = self._was_there = False
         self._socket = own
         self._inode = os.fstat(own.fileno()).st_ino
 
@@ -99,6 +99,10 @@ class _End:
         is_taken = self._has_none_unread()
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             return Fate.GONE
+        if not self._was_there and system.has_hung_up(self._socket):
+            # Perhaps libzmq has closed it for that, and has taken the error.
+            return Fate.GONE
+        self._was_there = True
         return Fate.READ if is_taken else Fate.OPEN
 
     def _has_none_unread(self) -> bool:
