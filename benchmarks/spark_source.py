@@ -6,6 +6,7 @@ A journal of JSON payloads (about 85 bytes, no two alike) is read, and the very 
 them to Parquet with its defaults. All sides run in turn on two cores:
 
 - batch: all columns to Spark's `noop` sink, beside Parquet read by Spark's native reader
+- memory: the same beside a Python source that yields Arrow batches of those rows which it need not make
 - tuples: the same beside a Python source that yields the same rows as tuples
 - stream: into Parquet with `availableNow`, beside Spark's stream from Parquet, in as many micro-batches
 
@@ -26,14 +27,18 @@ from pathlib import Path
 from typing import Any
 
 import machine
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 import oz.spark
-from oz.journal import Journal, Writer
-from oz.spark.source.rows import DDL
+from oz.journal import COLUMNS, Journal, Writer
+from oz.journal.ranges import read_range
+from oz.spark.source.rows import DDL, DecodedRows
 
-WANTED = {"batch": 0.5, "tuples": 5.0, "stream": 0.5}
+WANTED = {"batch": 0.5, "memory": 0.5, "tuples": 5.0, "stream": 0.5}
 GROUP = 8000
 SUBJECTS = [f"md.{market}.{symbol}" for market in range(40) for symbol in range(25)]
 
@@ -110,6 +115,55 @@ class TupleReader(DataSourceReader):
             )
 
 
+class Memory(DataSource):
+    """The least that a Python source costs: its batches are in a file without compression."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "memory"
+
+    def schema(self) -> str:
+        """The same columns."""
+        return ", ".join(f"`{name}` {kind}" for name, kind in DDL.items())
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Make its reader."""
+        return MemoryReader(self.options["file"])
+
+
+class MemoryReader(DataSourceReader):
+    """Yields batches as they are in the file."""
+
+    def __init__(self, file: str) -> None:
+        """Prepare."""
+        self._file = file
+
+    def partitions(self) -> list[InputPartition]:
+        """Those with even numbers, and the others."""
+        return [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one half."""
+        with pa.memory_map(self._file) as mapped:
+            batches = pa.ipc.open_file(mapped)
+            for number in range(partition.value, batches.num_record_batches, 2):
+                yield batches.get_batch(number)
+
+
+def write_batches(journal: str, file: str, schema: StructType) -> None:
+    """Write down what the source yields."""
+    rows = DecodedRows(schema, "raw")
+    columns = [name for name in COLUMNS if name in rows.columns]
+    with (
+        pa.OSFile(file, "wb") as out,
+        pa.ipc.new_file(out, to_arrow_schema(schema, timezone="UTC")) as writer,
+    ):
+        for table in read_range(Path(journal), 0, Journal(journal).end_offset, columns):
+            for batch in rows.of(table):
+                writer.write_batch(batch)
+
+
 def to_nowhere(frame: DataFrame) -> None:
     """Read all of it."""
     frame.write.format("noop").mode("overwrite").save()
@@ -160,6 +214,11 @@ def compare_all(spark: SparkSession, directory: str, rows: int, runs: int, batch
     if ours.count() != rows or theirs.count() != rows:
         raise SystemExit("the rows are not there")
     good = compare("batch", lambda: to_nowhere(ours), lambda: to_nowhere(theirs), rows, runs)
+
+    write_batches(journal, f"{directory}/batches", ours.schema)
+    spark.dataSource.register(Memory)
+    memory = spark.read.format("memory").option("file", f"{directory}/batches").load()
+    good &= compare("memory", lambda: to_nowhere(ours), lambda: to_nowhere(memory), rows, runs)
 
     halves = reading.option("numPartitions", 2).load()
     spark.dataSource.register(Tuples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import signal
@@ -64,6 +65,13 @@ def is_reader_gone(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+
+
+def has_hung_up(connection: socket.socket) -> bool:
+    """Tell whether the other side of a connection has closed it for both directions."""
+    poll = select.poll()
+    poll.register(connection, 0)
+    return any(event & POLLHUP for _, event in poll.poll(0))
 
 
 class Poll:
@@ -195,6 +203,23 @@ def second_socket(descriptor: int) -> socket.socket:
     except OSError:
         os.close(copy)
         raise
+
+
+_TCP_INFO = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_BYTES_RECEIVED = 128
+"""Where `tcpi_bytes_received` is, of 8 bytes. Source: linux/tcp.h, since 4.1."""
+
+
+def bytes_received(connection: socket.socket) -> float:
+    """Return how many bytes came by a TCP connection; infinite where the system does not tell.
+
+    Raises:
+        OSError: it is no such connection.
+    """
+    if _TCP_INFO is None:
+        return math.inf
+    told = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_RECEIVED + 8)[_BYTES_RECEIVED:]
+    return int.from_bytes(told, sys.byteorder) if len(told) == 8 else math.inf
 
 
 @contextmanager

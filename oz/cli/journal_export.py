@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
     import pyarrow as pa
 
     from oz.journal import Journal, Record
+    from oz.journal.places import Place
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
@@ -67,16 +68,15 @@ def export(
 ) -> None:
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
-    from oz.journal.places import is_uri, place_of
 
-    name = file and (urlsplit(file).path if is_uri(file) else file)
+    name = file and _path_of(file)
     form = form or (PurePosixPath(name).suffix.lstrip(".") if name else "jsonl")
     if form not in _FORMATS:
         raise click.UsageError(f"--format is one of {', '.join(_FORMATS)}")
     if form == "parquet" and file is None:
         raise click.UsageError("parquet needs a FILE to write to")
     found = Journal(directory)
-    to = place_of(file) if file else None
+    to = _place_of(file) if file else None
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
     batches = found.batches(pattern, start=start, end=end, gaps=True)
     with _progress(found, start, end) as counted:
@@ -91,11 +91,22 @@ def export(
                 _write(_lines(counted(batches), form), out)
 
 
+def _path_of(file: str) -> str:
+    from oz.journal.places import is_uri
+
+    return urlsplit(file).path if is_uri(file) else file
+
+
+def _place_of(file: str) -> Place:
+    from oz.journal.places import place_of
+
+    return place_of(file)
+
+
 @contextmanager
 def _progress(journal: Journal, start: Any, end: Any) -> Iterator[Any]:
     """Show a bar on stderr while it lasts, if stderr is a terminal; gives what batches must pass through."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
+    if not sys.stderr.isatty() or not (screen := console(stderr=True)).is_terminal:
         yield lambda batches: batches
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

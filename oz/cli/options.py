@@ -14,8 +14,6 @@ import oz
 from oz.configuration.settings import meant
 from oz.escaping import printable
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
-from oz.transport import endpoints
-from oz.transport.security import resolve_security
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
@@ -106,6 +104,8 @@ def security_option(command: _F) -> _F:
 
 
 def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | None) -> oz.Security | None:
+    from oz.transport.security import resolve_security  # most commands have no sockets
+
     return resolve_security() if path is None else oz.Security.from_file(path)
 
 
@@ -202,6 +202,8 @@ def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None)
 
 
 def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[str]:
+    from oz.transport import endpoints
+
     for endpoint in given:
         try:
             endpoints.check(endpoint, own_context=True)

@@ -11,7 +11,7 @@ try:
 except ImportError as error:
     raise JournalMissing(error.name or "pyarrow") from None
 
-from oz.journal.archive import Archived
+from oz.journal.archived import Archived
 from oz.journal.reader import Journal
 from oz.journal.record import Kind, Record
 from oz.journal.report import Finding, Report

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from oz.errors import JournalError
 from oz.journal import own
+from oz.journal.archived import Archived
 from oz.journal.epochs import History, history_of
 from oz.journal.places import Place, place_of
 from oz.journal.ranges import read_range
@@ -23,23 +23,6 @@ from oz.journal.schema import SCHEMA
 
 _FILE = re.compile(r"(\d{20})-(\d{20})\.parquet")
 _JOURNAL, _EPOCH = b"oz.journal.id", b"oz.journal.epoch"
-
-
-@dataclass(frozen=True)
-class Archived:
-    """The outcome of `Journal.archive`.
-
-    Attributes:
-        written: the names of the files that were written.
-        present: how many were there.
-        end_offset: the offset after the last record in the folder; 0 for an empty one.
-        missing: ranges of offsets, each with the one after it, that retention had removed before.
-    """
-
-    written: tuple[str, ...]
-    present: int
-    end_offset: int
-    missing: tuple[tuple[int, int], ...] = ()
 
 
 def archive(directory: Path, lake: str) -> Archived:

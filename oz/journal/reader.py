@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from oz.errors import JournalError
 from oz.journal import files, manifest, own
-from oz.journal.archive import Archived, archive
+from oz.journal.archived import Archived
 from oz.journal.manifest import Entry
 from oz.journal.reading import Reading, end_of, may_hold
 from oz.journal.record import Record
@@ -176,6 +176,8 @@ class Journal:
             JournalError: the folder has files of another journal, or of other records; the file system
                 refuses something; or the journal is damaged.
         """
+        from oz.journal.archive import archive  # it takes Parquet and file systems along
+
         return archive(self.directory, os.fspath(lake))
 
     def verify(self) -> Report:

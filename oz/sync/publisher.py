@@ -8,6 +8,7 @@ from typing import Any
 import zmq
 
 from oz.sync.publisher_engine import ThreadedPublisher
+from oz.transport.publisher.closing import Reading
 from oz.transport.publisher.front import PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.publish import by_fields
@@ -155,3 +156,8 @@ class Publisher(PublisherSocket):
         # First, so that nothing more comes from it; what has come goes on to subscribers.
         zmq.Socket.close(self)
         self._engine.close(linger, timeout=timeout)
+
+    def _close_read(self, timeout: float) -> Reading:
+        """Close one with a context of its own, and wait until subscribers have read all; tell which have."""
+        zmq.Socket.close(self)
+        return self._engine.close_read(timeout)

@@ -22,7 +22,7 @@ from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
 from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
-from oz.transport.publisher.closing import seconds_to_close
+from oz.transport.publisher.closing import Reading, seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.publish import long_way, short_way
@@ -267,15 +267,31 @@ class ThreadedPublisher(PublisherEngine):
         """Close, and send what is still to be sent; see `oz.Publisher.close`."""
         if self.is_foreign:
             return
+        closed_at = time.monotonic()
         try:
-            self._close(linger, timeout)
+            if self._close(linger, timeout):
+                self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
         finally:
             _open.discard(self)
 
-    def _close(self, linger: int | None, timeout: float | None) -> None:
+    def close_read(self, timeout: float) -> Reading:
+        """Close, with a context of its own, and wait until subscribers have read all; tell which have.
+
+        Args:
+            timeout: seconds for all of it.
+        """
+        closed_at = time.monotonic()
+        try:
+            if not self._close(None, timeout):
+                return Reading(True)
+            return self.closing.end_context_read(timeout, closed_at)
+        finally:
+            _open.discard(self)
+
+    def _close(self, linger: int | None, timeout: float | None) -> bool:
+        """Close all but the context; tell whether that is still to be ended."""
         if self._ticker is not None:
             self._ticker.stop(waits=not self.guard.is_mine)
-        closed_at = time.monotonic()
         is_own = self.closing.close_socket(linger, timeout)
         self.news.tell()
         for ring in tuple(self._closings):
@@ -286,8 +302,7 @@ class ThreadedPublisher(PublisherEngine):
                 self.sender.stats.dropped += unsent
             if unsent:
                 _log.warning("closed with %d messages unsent that were sent into it by its handle", unsent)
-        if is_own:
-            self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
+        return is_own
 
 
 class Relay:

@@ -1,6 +1,7 @@
 import pytest
 
 import oz
+from oz.journal import Writer
 from support import scripts
 
 
@@ -34,3 +35,17 @@ def test_the_journal_needs_no_sockets_or_zmq():
 def test_errors_are_in_the_tree(error):
     assert issubclass(error, oz.OzError)
     assert issubclass(oz.JournalFull, oz.JournalError)
+
+
+def test_a_journal_is_read_without_sockets_parquet_and_file_systems(tmp_path):
+    with Writer(tmp_path / "journal") as writer:
+        writer.append([("a.b", b"1")])
+    script = (
+        "import sys; from oz.cli import main; sys.argv[0] = 'oz'; main(standalone_mode=False)\n"
+        "unneeded = ('oz.sync', 'oz.transport', 'pyarrow.parquet', 'pyarrow.fs', 'rich')\n"
+        "print([name for name in unneeded if name in sys.modules])"
+    )
+    arguments = ("journal", "export", tmp_path / "journal", "--subject", "a.*")
+    written = scripts.run("-c", script, *arguments, fresh=True).splitlines()
+    assert len(written) == 2
+    assert written[1] == "[]"

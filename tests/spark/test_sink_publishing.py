@@ -1,5 +1,6 @@
 """The publication of a batch: in order, to all who were there, whole; or an error that says what to do."""
 
+import socket
 import threading
 from contextlib import contextmanager
 from zlib import crc32
@@ -210,15 +211,15 @@ def test_who_leaves_and_comes_back_meanwhile_gets_the_whole_batch_again(monkeypa
 
 
 @contextmanager
-def deaf():
+def deaf(endpoint=None, buffer=4096):
     """Give a socket that asks for everything and reads nothing, and where it looks for a publisher."""
-    endpoint = lasting_endpoint()
-    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
-        for option, value in ((zmq.RCVHWM, 1), (zmq.RCVBUF, 4096), (zmq.LINGER, 0), (zmq.RCVTIMEO, 20_000)):
-            socket.set(option, value)
-        socket.subscribe(b"")
-        socket.connect(endpoint)
-        yield socket, endpoint
+    endpoint = endpoint or lasting_endpoint()
+    with zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        for option, value in ((zmq.RCVHWM, 1), (zmq.RCVBUF, buffer), (zmq.LINGER, 0), (zmq.RCVTIMEO, 20_000)):
+            sub.set(option, value)
+        sub.subscribe(b"")
+        sub.connect(endpoint)
+        yield sub, endpoint
 
 
 @pytest.mark.parametrize(
@@ -235,10 +236,90 @@ def test_a_subscriber_that_does_not_read_is_an_error_in_time(rows, said):
 
 def test_a_subscriber_that_reads_late_gets_everything():
     subjects = [b"a.%d" % row for row in range(150_000)]
-    with deaf() as (socket, endpoint):
+    with deaf() as (sub, endpoint):
         # More than ZeroMQ's queues and the system's buffers take, however large those have grown.
         many = part(0, subjects, [b"x" * 500] * len(subjects))
         delivering = Thread(lambda: deliver([many], bind=endpoint))
         delivering.wait_until_stuck()
-        assert [socket.recv_multipart()[0] for _ in subjects] == subjects
+        assert [sub.recv_multipart()[0] for _ in subjects] == subjects
         assert delivering.outcome().published == 150_000
+
+
+SOME, ROOM = part(0, [b"a.%d" % row for row in range(200)], [b"x" * 500] * 200), 1 << 17
+"""More than a socket takes that does not read, and bytes that its system takes."""
+
+
+class Delivery:
+    """A batch that is published, and not read yet."""
+
+    def __init__(self, endpoint):
+        published = threading.Event()
+        self.thread = Thread(lambda: deliver([SOME], on_progress=lambda _: published.set(), bind=endpoint))
+        assert published.wait(60)
+        self.thread.wait_until_stuck()
+        assert self.thread.is_alive()
+
+
+def test_a_batch_is_over_when_subscribers_have_read_it():
+    with deaf(buffer=ROOM) as (sub, endpoint):
+        delivery = Delivery(endpoint)
+        assert [sub.recv_multipart()[0] for _ in range(200)] == [b"a.%d" % row for row in range(200)]
+        assert delivery.thread.outcome().published == 200
+
+
+def test_a_subscriber_that_leaves_before_it_has_read_the_batch_is_an_error():
+    with deaf(buffer=ROOM) as (sub, endpoint):
+        delivery = Delivery(endpoint)
+        sub.close()
+        with pytest.raises(SinkError, match="a subscriber left while a batch was published"):
+            delivery.thread.outcome()
+
+
+def test_a_subscriber_that_leaves_when_it_has_read_the_batch_is_none():
+    with deaf(buffer=ROOM) as (sub, endpoint):
+        delivery = Delivery(endpoint)
+        for _ in range(200):
+            sub.recv_multipart()
+        sub.close()
+        assert delivery.thread.outcome().published == 200
+
+
+@pytest.mark.usefixtures("_somebody_is_there")
+def test_a_subscriber_that_does_not_read_to_the_end_is_an_error_in_time():
+    said = r"not all of a batch was read within 0\.5 s"
+    with deaf(buffer=ROOM) as (_, endpoint), pytest.raises(SinkError, match=said):
+        deliver([SOME], bind=endpoint, timeout=0.5)
+
+
+def test_one_that_does_not_read_is_said_where_enough_others_do(caplog, monkeypatch):
+    endpoint, whole = lasting_endpoint(), BatchDelivery._opened
+
+    def opened(delivery):
+        publisher = whole(delivery)
+        publisher.wait_for_subscribers(2, timeout=60)
+        return publisher
+
+    monkeypatch.setattr(BatchDelivery, "_opened", opened)
+    with Listening(bind=None, connect=endpoint) as sub, deaf(endpoint, ROOM):
+        deliver([SOME], bind=endpoint, timeout=0.5)
+        sub.received(200)
+    assert "1 of 2 connections did not read a batch to its end in time" in caplog.text
+
+
+def test_who_only_connects_is_not_waited_for(caplog, monkeypatch):
+    endpoint, strangers, whole = lasting_endpoint(), [], BatchDelivery._opened
+    host, port = endpoint.removeprefix("tcp://").split(":")
+
+    def opened(delivery):
+        publisher = whole(delivery)
+        strangers.append(socket.create_connection((host, int(port))))
+        # The greeting of ZeroMQ: the connection stands.
+        assert strangers[0].recv(1)
+        return publisher
+
+    monkeypatch.setattr(BatchDelivery, "_opened", opened)
+    with Listening(bind=None, connect=endpoint) as sub:
+        assert deliver(PARTS, bind=endpoint).published == 504
+        sub.received(504)
+    strangers[0].close()
+    assert "did not read" not in caplog.text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from hashlib import blake2b
 from types import TracebackType
@@ -22,6 +23,7 @@ from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
 from oz.sync.publisher import Publisher
+from oz.transport.publisher.untaken import Fate
 
 _QUERY = "sql.streaming.queryId"
 
@@ -107,7 +109,7 @@ class BatchDelivery:
     def _publish_once(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
         settings = self._settings
         publisher = self._opened()
-        with _closed(publisher, settings.timeout), ConnectionsByDescriptor(publisher) as connections:
+        with _closed_unread(publisher), ConnectionsByDescriptor(publisher) as connections:
             _await_subscribers(publisher, settings)
             connections.begin()
             for one in staged:
@@ -119,6 +121,7 @@ class BatchDelivery:
                     on_progress(self.published)
             publisher.flush()
             _check_still_there(publisher, connections, settings)
+        _close_read(publisher, connections, settings)
 
     def _opened(self) -> Publisher:
         """Open the publisher; an address may still be held by the process of a driver that was killed."""
@@ -203,11 +206,15 @@ def _check_still_there(
     publisher: Publisher, connections: ConnectionsByDescriptor, settings: SinkSettings
 ) -> None:
     if not _has(publisher, settings.subscribers, 0) or not connections.may_still_be(settings.subscribers):
-        raise _SubscriberMissing(
-            f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the "
-            "query again, and the batch is published again with the same ids"
-        )
+        raise _left(settings)
     _seen[settings.endpoints] = _count(publisher)
+
+
+def _left(settings: SinkSettings) -> _SubscriberMissing:
+    return _SubscriberMissing(
+        f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the query "
+        "again, and the batch is published again with the same ids"
+    )
 
 
 def _has(publisher: Publisher, count: int, seconds: float) -> bool:
@@ -231,21 +238,37 @@ def _count(publisher: Publisher) -> int:
 
 
 @contextmanager
-def _closed(publisher: Publisher, timeout: float) -> Iterator[None]:
-    """Close it so that all goes out: only ending its context tells whether it did."""
+def _closed_unread(publisher: Publisher) -> Iterator[None]:
+    """Close it after an error."""
     try:
         yield
     except BaseException:
         publisher.close(timeout=_RETURN)
         raise
-    started = time.monotonic()
-    publisher.close(timeout=timeout)
-    if time.monotonic() - started >= timeout:
+
+
+def _close_read(publisher: Publisher, connections: ConnectionsByDescriptor, settings: SinkSettings) -> None:
+    """Close it, and wait until subscribers have read all: nobody else has it if this process is killed.
+
+    Args:
+        publisher: all is published, and some of it perhaps not even sent.
+        connections: know who came too late to have it all.
+        settings: how long, and how many subscribers have to have it.
+    """
+    reading = publisher._close_read(settings.timeout)
+    found = Counter(map(reading.fate, (connections.staying | reading.found) - connections.late))
+    slow, has_enough = found[Fate.OPEN], found[Fate.READ] >= settings.subscribers
+    if not reading.is_sent or (slow and not has_enough):
+        done = "was read" if reading.is_sent else "went out"
         raise SinkError(
-            f"not all of a batch went out within {timeout:g} s. It is published again, with the same ids, "
-            "when the query starts again: look after the subscriber, or give the sink's option timeout more "
-            "seconds"
+            f"not all of a batch {done} within {settings.timeout:g} s. It is published again, with the same "
+            "ids, when the query starts again: look after the subscriber, or give the sink's option timeout "
+            "more seconds"
         )
+    if found[Fate.GONE] and not has_enough:
+        raise _left(settings)
+    if slow:
+        _log.warning("%d of %d connections did not read a batch to its end in time", slow, found.total())
 
 
 def publish_batches(endpoint: str | None = None, **options: object) -> Callable[[DataFrame, int], None]:
@@ -294,25 +317,33 @@ class ConnectionsByDescriptor:
 
     Who leaves in the middle and comes back is counted as often as before, and lacks what was published
     meanwhile.
+
+    Attributes:
+        staying: the descriptors of those who were there at the start, as far as is known, and are still.
     """
 
     def __init__(self, publisher: Publisher) -> None:
         """Begin; what was there before is known only when it ends."""
         self._monitor = publisher.get_monitor_socket(_BEGIN | zmq.EVENT_DISCONNECTED)
         self._open: set[int] = set()
-        self._staying: set[int] = set()
+        self.staying: set[int] = set()
         self._left = 0
 
     def begin(self) -> None:
         """Take those that are there now for those that are to stay."""
         self._take_in()
-        self._staying, self._left = set(self._open), 0
+        self.staying, self._left = set(self._open), 0
+
+    @property
+    def late(self) -> Set[int]:
+        """The descriptors of those who came after the start."""
+        return self._open - self.staying
 
     def may_still_be(self, wanted: int) -> bool:
         """Tell whether so many may have been there all the time; False is certain."""
         self._take_in()
         # Of other transports than tcp and ipc nothing is told.
-        return not self._left or len(self._staying) >= wanted
+        return not self._left or len(self.staying) >= wanted
 
     def _take_in(self) -> None:
         while self._monitor.poll(0):
@@ -321,10 +352,10 @@ class ConnectionsByDescriptor:
             if told["event"] & _BEGIN:
                 self._open.add(descriptor)
                 continue
-            is_new = descriptor in self._open and descriptor not in self._staying
+            is_new = descriptor in self._open and descriptor not in self.staying
             self._left += not is_new
             self._open.discard(descriptor)
-            self._staying.discard(descriptor)
+            self.staying.discard(descriptor)
 
     def __enter__(self) -> ConnectionsByDescriptor:
         return self

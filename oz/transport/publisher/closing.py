@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 
@@ -21,7 +21,7 @@ from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Untaken
+from oz.transport.publisher.untaken import Fate, Untaken
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
 _FAREWELL = 0.02
@@ -49,6 +49,29 @@ def seconds_to_close(linger: int | None, timeout: float | None) -> float:
         return inf if linger < 0 else linger / 1000
     check_wait("timeout", timeout)
     return CLOSE_TIMEOUT if timeout is None else timeout
+
+
+class Reading(NamedTuple):
+    """The part that subscribers have read of what a publisher sent before it closed.
+
+    Attributes:
+        is_sent: whether libzmq has sent it all.
+        untaken: the connections; None where nobody was looked for.
+    """
+
+    is_sent: bool
+    untaken: Untaken | None = None
+
+    @property
+    def found(self) -> Set[int]:
+        """The descriptors of the connections that there were."""
+        return set() if self.untaken is None else self.untaken.fates.keys()
+
+    def fate(self, descriptor: int) -> Fate:
+        """Tell what has become of what was sent on a connection, by the descriptor that libzmq had."""
+        if self.untaken is None:
+            return Fate.UNTOLD
+        return self.untaken.fates.get(descriptor, self.untaken.missing)
 
 
 class PublisherClosing:
@@ -176,6 +199,24 @@ class PublisherClosing:
     ) -> None:
         """End the context, and wait until all is sent or the time is over; see `ending.end_context`."""
         started = self._monotonic() if closed_at is None else closed_at
+        untaken = self._ended_context(timeout, closed_at, given_up)
+        if untaken is not None and timeout == inf:
+            untaken.wait(inf, given_up)
+        elif untaken is not None:
+            untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
+
+    def end_context_read(self, timeout: float, closed_at: float) -> Reading:
+        """The same, and wait in that time until subscribers have read it; tell which have."""
+        untaken = self._ended_context(timeout, closed_at, None)
+        left = timeout - (self._monotonic() - closed_at)
+        if untaken is not None:
+            untaken.wait(max(0.0, left), longest=inf)
+        return Reading(left > 0, untaken)
+
+    def _ended_context(
+        self, timeout: float, closed_at: float | None, given_up: GivingUp | None
+    ) -> Untaken | None:
+        """End the context; give the connections that others may still read from."""
         untaken, self._untaken = self._untaken, None
         try:
             end_context(self._socket.context, timeout, closed_at, given_up)
@@ -186,10 +227,7 @@ class PublisherClosing:
             raise
         if untaken is not None and self._socket.context.closed:
             untaken.leave_to_others()
-        if untaken is not None and timeout == inf:
-            untaken.wait(inf, given_up)
-        elif untaken is not None:
-            untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
+        return untaken
 
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""

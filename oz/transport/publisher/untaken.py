@@ -10,7 +10,7 @@ over (`in_event_internal` of stream_engine_base_t, with `_input_stopped`). It le
 
 So a second descriptor keeps the connection open until the other side has read all. With `ipc://` the system
 tells when that is so. With `tcp://` the other side is told that nothing more comes, and closes when it has
-read up to there.
+read up to there: without a reset, which is sent by whoever closes and leaves something unread.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
+from enum import Enum
 from typing import Any
 
 from oz import system
@@ -49,7 +50,7 @@ _PIECE, _MOST_PIECES = 1 << 16, 16
 """Bytes of what the other side still says that are read at once, and how often in one look."""
 
 _LONGEST_READ = 60.0
-"""Seconds for the other side of a TCP connection to close: whoever only connected may never do so."""
+"""Seconds for the other side of a TCP connection to close: whoever was stopped may never do so."""
 
 _Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
@@ -61,13 +62,23 @@ _looking = threading.RLock()
 """Whoever looks for connections has it: what another is about to keep would look like one."""
 
 
+class Fate(Enum):
+    """The fate of what was sent on a connection."""
+
+    OPEN = "not all of it is written and read yet"
+    READ = "the other side has read all of it"
+    GONE = "the other side left, and had not read all of it"
+    UNTOLD = "the system does not tell"
+
+
 class _End:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
-    __slots__ = ("__weakref__", "_identity", "_me", "_number", "_socket")
+    __slots__ = ("__weakref__", "_identity", "_me", "_socket", "_was_there", "is_late", "is_silent", "number")
 
     def __init__(self, number: int, own: socket.socket) -> None:
-        self._number = number
+        self.number = number
+        self.is_silent = self.is_late = self._was_there = False
         self._socket = own
         self._identity = _identity(own.fileno())
         self._me = weakref.ref(self, _kept.discard)
@@ -82,24 +93,37 @@ class _End:
     def is_written(self) -> bool:
         """Whether libzmq has closed it, which it does when nothing is left to be written."""
         try:
-            return _identity(self._number) != self._identity
+            return _identity(self.number) != self._identity
         except OSError:
             return True
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the other side has had all the time that it is given."""
-        return False
+    def fate(self, longest: float) -> Fate:
+        """Tell whether libzmq has written everything, and the other side has read it.
 
-    def is_taken(self) -> bool:
-        """Tell whether libzmq has written everything, and the other side has read it."""
+        Args:
+            longest: seconds for the other side to close, where only that tells.
+        """
+        if not self.is_written:
+            return Fate.OPEN
         try:
-            return self.is_written and self._is_read()
-        except OSError:
-            # The system does not tell, or the other side is gone.
-            return True
+            return self._taken(longest)
+        except ConnectionError:
+            return Fate.GONE
+        except OSError as error:
+            return Fate.GONE if error.errno == errno.ENOTCONN else Fate.UNTOLD
 
-    def _is_read(self) -> bool:
+    def _taken(self, _longest: float) -> Fate:
+        # Whoever closes and has not read all leaves an error behind, and nothing unread.
+        is_taken = self._has_none_unread()
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            return Fate.GONE
+        if not self._was_there and system.has_hung_up(self._socket):
+            # Perhaps libzmq has closed it for that, and has taken the error.
+            return Fate.GONE
+        self._was_there = True
+        return Fate.READ if is_taken else Fate.OPEN
+
+    def _has_none_unread(self) -> bool:
         return system.ioctl(self._socket, system.UNREAD, _NOTHING) == _NOTHING
 
     def close(self) -> None:
@@ -110,30 +134,41 @@ class _End:
 class _TcpEnd(_End):
     """A connection whose other side tells that it has read all by closing."""
 
-    __slots__ = ("_ends_at",)
+    __slots__ = ("_shut_at",)
 
     def __init__(self, number: int, own: socket.socket) -> None:
         super().__init__(number, own)
-        self._ends_at: float | None = None
+        # Whoever has said nothing has asked for nothing either.
+        self.is_silent = not system.bytes_received(own)
+        self._shut_at: float | None = None
 
-    @property
-    def is_late(self) -> bool:
-        return self._ends_at is not None and time.monotonic() >= self._ends_at
-
-    def _is_read(self) -> bool:
-        if self._ends_at is None:
+    def _taken(self, longest: float) -> Fate:
+        if self._shut_at is None:
             self._socket.setblocking(False)
+            # An error, where the connection was reset before.
             self._socket.shutdown(socket.SHUT_WR)
-            self._ends_at = time.monotonic() + _LONGEST_READ
+            self._shut_at = time.monotonic()
+        # What came to the other side after it had closed is answered by a reset.
+        if self._has_closed() and (system.UNREAD is None or self._has_none_unread()):
+            return Fate.READ
+        self.is_late = time.monotonic() - self._shut_at >= longest
+        return Fate.UNTOLD if self.is_late else Fate.OPEN
+
+    def _has_closed(self) -> bool:
         with suppress(BlockingIOError):
             return any(not self._socket.recv(_PIECE) for _ in range(_MOST_PIECES))
         return False
 
 
 class Untaken:
-    """The connections of one publisher, kept open until subscribers have read all that was sent on them."""
+    """The connections of one publisher, kept open until subscribers have read all that was sent on them.
 
-    __slots__ = ("_ends", "_given_up")
+    Attributes:
+        fates: what has become of each, by the descriptor that libzmq had.
+        missing: what has become of one that is not among them.
+    """
+
+    __slots__ = ("_ends", "_given_up", "fates", "missing")
 
     def __init__(self, bound: Iterable[str], connected: Iterable[str] = ()) -> None:
         """Take hold of connections, before libzmq is told to close them.
@@ -142,27 +177,41 @@ class Untaken:
             bound: the endpoints that the publisher listens at; all but `ipc://` and `tcp://` are passed over.
             connected: those that it has connected to.
         """
-        here, there = set(_places(bound)), set(_places(connected))
+        bound, connected = list(bound), list(connected)
+        here, there = list(_places(bound)), list(_places(connected))
         # A signal handler that raises would leave some descriptors open.
-        self._ends = apart(_find, here, there) if here or there else []
+        found, has_all = apart(_find, set(here), set(there)) if here or there else ([], True)
+        self._ends = [end for end in found if not end.is_silent]
         self._given_up = 0
+        self.fates = {end.number: Fate.UNTOLD if end.is_silent else Fate.OPEN for end in found}
+        for end in found:
+            if end.is_silent:
+                end.close()
+        has_all = has_all and len(here) + len(there) == len(bound) + len(connected)
+        self.missing = Fate.GONE if has_all else Fate.UNTOLD
 
     def leave_to_others(self) -> None:
         """Drop those that are in use though the context of the publisher has ended: others have them."""
         for end in [one for one in self._ends if not one.is_written]:
             end.close()
             self._ends.remove(end)
+            del self.fates[end.number]
 
-    def is_over(self) -> bool:
-        """Drop those that need it no more; tell whether that is all of them."""
-        left = []
+    def is_over(self, longest: float | None = None) -> bool:
+        """Drop those that need it no more; tell whether that is all of them.
+
+        Args:
+            longest: seconds for the other side of a TCP connection to close, when it was told that nothing
+                more comes; a minute if not given.
+        """
+        left, longest = [], _LONGEST_READ if longest is None else longest
         for end in self._ends:
-            is_taken = end.is_taken()
-            if not is_taken and not end.is_late:
+            self.fates[end.number] = fate = end.fate(longest)
+            if fate is Fate.OPEN:
                 left.append(end)
-                continue
-            self._given_up += not is_taken
-            end.close()
+            else:
+                self._given_up += end.is_late
+                end.close()
         self._ends = left
         return not left
 
@@ -172,17 +221,18 @@ class Untaken:
             end.close()
         self._ends = []
 
-    def wait(self, seconds: float, given_up: GivingUp | None = None) -> None:
+    def wait(self, seconds: float, given_up: GivingUp | None = None, *, longest: float | None = None) -> None:
         """Wait until all is taken, for so long at most, and dropped. What is not taken by then is told of.
 
         Args:
             seconds: how long; may be infinite.
             given_up: ends it when it is set.
+            longest: seconds for the other side of one TCP connection, as `is_over` has them.
         """
         started, given_up = time.monotonic(), given_up or GivingUp()
         try:
             for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
-                if self.is_over() or (left := started + seconds - time.monotonic()) <= 0:
+                if self.is_over(longest) or (left := started + seconds - time.monotonic()) <= 0:
                     # What libzmq still has may go on without us, or is somebody else's.
                     self._given_up += sum(one.is_written for one in self._ends)
                     break
@@ -250,12 +300,18 @@ def _numeric(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
-    """Find the connections of this process at some places; libzmq does not tell which it has."""
-    found, lacking = [], 0
+def _find(bound: Set[_Place], connected: Set[_Place]) -> tuple[list[_End], bool]:
+    """Find the connections of this process at some places; libzmq does not tell which it has.
+
+    Returns:
+        Those that are kept, and whether they are all.
+    """
+    found: list[_End] = []
+    lacking = 0
     with _looking:
         ours = {end.own for one in tuple(_kept) if (end := one()) is not None}
-        for number in system.open_descriptors():
+        listed = system.open_descriptors()
+        for number in listed:
             # An error: closed meanwhile, or no socket, or not connected.
             with suppress(OSError):
                 if not _is_one(number, ours, bound, connected):
@@ -274,7 +330,7 @@ def _find(bound: Set[_Place], connected: Set[_Place]) -> list[_End]:
             "closing, and no file descriptor is left to keep %d connections open: what subscribers have not "
         )
         _log.warning(text + "read yet may be lost; raise the limit (ulimit -n)", lacking)
-    return found
+    return found, not lacking and bool(listed)
 
 
 def _is_one(number: int, ours: Set[Any], bound: Set[_Place], connected: Set[_Place]) -> bool:

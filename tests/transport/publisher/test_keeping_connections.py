@@ -155,8 +155,9 @@ def test_what_is_not_read_in_time_is_told(context, caplog):
     pub = oz.Publisher("tcp://127.0.0.1:*", context=context)
     host, port = pub.endpoint.removeprefix("tcp://").split(":")
     with socket.create_connection((host, int(port))) as stranger:
-        # The greeting of ZeroMQ: the connection stands.
+        # The greeting of ZeroMQ: the connection stands. Whoever says nothing is not waited for.
         assert stranger.recv(1)
+        stranger.sendall(b"\xff")
         pub.close(timeout=0.05)
         until(lambda: "may not have read" in caplog.text)
     assert [(one.name, one.levelno) for one in caplog.records] == [("oz.socket", logging.WARNING)]
@@ -171,6 +172,8 @@ def test_what_was_sent_on_a_connection_is_read_though_it_was_closed_and_is_answe
         if side == "bound":
             ours, theirs = theirs, ours
         with theirs:
+            theirs.sendall(b"a")
+            assert ours.recv(1) == b"a"
             ours.sendall(PAYLOAD)
             with kept(DEADLINE, **{side: [there]}):
                 ours.close()

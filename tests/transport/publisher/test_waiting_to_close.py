@@ -35,8 +35,9 @@ def clock(monkeypatch):
 @pytest.fixture
 def unread(monkeypatch):
     """One connection whose other side never reads."""
-    end = types.SimpleNamespace(is_taken=lambda: False, is_late=False, is_written=True, close=lambda: None)
-    monkeypatch.setattr(untaken, "_find", lambda *_: [end])
+    end = types.SimpleNamespace(number=0, is_silent=False, is_late=False, is_written=True, close=lambda: None)
+    end.fate = lambda _: untaken.Fate.OPEN
+    monkeypatch.setattr(untaken, "_find", lambda *_: ([end], True))
     return Untaken(["ipc://somewhere"])
 
 
