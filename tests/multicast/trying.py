@@ -67,7 +67,8 @@ def main():
     warnings.simplefilter("ignore")
     if "nobody" in sys.argv:
         # Only now: nobody may not be allowed to read the modules.
-        try_one("Subscriber", "epgm://127.0.0.1;239.192.7.9:65535")
+        for kind in ("Publisher", "Subscriber"):
+            try_one(kind, "epgm://127.0.0.1;239.192.7.9:65535")
         os.setgroups([])
         os.setgid(65_534)
         os.setuid(65_534)

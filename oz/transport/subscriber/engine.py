@@ -129,7 +129,7 @@ class SubscriberEngine:
     @property
     def is_asking(self) -> bool:
         """Whether it is not known yet whether a publisher demands keys: no wait may be without end."""
-        if self.declarer.has_heard:
+        if self.declarer.demands is not None and self.declarer.has_heard:
             self.declarer.demands = None
         return self.declarer.demands is not None
 
