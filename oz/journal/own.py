@@ -97,8 +97,11 @@ def journal_of(directory: Path) -> str | None:
 
 def segment_at(directory: Path, base: int, known: Manifest) -> Segment | None:
     """Find the segment that begins at an offset, in the form that counts; see `sorted_files`."""
+    # One that is sealed between two looks is there in its other form by the third.
     forms = [Segment(base, suffix) for suffix in (SEALED, STREAM)]
-    there = [one for one in forms if files.is_regular(directory / one.name)]
+    there = [one for one in forms if files.is_regular(directory / one.name)] or [
+        one for one in forms[:1] if files.is_regular(directory / one.name)
+    ]
     for one in there:
         if known.entry_of(directory, one) or _fault(one, _head(directory, one), known.journal) == "":
             return one

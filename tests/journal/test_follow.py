@@ -2,6 +2,7 @@ import errno
 import fcntl
 import itertools
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -303,3 +304,18 @@ def test_a_journal_that_is_being_written_is_verified_and_nothing_is_found(tmp_pa
             writer.append([("a", b"")] * 3)
         stop.set()
         assert verifying.outcome() == []
+
+
+def test_a_reader_finds_a_segment_that_is_sealed_between_its_looks(tmp_path, monkeypatch):
+    with Writer(tmp_path, segment_bytes=1) as writer:
+        writer.append([("a", b"0")])
+        writer.append([("a", b"1")])
+    looks, is_regular = Counter(), files.is_regular
+
+    def look(path):
+        looks[path.name] += 1
+        # It is not sealed yet at the first look, and is by the next, at the other form.
+        return looks[path.name] > 1 and is_regular(path)
+
+    monkeypatch.setattr(files, "is_regular", look)
+    assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1"]
