@@ -228,7 +228,7 @@ class InterestQueue:
         if reason is not None:
             self.holders.refuse(key, account, peer)
             self._refuse(account, len(key), reason)
-            if not self._is_taken(key, account.key or ""):
+            if not self._is_taken(key, account.key):
                 # Otherwise the answer would go to the other, who would take it for its own.
                 self._router.refuse(key, reason)
             return 0
@@ -317,7 +317,7 @@ class InterestQueue:
         self._owners.setdefault(_subscriber_of(key), who)
         return None
 
-    def _is_taken(self, key: bytes, who: str) -> bool:
+    def _is_taken(self, key: bytes, who: str | None) -> bool:
         """Tell whether a key names a stream of somebody with another public key."""
         if self._access is None or not key.startswith((keys.STREAM, keys.DECLARATION)):
             return False
@@ -335,7 +335,7 @@ class InterestQueue:
         )
         return KeyChanges(wanted=tuple(wanted), dropped=granted.dropped)
 
-    def _is_of_another(self, stream_key: bytes, who: str) -> bool:
+    def _is_of_another(self, stream_key: bytes, who: str | None) -> bool:
         """Tell whether a stream is of somebody with another public key."""
         assert self.holders is not None
         stream = self._router.streams.get(stream_key)
