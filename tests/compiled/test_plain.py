@@ -106,13 +106,15 @@ def test_a_reader_of_an_ended_context_raises_as_its_twin():
 @contextmanager
 def on_alarm(handler):
     """Call something once in this thread while what follows waits; signals come until it has."""
-    todo, is_done, me = [handler], threading.Event(), threading.get_ident()
+    todo, me = [handler], threading.get_ident()
+    has_begun, is_done = threading.Event(), threading.Event()
 
     def handle(*_):
         if todo:
             todo.pop()()
 
     def ring():
+        has_begun.wait()
         while not is_done.wait(0.01):
             signal.pthread_kill(me, signal.SIGALRM)
 
@@ -120,6 +122,8 @@ def on_alarm(handler):
     ringing = threading.Thread(target=ring)
     ringing.start()
     try:
+        # What is called may raise from here on.
+        has_begun.set()
         yield
     finally:
         is_done.set()

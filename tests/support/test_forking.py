@@ -47,7 +47,7 @@ ENDS = {
     "with what is left that fails": LAST.replace("print('gone')", "1 / 0"),
     "with what it is to do last": "import atexit; atexit.register(print, 'at the end'); print('all')",
     "with a thread": LATER,
-    "with a thread that nobody waits for": LATER.replace("later')))", "later')), daemon=True)"),
+    "with a thread that nobody waits for": LATER.replace("0.01", "600").replace("')))", "')), daemon=True)"),
     "with a full disk": "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); print('all')",
     "with no reader": "import os; mine, theirs = os.pipe(); os.close(mine); os.dup2(theirs, 1); print('all')",
     "without a stream": "import os, sys; sys.stdout = None; os.close(1)",

@@ -15,9 +15,15 @@ def connections(*sources):
     return [AcceptedConnection(at, at, at, source, 1) for at, source in enumerate(sources)]
 
 
+@pytest.fixture
 def watching():
-    """Give the threads that watch descriptors: one for all, where anything is bound."""
-    return [one for one in threading.enumerate() if one.name == "oz-descriptors"]
+    """Gives the threads that have begun to watch descriptors; that of an earlier test may not have ended yet."""
+
+    def all_watching():
+        return {one for one in threading.enumerate() if one.name == "oz-descriptors"}
+
+    others = all_watching()
+    return lambda: all_watching() - others
 
 
 def numbers(chosen):
@@ -57,7 +63,7 @@ def short_of_one(_limit):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a connection is no file there")
 @pytest.mark.parametrize("place", ["tcp://127.0.0.1:*", "ipc://@oz-watch-{}", "ipc://{}"])
-def test_only_what_was_accepted_where_it_watches_is_ended(watch, monkeypatch, tmp_path, place):
+def test_only_what_was_accepted_where_it_watches_is_ended(watch, monkeypatch, tmp_path, place, watching):
     # The subscriber and its other publisher have sockets of the same process, which nobody ends.
     bound = place.format(os.getpid() if "@" in place else tmp_path / "s")
     with (
@@ -85,7 +91,7 @@ def test_only_what_was_accepted_where_it_watches_is_ended(watch, monkeypatch, tm
         assert sub.recv() == b"still there"
 
 
-def test_the_thread_ends_when_nothing_is_bound_any_more(watch):
+def test_the_thread_ends_when_nothing_is_bound_any_more(watch, watching):
     with zmq.Context() as context:
         with context.socket(zmq.PUB) as pub:
             pub.bind("tcp://127.0.0.1:*")
@@ -95,7 +101,7 @@ def test_the_thread_ends_when_nothing_is_bound_any_more(watch):
         assert not thread.is_alive()
 
 
-def test_what_is_bound_inside_the_process_needs_no_watch(watch):
+def test_what_is_bound_inside_the_process_needs_no_watch(watch, watching):
     with zmq.Context() as context, context.socket(zmq.PUB) as pub:
         watch.add(pub, "inproc://here")
         assert not watching()
