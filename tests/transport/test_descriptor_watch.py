@@ -17,7 +17,7 @@ def connections(*sources):
 
 @pytest.fixture
 def watching():
-    """Gives the threads that have begun to watch descriptors; that of an earlier test may not have ended yet."""
+    """Gives the threads that begin to watch descriptors; that of an earlier test may not have ended yet."""
 
     def all_watching():
         return {one for one in threading.enumerate() if one.name == "oz-descriptors"}
