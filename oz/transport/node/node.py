@@ -79,7 +79,7 @@ class NodeEngine:
         self.monotonic = shell.kinds.backend.monotonic
         self._stats = NodeStats()
         self.is_closed = self.has_joined = False
-        self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
+        self.notices = Notices(self._stats, shell.wake, shell.kinds.backend)
         refused = partial(self.notices.refused, "reply")
         self.requests = Requests(settings.uuid, shell.kinds.backend.random_bytes, refused)
         self._keys: NodeKeys | None = None
@@ -393,6 +393,7 @@ class NodeEngine:
         counted = count_all(self._stats, sockets.publishers, sockets.sub.stats, queues)
         counted.published -= self.introductions.said
         counted.late_replies = self.requests.late
+        counted.starved, counted.unconnected = self._shell.kinds.backend.shortage()
         return counted
 
     def described(self) -> str:

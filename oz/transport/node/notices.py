@@ -16,7 +16,7 @@ from oz.protocol.node.subscription import NodeStats, Pending, Refusable
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
-from oz.transport.descriptor_watch import WATCH
+from oz.transport.backend import Backend
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.wire.discovery import Announcement
@@ -56,24 +56,34 @@ class Notices:
         waiting: advisories that wait to be published.
     """
 
-    __slots__ = ("_advised", "_counted", "_short", "_stats", "_throttle", "_time_ns", "_wake", "waiting")
+    __slots__ = (
+        "_advised",
+        "_counted",
+        "_short",
+        "_shortage",
+        "_stats",
+        "_throttle",
+        "_time_ns",
+        "_wake",
+        "waiting",
+    )
 
-    def __init__(self, stats: NodeStats, wake: Callable[[], None], time_ns: Callable[[], int]) -> None:
+    def __init__(self, stats: NodeStats, wake: Callable[[], None], backend: Backend) -> None:
         """Start with none.
 
         Args:
             stats: what advisories are counted in.
             wake: has the I/O side publish them; called by any thread.
-            time_ns: the time of day.
+            backend: what the sockets of the node are called by.
         """
-        self._time_ns = time_ns
+        self._time_ns, self._shortage = backend.time_ns, backend.shortage
         self._stats = stats
         self._wake = wake
         self._advised = reserved_subjects.ReservedIndex()
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._counted = (0, 0, 0, 0)
-        self._short = (WATCH.cut, WATCH.refused)
+        self._short = backend.shortage()
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -157,7 +167,7 @@ class Notices:
 
     def count_descriptors(self) -> None:
         """Record what this process has ended, or not begun, as file descriptors are short."""
-        before, self._short = self._short, (WATCH.cut, WATCH.refused)
+        before, self._short = self._short, self._shortage()
         ended, unconnected = self._short[0] - before[0], self._short[1] - before[1]
         if ended or unconnected:
             text = (
@@ -233,6 +243,4 @@ def count_all(
         malformed=sub.malformed + sum(one.malformed for one in pubs),
         contradictions=sub.contradictions,
         denied=sub.denied + sum(one.denied for one in pubs),
-        starved=WATCH.cut,
-        unconnected=WATCH.refused,
     )

@@ -93,7 +93,8 @@ class PublisherEngine:
         self._monitor = Monitor(guard, is_shared=True)
         self._calls: Calls | None = None
         self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
-        self.monotonic = backend_of(socket).monotonic
+        backend = backend_of(socket)
+        self.monotonic = backend.monotonic
         parts = options.route(socket, group, role)
         self.router, self.dispatch, self.records = parts.router, parts.dispatch, parts.records
         routes = Routes(
@@ -102,13 +103,11 @@ class PublisherEngine:
             subject_check(options.dialect, delimiter or b"", self.attachments.endpoints),
             self.check_open,
         )
-        plain = PlainFrames(
-            guard, self.dispatch, parts.sink, backend_of(socket), is_joined=delimiter is not None
-        )
+        plain = PlainFrames(guard, self.dispatch, parts.sink, backend, is_joined=delimiter is not None)
         self.sender = Sender(
             guard, codec, self.router, self.dispatch, parts.last_values, options.max_batch,
             routes=routes, hand_over=plain.shortest(), in_use=shell.in_use, check_open=self.check_open,
-            expect_more=shell.expect_more, in_turns=shell.in_turns, monotonic=self.monotonic,
+            expect_more=shell.expect_more, in_turns=shell.in_turns, backend=backend,
         )  # fmt: skip
         self.raw = RawSends(
             socket, guard, self.router, self.dispatch, parts.sink, self.sender,

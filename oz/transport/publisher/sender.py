@@ -21,7 +21,7 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
-from oz.transport.descriptor_watch import WATCH
+from oz.transport.backend import Backend
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.sink import HandOver, as_item, as_sendable
@@ -67,6 +67,7 @@ class Sender:
         "_interrupting",
         "_is_publishing",
         "_last_values",
+        "_shortage",
         "accumulator",
         "check_open",
         "dispatch",
@@ -98,7 +99,7 @@ class Sender:
         in_use: Callable[[], object],
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
-        monotonic: Callable[[], float],
+        backend: Backend,
         in_turns: bool = False,
     ) -> None:
         """Put together what a publisher has.
@@ -115,7 +116,7 @@ class Sender:
             in_use: the attribute; whoever finds a shorter way replaces it.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
-            monotonic: the clock.
+            backend: what the socket is called by.
             in_turns: see `Accumulator`.
         """
         self.guard = guard
@@ -128,13 +129,20 @@ class Sender:
         self.listen: Callable[[], bool] = bool
         self.in_use = in_use
         self.check_open = check_open
-        self.monotonic = monotonic
+        self.monotonic, self._shortage = backend.monotonic, backend.shortage
         self.routes = routes
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
         self.accumulator = Accumulator(
-            guard, dispatch, router.stats, max_batch, self.look, expect_more, monotonic, in_turns=in_turns
+            guard,
+            dispatch,
+            router.stats,
+            max_batch,
+            self.look,
+            expect_more,
+            self.monotonic,
+            in_turns=in_turns,
         )
         self.flags = 0
         self.most_bytes = DEFAULT_LIMITS.message_size
@@ -342,7 +350,7 @@ class Sender:
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""
         self.accumulator.count()
-        self.stats.starved = WATCH.cut
+        self.stats.starved, _ = self._shortage()
         return self.stats
 
     def _make_room(self, socket: Any) -> bool:
