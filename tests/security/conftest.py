@@ -1,4 +1,4 @@
-"""Nodes with keys, and the rights that they have in most tests."""
+"""Nodes and sockets with keys, and the rights that they have in most tests."""
 
 import shutil
 import tempfile
@@ -64,3 +64,25 @@ def server(node_ring):
         yield made
         made.stop()
         running.outcome()
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(
+        desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }',
+        other='subscribe = { allow = ["x.>"] }',
+    )
+    return made
+
+
+@pytest.fixture
+def pub(ring):
+    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("feed", permissions=True)) as made:
+        yield made
+
+
+@pytest.fixture
+def sub(ring, pub):
+    with oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as made:
+        yield made

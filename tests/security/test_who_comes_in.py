@@ -1,0 +1,227 @@
+"""Sockets with keys: who is let in, and what whoever is not is told."""
+
+import asyncio
+import logging
+from socket import create_server
+
+import pytest
+import zmq
+
+import oz
+import oz.asyncio
+from support.inside import engine_of
+from support.ports import lasting_endpoint
+from support.receiving import receive_until, received
+from support.waiting import DEADLINE, Thread, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_who_is_trusted_gets_messages(ring, pub, filtering):
+    with oz.Subscriber(pub.endpoint, filtering=filtering, security=ring.security("desk")) as sub:
+        sub.subscribe("md.eu.*")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish("md.eu.x", b"1")
+        assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+def test_a_publisher_whose_connections_hold_one_message_hears_who_subscribes(ring):
+    with (
+        # It waits for room: the answer to the subscription may still be all that the connection holds.
+        oz.Publisher(
+            "tcp://127.0.0.1:*", high_water_mark=1, on_full="block", security=ring.security("feed")
+        ) as pub,
+        oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub,
+    ):
+        sub.subscribe("md.a")
+        sub.wait_ready(DEADLINE)
+        pub.publish("md.a", b"heard")
+        assert sub.receive(timeout=DEADLINE).payload == b"heard"
+
+
+def test_who_is_not_trusted_is_told_both_keys_when_it_connects(ring, pub, caplog):
+    stranger = ring.make("stranger").public
+    security = ring.security("stranger")
+    with caplog.at_level(logging.WARNING, "oz.security"), pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(pub.endpoint, security=security)
+    assert stranger in str(raised.value)
+    assert ring.public("feed") in str(raised.value)
+    assert any(
+        stranger in one.getMessage() and ring.public("feed") in one.getMessage() for one in caplog.records
+    )
+
+
+def test_who_listens_with_a_key_that_is_not_trusted_is_not_connected_to(ring, pub):
+    security = ring.security("desk")
+    ring.distrust("feed")
+    security = ring.security("desk")
+    with pytest.raises(oz.PermissionDenied, match="has no key that this side trusts") as raised:
+        oz.Subscriber(pub.endpoint, security=security)
+    assert ring.public("desk") in str(raised.value)
+
+
+def test_who_has_no_key_gets_nothing(pub, sub):
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.linger = 0
+        socket.subscribe(b"")
+        failed = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+        socket.connect(pub.endpoint)
+        assert failed.poll(1000 * DEADLINE)
+        socket.disable_monitor()
+        failed.close(0)
+        sub.subscribe("md.eu")
+        sub.wait_ready(DEADLINE)
+        pub.publish("md.eu", b"")
+        assert received(sub, 1) == ["md.eu"]
+        assert not socket.poll(0)
+
+
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind):
+    def wait():
+        with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            sub.wait_ready(DEADLINE)
+
+    async def wait_in_loop():
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("md.eu")
+            await sub.wait_ready(DEADLINE)
+
+    with pytest.raises(oz.PermissionDenied, match="demands keys"):
+        wait() if kind == "sync" else asyncio.run(wait_in_loop())
+
+
+async def first_of(messages):
+    async for message in messages:
+        return message
+
+
+WAITS = {
+    "receive": lambda sub: sub.receive(),
+    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
+    "receive_many": lambda sub: sub.receive_many(),
+    "receive_batches": lambda sub: sub.receive_batches(),
+    "run": lambda sub: sub.run(),
+}
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+def test_a_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait, filtering):
+    with oz.Subscriber(pub.endpoint, filtering=filtering) as sub:
+        sub.subscribe("md.>")
+        with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
+            (WAITS | {"iteration": lambda sub: next(iter(sub))})[wait](sub)
+        # Once; it may be given keys, or demand none, later.
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0)
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+def test_the_same_on_asyncio(pub, wait, filtering):
+    async def run():
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as sub:
+            sub.subscribe("md.>")
+            with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
+                await (WAITS | {"iteration": first_of})[wait](sub)
+
+    asyncio.run(run())
+
+
+def test_a_prefix_subscriber_asks_nobody_once_something_has_come(monkeypatch):
+    asked = []
+    monkeypatch.setattr("oz.transport.demands.mechanism_at", asked.append)
+    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("md.>")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish("md.x", b"1")
+        assert sub.receive().payload == b"1"
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0.6)
+        assert not engine_of(sub).is_asking
+    assert asked == []
+
+
+def test_who_listens_without_keys_or_says_nothing_is_not_called_a_stranger(ring):
+    desk = ring.security("desk")
+    with oz.Publisher("tcp://127.0.0.1:*") as plain, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(plain.endpoint, security=desk)
+    assert "has no key at all" in str(raised.value)
+    with create_server(("127.0.0.1", 0)) as mute, pytest.raises(oz.PermissionDenied) as raised:
+        oz.Subscriber(f"tcp://127.0.0.1:{mute.getsockname()[1]}", security=desk)
+    assert "accepts connections and proves no key" in str(raised.value)
+
+
+KEYLESS = {
+    "no CURVE": lambda ring: {},
+    "PLAIN": lambda ring: {"plain_username": b"desk", "plain_password": b"desk"},
+    "no key of its own": lambda ring: {"curve_serverkey": ring.public("feed").encode()},
+    "a key that it does not have": lambda ring: {
+        "curve_serverkey": ring.public("feed").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("other").secret.encode(),
+    },
+    "another server's key": lambda ring: {
+        "curve_serverkey": ring.public("other").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("desk").secret.encode(),
+    },
+}
+
+
+def called_without_key(ring, way, kind, endpoint):
+    """Return a plain socket that calls without proving to have a key."""
+    socket = zmq.Context.instance().socket(kind)
+    socket.linger = 0
+    for option, value in KEYLESS[way](ring).items():
+        setattr(socket, option, value)
+    socket.connect(endpoint)
+    return socket
+
+
+@pytest.mark.parametrize("way", KEYLESS)
+def test_who_calls_without_a_key_is_logged_and_counted_where_it_calls(ring, way, caplog):
+    feed = ring.security("feed")
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub,
+        called_without_key(ring, way, zmq.SUB, pub.endpoint),
+    ):
+        until(lambda: feed.refused)
+    told = [one.getMessage() for one in caplog.records if "is refused" in one.getMessage()]
+    assert ring.public("feed") in told[0]
+
+
+def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
+    desk = ring.security("desk")
+    with (
+        oz.Subscriber(bind="tcp://127.0.0.1:*", security=desk) as sub,
+        called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
+    ):
+        receive_until(sub, lambda: desk.refused)
+
+
+def test_the_server_s_key_is_found_among_many(ring, pub):
+    for at in range(40):
+        ring.make(f"one{at}")
+        ring.trust(f"one{at}")
+    with oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub:
+        sub.subscribe("md.eu")
+        sub.wait_ready(DEADLINE)
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filtering):
+    for number in range(20):
+        ring.make(f"more-{number:02}")
+        ring.trust(f"more-{number:02}")
+    endpoint = lasting_endpoint()
+    with oz.Subscriber(endpoint, filtering=filtering, security=ring.security("desk")) as sub:
+        sub.subscribe("md.eu")
+        coming = Thread(lambda: sub.receive(timeout=DEADLINE).payload)
+        with oz.Publisher(endpoint, security=ring.security("more-17")) as pub:
+            pub.wait_for_subscribers(timeout=DEADLINE)
+            pub.publish("md.eu", b"1")
+            assert coming.outcome() == b"1"
