@@ -1,7 +1,5 @@
 """The steps of a subscriber, without anything that waits: who runs them decides how."""
 
-import time
-
 import pytest
 
 import oz
@@ -18,11 +16,19 @@ def sub():
         yield sub
 
 
-def test_readiness_is_waited_for_until_the_time_is_over(sub):
+@pytest.fixture
+def now(sub):
+    """The time of the subscriber, in a list; it stands still."""
+    times = [1_000.0]
+    engine_of(sub).monotonic = lambda: times[0]
+    return times
+
+
+def test_readiness_is_waited_for_until_the_time_is_over(sub, now):
     steps = wait_ready(engine_of(sub), attachments_of(sub), 0.05)
     assert next(steps) == 0.0
     assert 0 < next(steps) <= 0.05
-    time.sleep(0.06)
+    now[0] += 0.06
     with pytest.raises(oz.Timeout, match=r"no oz publisher answered at tcp://127\.0\.0\.1:1"):
         next(steps)
 
@@ -32,12 +38,11 @@ def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
         next(wait_ready(engine_of(plain), attachments_of(plain), None))
 
 
-def test_draining_soon_gives_up_where_nobody_is(sub):
-    began = time.monotonic()
+def test_draining_soon_gives_up_where_nobody_is(sub, now):
     steps = drain(engine_of(sub), 1, 50.0)
     assert next(steps) == 0.0  # to take in what is here
     assert 0 < next(steps) <= 0.25
-    time.sleep(max(0.0, began + 0.26 - time.monotonic()))
+    now[0] += 0.26
     assert list(steps) == []
     assert engine_of(sub).is_drained
 
