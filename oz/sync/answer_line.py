@@ -64,20 +64,20 @@ class Line(Protocol):
 class EagerWaiter:
     """One who is woken at once."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_news",)
 
     def __init__(self) -> None:
         """Begin with nothing said."""
-        self._told: SimpleQueue[None] = SimpleQueue()
+        self._news: SimpleQueue[None] = SimpleQueue()
 
     def tell(self) -> None:
         """Say that an answer has come."""
-        self._told.put(None)
+        self._news.put(None)
 
     def wait(self, seconds: float | None, /) -> None:
         """Wait until that is said."""
         with suppress(Empty):
-            self._told.get(timeout=seconds)
+            self._news.get(timeout=seconds)
 
 
 class EagerLine:
