@@ -9,7 +9,6 @@
 #ifdef __linux__
 
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <structmember.h>
 #include <time.h>
@@ -22,6 +21,8 @@
 
 #define MOST_WATCHED 64
 #define SECOND 1000000000LL
+/* Seconds of one wait; whoever has waited for so long looks again. */
+#define LONGEST 1e6
 
 typedef struct Waiter Waiter;
 
@@ -194,8 +195,8 @@ microseconds_until(double ends, int is_endless)
     if (is_endless) {
         return -1;
     }
-    double left = ceil((ends - (double)now()) / 1000);
-    return left <= 0 ? 0 : left > (double)PY_TIMEOUT_MAX ? PY_TIMEOUT_MAX : (long long)left;
+    double left = (ends - (double)now()) / 1000;
+    return left <= 0 ? 0 : left >= (double)PY_TIMEOUT_MAX ? PY_TIMEOUT_MAX : (long long)left + 1;
 }
 
 static PyObject *
@@ -340,7 +341,8 @@ line_poll(Line *self, PyObject *seconds)
     if (given == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    long long ends = given < 0 ? -1 : now() + (long long)ceil(fmin(given, 1e6) * (double)SECOND);
+    given = given > LONGEST ? LONGEST : given;
+    long long ends = given < 0 ? -1 : now() + (long long)(given * (double)SECOND) + (given > 0);
     self->owner = PyThread_get_thread_ident();
     int count;
     if (self->first == NULL) {
