@@ -9,7 +9,7 @@ import sys
 
 from setuptools import Extension, setup
 
-SOURCES = ("batches", "dispatch", "module", "packing", "plain", "publish", "read", "send")
+SOURCES = ("batches", "dispatch", "line", "module", "packing", "plain", "publish", "read", "send")
 
 choice = os.environ.get("OZ_COMPILED")
 hot = Extension(

@@ -44,6 +44,7 @@ class TaskPool:
     Attributes:
         guard: tells whether this process has made it.
         workers: who they are, and how many there may be.
+        before_inline: called before the loop calls a handler in no task.
     """
 
     interrupts: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit)
@@ -62,6 +63,7 @@ class TaskPool:
         self.workers = Workers(size, MOST_TASKS)
         self.guard = Guard()
         self.guard.when_disowned = self._forget
+        self.before_inline: Callable[[], object] = bool
         self._line: deque[Work] = deque()
         # Those that have not quite ended too.
         self._alive: set[asyncio.Task[Any]] = set()

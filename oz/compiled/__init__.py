@@ -169,6 +169,13 @@ class Hot(Protocol):
             flags: with that of more frames.
         """
 
+    def AnswerLine(self, patience: float) -> Any:
+        """Make a line of threads whose answers have come; only on Linux. See `oz.sync.answer_line.Line`.
+
+        Args:
+            patience: seconds in which nobody goes to wait, after which all in the line are woken.
+        """
+
     def know_plain(self, message_class: type, route_class: type) -> None:
         """Say of which class plain messages are, and which their routes."""
 

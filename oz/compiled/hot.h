@@ -43,4 +43,9 @@ extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_packing_meth
 extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_take_spec,
     hot_hand_over_spec;
 
+/* What needs system calls that only Linux has. */
+#ifdef __linux__
+extern PyType_Spec hot_line_spec;
+#endif
+
 #endif

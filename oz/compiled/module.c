@@ -78,7 +78,11 @@ PyInit__hot(void)
     PyMethodDef *const functions[] = {hot_batch_methods, hot_dispatch_methods, hot_packing_methods,
                                       hot_plain_methods, hot_read_methods,     hot_send_methods};
     PyType_Spec *const types[] = {&hot_publish_spec, &hot_iteration_spec, &hot_reader_spec,
-                                  &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec};
+                                  &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec,
+#ifdef __linux__
+                                  &hot_line_spec,
+#endif
+    };
     PyObject *module = PyModule_Create(&definition);
     for (size_t at = 0; module != NULL && at < Py_ARRAY_LENGTH(functions); at++) {
         if (PyModule_AddFunctions(module, functions[at]) < 0) {

@@ -35,6 +35,7 @@ class ThreadPool:
         guard: is held for every change.
         workers: who they are, and how many there may be.
         check_may_wait: refuses the thread that the messages come by, which nobody may hold up.
+        before_inline: called before that thread calls a handler itself.
         free: threads that wait for work, less the work that waits for threads.
     """
 
@@ -52,6 +53,7 @@ class ThreadPool:
         self.workers = Workers(size, MOST_THREADS)
         self.free = 0
         self.check_may_wait: Callable[[], object] = bool
+        self.before_inline: Callable[[], object] = bool
         self.guard = Guard()
         self.guard.when_disowned = self._forget
         self._started = 0

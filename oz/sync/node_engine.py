@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from math import ceil
 from typing import Any, Self, TypeVar
 
 import zmq
@@ -16,13 +15,13 @@ from oz.logs import peer_logger
 from oz.message import Message
 from oz.numbers import check_wait
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.sync.answer_line import make_line
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.requesting import ThreadRequester
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import ThreadNews
-from oz.system import POLLIN, make_poll
 from oz.transport.guard import Guard, apart
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
@@ -86,19 +85,23 @@ class ThreadedNode:
         self.pool = ThreadPool(settings.configuration.threads)
         self.engine = engine = NodeEngine(settings, self)
         self.answer = engine.replies.answer
-        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend, self.check_may_wait)
+        self._line = make_line()
+        self.requester = ThreadRequester(
+            engine.client, self.wait, self.pool.lend, self.check_may_wait, self._line.waiter
+        )
         self._news = ThreadNews(nullcontext())
         self._closing = Guard()
-        self._poll = make_poll()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         self.pool.check_may_wait = self.check_may_wait
+        self.pool.before_inline = self._line.wake_all
         try:
             engine.open()
             self._bell = self._io.bell
+            engine.sockets.sub.between_frames = self._line.look
             self._sign = engine.sockets.sub.socket.fileno()
             self._signs_of_servers = {one.fileno() for one in engine.sockets.servers.values()}
             for descriptor in (self._bell, self._sign, *self._signs_of_servers):
-                self._poll.register(descriptor, POLLIN)
+                self._line.watch(descriptor)
             self._io.start()
         except BaseException:
             self._io.abandon()
@@ -132,24 +135,33 @@ class ThreadedNode:
         socket takes that sign: so they are asked before a wait, unless nothing was done since.
         `zmq.Poller` asks each time, before and after.
         """
-        engine, io, sub, poll = self.engine, self._io, self.engine.sockets.sub, self._poll.poll
+        try:
+            self._take_turns_in_line()
+        finally:
+            self._line.leave()
+
+    def _take_turns_in_line(self) -> None:
+        engine, io, sub, poll = self.engine, self._io, self.engine.sockets.sub, self._line.poll
         may_have_some = True
         while True:
             has_come = may_have_some and self._ask_sockets()
             left = 0.0 if has_come or io.commands or io.is_stopped else engine.seconds_left()
-            ready = dict(poll(None if left is None else ceil(1000 * left)))
+            ready = poll(left)
             if self._bell in ready:
                 io.hear()
             has_come = has_come or self._sign in ready
             may_have_some, now = not self._signs_of_servers.isdisjoint(ready), time.monotonic()
             if has_come or sub.has_due(now):
                 may_have_some |= sub.take_in(_TURN_SECONDS, is_signed=has_come)
-                for publisher in engine.sockets.publishers:
+                if sub.taken_in.is_handled:
                     # What inline handlers have replied to several messages of this turn.
-                    publisher.go()
+                    for publisher in engine.sockets.publishers:
+                        publisher.go()
                 if has_come and engine.waits:
                     engine.note_news(now)
             if engine.has_due(now):
+                # It may take a while.
+                self._line.wake_all()
                 engine.tick(now)
                 may_have_some = True
             io.failures = 0

@@ -7,21 +7,20 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
-from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from oz.errors import Timeout
 from oz.message import Message
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
+from oz.sync.answer_line import Waiter
 from oz.transport.node.subscriptions import Missing
 
 
 class ThreadRequester:
     """Asks, and waits for the answers in the thread that asks."""
 
-    __slots__ = ("_check_may_wait", "_client", "_lend", "_wait")
+    __slots__ = ("_check_may_wait", "_client", "_lend", "_make_waiter", "_wait")
 
     def __init__(
         self,
@@ -29,6 +28,7 @@ class ThreadRequester:
         wait: Callable[[Missing, float | None], None],
         lend: Callable[[], AbstractContextManager[None]],
         check_may_wait: Callable[[], None],
+        make_waiter: Callable[[], Waiter],
     ) -> None:
         """Start with nothing asked.
 
@@ -37,11 +37,13 @@ class ThreadRequester:
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
             lend: lets another thread of the pool take the place of a handler that waits.
             check_may_wait: refuses the thread that answers come by.
+            make_waiter: makes what waits for answers.
         """
         self._client = client
         self._wait = wait
         self._lend = lend
         self._check_may_wait = check_may_wait
+        self._make_waiter = make_waiter
 
     def ask(
         self,
@@ -53,8 +55,8 @@ class ThreadRequester:
     ) -> Message:
         """Send a request, and give its first answer; see `oz.Node.request`."""
         self._check_may_wait()
-        news: SimpleQueue[None] = SimpleQueue()
-        request = Request(subject, timeout, 1, time.monotonic(), partial(news.put, None))
+        waiter = self._make_waiter()
+        request = Request(subject, timeout, 1, time.monotonic(), waiter.tell)
         ends = request.next_deadline()
         try:
             steps = self._client.begin(request, subject, payload, headers, key)
@@ -62,7 +64,7 @@ class ThreadRequester:
                 self._go_through(steps, timeout)
             while True:
                 # Before the first look: no answer can have come yet, or it has told.
-                self._await(news, ends)
+                self._await(waiter, ends)
                 answer = request.next_answer(time.monotonic())
                 if answer is not None:
                     return answer
@@ -80,8 +82,8 @@ class ThreadRequester:
     ) -> Iterator[Message]:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
         self._check_may_wait()
-        news: SimpleQueue[None] = SimpleQueue()
-        request = Request(subject, timeout, limit, time.monotonic(), partial(news.put, None))
+        waiter = self._make_waiter()
+        request = Request(subject, timeout, limit, time.monotonic(), waiter.tell)
         try:
             steps = self._client.begin(request, subject, payload, headers, key)
             if steps is not None:
@@ -89,7 +91,7 @@ class ThreadRequester:
         except BaseException:
             self._client.end(request.inbox)
             raise
-        answers = self._answers(request, news)
+        answers = self._answers(request, waiter)
         # Nobody may ever ask for the first one, and what has not begun has no end either.
         weakref.finalize(answers, self._client.end, request.inbox).atexit = False
         return answers
@@ -104,7 +106,7 @@ class ThreadRequester:
                 else:
                     time.sleep(step)
 
-    def _answers(self, request: Request, news: SimpleQueue[None]) -> Iterator[Message]:
+    def _answers(self, request: Request, waiter: Waiter) -> Iterator[Message]:
         try:
             while True:
                 answer = request.next_answer(time.monotonic())
@@ -113,12 +115,12 @@ class ThreadRequester:
                 elif request.is_over:
                     return
                 else:
-                    self._await(news, request.next_deadline())
+                    self._await(waiter, request.next_deadline())
         finally:
             self._client.end(request.inbox)
 
-    def _await(self, news: SimpleQueue[None], ends: float | None) -> None:
+    def _await(self, waiter: Waiter, ends: float | None) -> None:
         """Wait until an answer may have come, or until a time of the monotonic clock."""
         left = None if ends is None else min(max(0.0, ends - time.monotonic()), threading.TIMEOUT_MAX)
-        with self._lend(), suppress(Empty):
-            news.get(timeout=left)
+        with self._lend():
+            waiter.wait(left)

@@ -8,6 +8,10 @@ import pytest
 
 import oz
 import oz.asyncio
+from oz.protocol.node.handler_queue import Workers
+from oz.sync.waiting import ThreadNews
+from oz.transport.node.inline import InlineRunner
+from oz.transport.node.publisher import NodePublisher
 from support.waiting import DEADLINE, until
 
 
@@ -296,3 +300,52 @@ def test_in_a_loop_handlers_that_ask_in_turn_three_deep_do_not_wait_for_each_oth
         assert [one.payload for one in await asyncio.gather(*asking)] == [2] * 20
 
     run(place, main)
+
+
+class Told:
+    """What an inline runner is given of a pool, and of the messages beside one; says what it was told."""
+
+    interrupts = ()
+    is_handled = False
+
+    def __init__(self):
+        self.said = []
+        self.workers = Workers(1, 1)
+
+    def before_inline(self):
+        self.said.append("before")
+
+    def make_news(self, guard):
+        return ThreadNews(guard)
+
+    def finish(self, result):
+        return result
+
+
+def test_who_calls_it_is_told_before_each_as_it_may_take_long():
+    told = Told()
+    runner = InlineRunner(told, lambda message: told.said.append(message), None, told)
+    assert not told.is_handled
+    runner.put(1)
+    runner.put(2)
+    assert told.is_handled
+    assert told.said == ["before", 1, "before", 2]
+
+
+def test_a_node_without_inline_handlers_leaves_to_those_who_ask_when_their_requests_go(pair, monkeypatch):
+    asks, answers = pair
+    went = []
+    go = NodePublisher.go
+
+    def note(publisher):
+        went.append(threading.current_thread().name)
+        go(publisher)
+
+    monkeypatch.setattr(NodePublisher, "go", note)
+    serve(asks, answers, "svc", echo)
+    assert [asks.request("svc", one, timeout=DEADLINE).payload for one in range(3)] == [0, 1, 2]
+    assert went
+    assert not [one for one in went if one.startswith("oz-node")]
+    serve(asks, answers, "at.once", echo, inline=True)
+    assert asks.request("at.once", 1, timeout=DEADLINE).payload == 1
+    assert "oz-node-answers" in went

@@ -24,10 +24,12 @@ class InlineCalls(Protocol):
     Attributes:
         workers: of the pool, which calls other handlers.
         interrupts: what a handler may raise to end the loop.
+        before_inline: called before each such handler, which may take long.
     """
 
     workers: Workers
     interrupts: tuple[type[BaseException], ...]
+    before_inline: Callable[[], object]
 
     def make_news(self, guard: Guard) -> WaitedNews:
         """Make what is told when something guarded changes."""
@@ -43,6 +45,15 @@ class InlineCalls(Protocol):
         """
 
 
+class Others(Protocol):
+    """The messages that came with one; true while there are any."""
+
+    is_handled: bool
+
+    def __bool__(self) -> bool:
+        """Tell whether there were others before, or are behind."""
+
+
 class InlineRunner:
     """Calls the handler of one subscription with each message that is put, at once.
 
@@ -50,7 +61,7 @@ class InlineRunner:
         guard, news: as every queue has them; nothing waits here.
     """
 
-    __slots__ = ("_calls", "_failed", "_handler", "_handling", "_partition", "guard", "news")
+    __slots__ = ("_calls", "_failed", "_handler", "_handling", "_others", "_partition", "guard", "news")
 
     dropped = waiting = 0
     is_idle = is_handled = True
@@ -60,7 +71,7 @@ class InlineRunner:
         calls: InlineCalls,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
-        others: object,
+        others: Others,
     ) -> None:
         """Start with nothing handled.
 
@@ -68,9 +79,10 @@ class InlineRunner:
             calls: whose thread or loop calls the handler.
             handler: is called with each message.
             failed: is called with a message and what the handler raised at it. What it raises is logged.
-            others: true while others came with the message that is put.
+            others: those that come with the message that is put; is told that this is handled.
         """
         self._calls = calls
+        self._others = others
         self._handler = handler
         self._failed = failed
         self._handling = Handling(HandlerQueue(), calls.workers)
@@ -95,6 +107,8 @@ class InlineRunner:
     def put(self, message: Message) -> None:
         """Handle a message; on the I/O side."""
         partition = self._partition
+        self._others.is_handled = True
+        self._calls.before_inline()
         token = handled_partition.set(partition)
         try:
             self._handle(message)

@@ -53,9 +53,10 @@ class TakenIn:
 
     Attributes:
         count: those that were handed over.
+        is_handled: some were handled here, by an inline handler.
     """
 
-    __slots__ = ("_waiting", "count")
+    __slots__ = ("_waiting", "count", "is_handled")
 
     def __init__(self, waiting: Sized) -> None:
         """Begin with none.
@@ -64,7 +65,12 @@ class TakenIn:
             waiting: those that were read and are still to be handed over.
         """
         self._waiting = waiting
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
         self.count = 0
+        self.is_handled = False
 
     def __bool__(self) -> bool:
         """Tell whether there were others before, or are behind."""
@@ -83,12 +89,14 @@ class NodeSubscriber:
         connector: makes and ends its connections.
         has_denials: a publisher has denied something since `take_denials` was called last.
         taken_in: what this turn has brought.
+        between_frames: called between the frames of a turn.
     """
 
     __slots__ = (
         "_ask",
         "_decoder",
         "_introduced",
+        "between_frames",
         "connector",
         "engine",
         "has_denials",
@@ -142,6 +150,7 @@ class NodeSubscriber:
         )
         self.connector = Connector(self.socket, self.engine, attachments)
         self.taken_in = TakenIn(self.engine.waiting)
+        self.between_frames: Callable[[], object] = bool
         assert isinstance(self.engine.receiver, BatchDecoder)
         self._decoder = self.engine.receiver
         if keys is not None and (access := self._decoder.access) is not None:
@@ -269,12 +278,13 @@ class NodeSubscriber:
         engine, waiting = self.engine, self.engine.waiting
         monotonic = engine.monotonic
         ends = monotonic() + seconds
-        self.taken_in.count = 0
+        self.taken_in.begin()
         while True:
             while waiting:
                 self._hand_over(waiting.popleft())
                 if monotonic() >= ends:
                     return True
+            self.between_frames()
             # Asking whether there is more costs a third of what it does to read in vain.
             if not (is_signed or self.streams.is_collecting or self.has_come):
                 break

@@ -232,6 +232,10 @@ class Accumulator:
             if self.messages and not (self.holders and self.has_holders()):
                 self.flush(socket)
 
+    def expects_others(self) -> bool:
+        """Tell whether others are about to join what waits or to send it, for `SHARED` after a send."""
+        return self._is_shared and self._clock() - self.sent_at < SHARED
+
     def has_holders(self) -> bool:
         """Tell whether anybody holds it back; of one that was cut short only a reference is left."""
         with self.guard:

@@ -357,7 +357,7 @@ class Attendant:
             accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
             records.is_halfway = False
-            if not accumulator.has_holders():
+            if not (accumulator.has_holders() or accumulator.expects_others()):
                 accumulator.flush(self._socket)
             self.listen()
             self._guard.undivided(self._tell)
