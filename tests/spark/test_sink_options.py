@@ -57,6 +57,8 @@ def test_names_of_options_are_of_any_case_and_endpoints_several():
         ),
         ({"subcribers": "1"}, "did you mean subscribers?"),
         ({"path": "/x"}, "the sink has no such option"),
+        ({"topic": "a.b"}, "did you mean subject?"),
+        ({"kafka.bootstrap.servers": "hub:9092"}, "did you mean endpoint, or bind?"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_to_write(options, said):

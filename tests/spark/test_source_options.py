@@ -36,6 +36,9 @@ def test_names_are_read_in_any_case():
         ("startOffset", "startingOffset"),
         ("maxOffsetsPerTrigger", "maxRowsPerTrigger"),
         ("includeHeaders", "headers"),
+        ("startingTimestamp", "startingTime"),
+        ("startingOffsetsByTimestamp", "startingTime"),
+        ("endingOffsetsByTimestamp", "endingTime"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
@@ -43,6 +46,11 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
         OptionError, match=f"there is no such option; did you mean {meant}\\? There are {NAMES[0]}"
     ):
         read(**{option: "1"})
+
+
+def test_no_option_is_named_for_one_of_another_connector_that_has_none_here():
+    with pytest.raises(OptionError, match="there is no such option; There are"):
+        read(**{"fetchOffset.numRetries": "3"})
 
 
 @pytest.mark.parametrize(
