@@ -287,7 +287,7 @@ def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
     if name not in given:
         return (Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}"),), False
     text = given[name]
-    lines = [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
+    lines = _lines(text)
     if not lines or any("://" in line for line in lines):
         rule = "it is a directory, on a file system that the driver and all executors see"
         raise OptionError(name, text, rule)
@@ -295,6 +295,19 @@ def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
     if not found:
         raise OptionError(name, text, "there is no journal that the glob finds")
     return tuple(dict.fromkeys(found)), len(lines) > 1 or _is_glob(lines[0])
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
+
+
+def from_the_root(text: str) -> str:
+    """Write directories as they are named from anywhere, and globs too.
+
+    Args:
+        text: one a line, as the option `journal` has them.
+    """
+    return "\n".join(line if "://" in line else os.path.abspath(line) for line in _lines(text))
 
 
 def _is_glob(line: str) -> bool:
