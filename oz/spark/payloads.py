@@ -7,7 +7,7 @@ the schema, fail no query. So what was broken is where the payload is not null a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    VarcharType,
+    VariantType,
+)
 
 from oz.spark.fitting import fit
 from oz.wire.codec import MsgpackCodec
@@ -42,6 +51,8 @@ def from_msgpack(column: Column | str, schema: DataType | str) -> Column:
         ParseException: Spark's own: the schema is no DDL.
     """
     kind = _data_type(schema)
+    for wrong in undecodable(kind):
+        raise TypeError(wrong)
     arrow = arrow_kind(kind)
     fit([], arrow)  # refuses now what it would refuse in the query
 
@@ -147,3 +158,29 @@ def _data_type(schema: DataType | str) -> DataType:
 
 def _column(column: Column | str) -> Column:
     return F.col(column) if isinstance(column, str) else column
+
+
+def undecodable(kind: DataType) -> Iterator[str]:
+    """Say what of a type no payload decodes to, as far as its form in Arrow does not tell.
+
+    Args:
+        kind: the type of payloads.
+    """
+    if isinstance(kind, (VariantType, CharType, VarcharType)):
+        yield f"no payload decodes to {kind.simpleString()}: take one of the types in docs/spark.md"
+    if isinstance(kind, StructType):
+        names = kind.names
+        yield from (f"there are two fields {name!r}" for name in sorted(set(names)) if names.count(name) > 1)
+        yield from (
+            f"{one.name!r} is NOT NULL, and a payload may lack it" for one in kind if not one.nullable
+        )
+    for inner in _inner(kind):
+        yield from undecodable(inner)
+
+
+def _inner(kind: DataType) -> list[DataType]:
+    if isinstance(kind, StructType):
+        return [one.dataType for one in kind]
+    if isinstance(kind, ArrayType):
+        return [kind.elementType]
+    return [kind.keyType, kind.valueType] if isinstance(kind, MapType) else []

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from oz.errors import OptionError
+from oz.errors import OptionError, OzError
 from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
-from oz.spark.source.options import Options, read_options
+from oz.spark.source.options import Options, from_the_root, read_options
 from oz.spark.source.rows import Malformed, ddl
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -80,10 +80,13 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         return made(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
-        """Make the reader of a stream; errors are those of `JournalStreamReader`."""
-        from oz.spark.source.stream import JournalStreamReader
+        """Make the reader of a stream; what is wrong it raises when it is first asked."""
+        from oz.spark.source.stream import JournalStreamReader, RefusedStreamReader
 
-        return JournalStreamReader(self._options_with(schema), schema)
+        try:
+            return JournalStreamReader(self._options_with(schema), schema)
+        except OzError as error:
+            return RefusedStreamReader(error)
 
     def _options_with(self, schema: StructType) -> Options:
         """Read the options; of a table those that its columns carry, which a query may change WITH others."""
@@ -148,7 +151,9 @@ def options_of_table(given: Mapping[str, str]) -> dict[str, str] | None:
     if "location" in given:
         rule = "rows are where the journal is: give its directory as the option journal"
         raise OptionError("location", given["location"], rule)
-    return {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
+    found = {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
+    # It may be read from another directory than that in which it is made.
+    return {name: from_the_root(text) if name.lower() == "journal" else text for name, text in found.items()}
 
 
 def with_options(columns: str, options: Mapping[str, str]) -> str:

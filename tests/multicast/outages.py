@@ -14,7 +14,7 @@ def outages(network):
     with scene(network) as stage:
         playing = [
             ("2 s outage", short, stage.both(short)),
-            ("10 s outage", long, stage.both(long)),
+            ("10 s outage", long, stage.keeping(long)),
             ("10 s outage, stale_after=1.5", quick, stage.both(quick, stale_after=1.5)),
             ("the same time, no outage", whole, stage.both(whole)),
         ]
@@ -42,7 +42,7 @@ def lone_outage(network, seconds, rate):
     """No packet arrives for a while at the only host that listens."""
     publisher_host, host = network.fresh(1)
     with scene(network) as stage:
-        subscriber = stage.both(host)
+        subscriber = stage.keeping(host)
         publisher = stage.publisher(publisher_host, count=1, pace=1 / rate, goes_on=True)
         publisher.go()
         time.sleep(2)
@@ -111,7 +111,7 @@ def slow_outage(network, seconds=60):
     """No packet arrives for a minute, of a publisher that sends ten messages a second."""
     publisher_host, host = network.fresh(1)
     with scene(network) as stage:
-        subscriber = stage.both(host)
+        subscriber = stage.keeping(host)
         publisher = stage.publisher(publisher_host, count=10, pace=0.1, goes_on=True)
         publisher.go()
         time.sleep(2)

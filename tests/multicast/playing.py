@@ -85,6 +85,10 @@ class Scene:
         """Have a subscriber, and beside it a plain one of ZeroMQ that gets and loses the same packets."""
         return self.subscriber(host, **settings), self._play("raw.py", host, settings)
 
+    def keeping(self, host, **settings):
+        """Have a subscriber that says what the receiver got which it began with, also when it gave it up."""
+        return self.subscriber(host, keeps=True, **settings)
+
     def run(self, host, within=LONGEST, **settings):
         """Have a publisher publish and say what it sent; it stays."""
         publisher = self.publisher(host, **settings)
@@ -98,7 +102,8 @@ class Scene:
         for one in (subscriber, *beside):
             one.tell(sent)
         got = subscriber.result()
-        got["raw"] = [one.result()["publishers"] for one in beside]
+        kept = [got["first_receiver"]] if got["first_receiver"] else []
+        got["raw"] = kept + [one.result()["publishers"] for one in beside]
         return got
 
     def _play(self, script, host, settings):

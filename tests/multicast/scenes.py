@@ -4,8 +4,9 @@
 docs/multicast.md.
 
 Each function plays on hosts that it is given, and gives rows: the scene, what was sent since the subscriber
-came, what it delivered, what a plain socket of ZeroMQ beside it did, the data packets that were lost on the
-way to them, the repairs that came, and what it reported lost. Each checks the law, by `playing.check`.
+came, what it delivered, what a plain socket of ZeroMQ beside it did, or the one that it began with, the data
+packets that were lost on the way to them, the repairs that came, and what it reported lost. Each checks the
+law, by `playing.check`.
 """
 
 import sys

@@ -12,8 +12,10 @@ import threading
 import time
 import zlib
 from collections import Counter
+from contextlib import ExitStack
 
 import oz
+from multicast.keeping import Keeping
 
 SETTLES = 0.3
 NAP = 0.002
@@ -72,7 +74,7 @@ def listen(expected):
         expected.append(json.loads(line))
 
 
-def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
+def main(endpoint, deadline=150, pattern="md.>", naps=False, keeps=False, **options):
     """Listen.
 
     Args:
@@ -81,6 +83,7 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
         pattern: what it subscribes to.
         naps: whether it rests for a moment after every 50 messages, and ends when it is told that messages
             may be missing which nobody counts.
+        keeps: whether it says what the receiver got that it began with, which goes on when it is given up.
         options: of `oz.Multicast`.
     """
     tally, expected = Tally(), []
@@ -90,8 +93,13 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
     def on_advisory(advisory):
         tally.advisories.append((advisory.kind, round(time.monotonic() - started, 2)))
 
-    multicast = oz.Multicast(**options)
-    with oz.Subscriber(endpoint, multicast=multicast, on_gap=tally.on_gap, on_advisory=on_advisory) as sub:
+    with ExitStack() as stack:
+        keeping = stack.enter_context(Keeping()) if keeps else None
+        multicast = oz.Multicast(**options)
+        sub = oz.Subscriber(endpoint, multicast=multicast, on_gap=tally.on_gap, on_advisory=on_advisory)
+        stack.enter_context(sub)
+        if keeping:
+            stack.callback(keeping.close)
         sub.subscribe(pattern)
         print("ready", flush=True)
         while time.monotonic() < started + deadline:
@@ -103,6 +111,7 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
                 if expected and (tally.accounts_for(expected[-1]) or (naps and tally.unknown)):
                     break
         stats = sub.stats
+        first = keeping.first(expected[-1]) if keeping else None
     counts = {
         name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed", "reconnects")
     }
@@ -111,6 +120,7 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, **options):
         "advisories": tally.advisories,
         "unknown": tally.unknown,
         "gaps": tally.gaps,
+        "first_receiver": first,
     }
     print(json.dumps({**said, **counts}), flush=True)
 

@@ -28,6 +28,18 @@ def went_well(row, least):
     return row.delivered >= least or row.reconnects > 0
 
 
+def delivers_what_plain_does(row):
+    """Check that it cost nothing to go by a watchdog, and not just by what libpgm does on its own.
+
+    The plain receiver is the one that the subscriber began with, which goes on when it is given up: see
+    `multicast.keeping`. Who was made to connect anew while PGM repaired had 0.77 of it.
+    """
+    if row.reconnects:
+        assert row.delivered > 0.9 * row.raw
+    else:
+        assert row.delivered == row.raw
+
+
 def test_where_no_packet_is_lost_every_message_is_delivered(network):
     for row in scenes.no_loss(network):
         assert (row.delivered, row.lost, row.malformed, row.reconnects) == (row.sent, 0, 0, 0)
@@ -48,9 +60,8 @@ def test_an_outage_is_reported_and_ends_by_itself(network):
     short, long, quick, whole = outages.outages(network)
     # PGM repaired: all of it on a quiet machine; on a busy one it takes longer, and libpgm gives up.
     assert short.repairs > 100
-    # Not even who had more to lose than a window holds got less than the plain socket of ZeroMQ on its host,
-    # but for what two receivers differ by.
-    assert long.delivered > 0.8 * long.raw
+    # Not even who had more to lose than a window holds.
+    delivers_what_plain_does(long)
     # Who does not wait as long as PGM may repair forgoes that, and may have less than a plain one. It came
     # back by itself, so that the last messages were delivered: it had about 1,000 before.
     assert quick.delivered > 1_500
@@ -64,9 +75,7 @@ def test_after_an_outage_the_default_delivers_what_plain_zeromq_does_or_more(net
     (row,) = outages.lone_outage(network, seconds, rate)
     print(row)
     assert row.lost_packets > 100
-    # Two receivers of libpgm on one host differ by some percent, plain or not; one that connected anew while
-    # PGM repaired had half, or a tenth.
-    assert row.delivered > 0.8 * row.raw
+    delivers_what_plain_does(row)
 
 
 @pytest.mark.heavy
@@ -83,7 +92,7 @@ def test_an_outage_of_a_slow_publisher_is_waited_for_however_long_it_was(network
     assert row.lost_packets > 500
     # It waits however long that was; on a machine that is too busy, libpgm itself gives some up.
     assert row.reconnects == 0
-    assert row.delivered > 0.8 * row.raw
+    delivers_what_plain_does(row)
 
 
 @pytest.mark.heavy

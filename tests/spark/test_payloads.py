@@ -179,6 +179,23 @@ def test_from_msgpack_takes_types_and_names_its_column(spark):
     assert rows.select(column).first()[0] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (T.VariantType(), "no payload decodes to variant"),
+        (T.ArrayType(T.VarcharType(3)), r"no payload decodes to varchar\(3\)"),
+        (
+            T.StructType([T.StructField("n", T.LongType(), False)]),
+            "'n' is NOT NULL, and a payload may lack it",
+        ),
+        (T.StructType([T.StructField("n", T.LongType())] * 2), "there are two fields 'n'"),
+    ],
+)
+def test_from_msgpack_refuses_what_would_fail_at_a_row(kind, why):
+    with pytest.raises(TypeError, match=why):
+        oz.spark.from_msgpack("payload", kind)
+
+
 def test_text_and_raw_payloads(spark):
     rows = spark.createDataFrame([(b"\xc3\xa9",), (b"\xff",), (None,)], "payload binary")
     for form, wanted in (("string", ["é", None, None]), ("binary", [b"\xc3\xa9", b"\xff", None])):

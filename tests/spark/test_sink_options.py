@@ -57,6 +57,8 @@ def test_names_of_options_are_of_any_case_and_endpoints_several():
         ),
         ({"subcribers": "1"}, "did you mean subscribers?"),
         ({"path": "/x"}, "the sink has no such option"),
+        ({"topic": "a.b"}, "did you mean subject?"),
+        ({"kafka.bootstrap.servers": "hub:9092"}, "did you mean endpoint, or bind?"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_to_write(options, said):
@@ -107,8 +109,15 @@ def test_subject_and_payload_are_enough_and_others_are_left_alone(subject, paylo
     assert found.has_struct == isinstance(payload, T.StructType)
 
 
-@pytest.mark.parametrize("headers", [BINARY, T.MapType(STRING, STRING), T.MapType(STRING, LONG)])
-def test_headers_and_key_may_be_there(headers):
+NUMBERS = [
+    *(T.ByteType(), T.ShortType(), T.IntegerType(), LONG),
+    *(T.FloatType(), T.DoubleType(), T.DecimalType(2, 1)),
+]
+IN_HEADERS = [STRING, BINARY, T.BooleanType(), *NUMBERS]
+
+
+@pytest.mark.parametrize("headers", [BINARY, *(T.MapType(STRING, kind) for kind in IN_HEADERS)], ids=str)
+def test_headers_and_key_may_be_there_with_all_kinds_of_numbers(headers):
     found = find_columns(schema(key=STRING, headers=headers, payload=BINARY, subject=STRING))
     assert (found.subject, found.payload, found.headers, found.key) == (3, 2, 1, 0)
 

@@ -18,7 +18,12 @@ from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import read_settings
 
 STRUCT = T.StructType()
-KINDS = {pa.string(): T.StringType(), pa.binary(): T.BinaryType()}
+KINDS = {
+    pa.string(): T.StringType(),
+    pa.binary(): T.BinaryType(),
+    pa.int8(): T.ByteType(),
+    pa.decimal128(3, 2): T.DecimalType(3, 2),
+}
 
 
 def kind_of(arrow):
@@ -109,6 +114,15 @@ def test_headers_come_as_a_map_or_as_the_journal_packs_them():
     packed = msgpack.packb({"h": 1, "oz-more": [b"second frame"], 5: "what oz does not publish"})
     (row,) = ready({"subject": ["a"], "payload": [b""], "headers": [packed]})
     assert unpack_headers(row["headers"]) == ({"h": 1}, [b"second frame"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"), [(pa.int8(), -5, -5), (pa.decimal128(3, 2), Decimal("1.50"), "1.50")]
+)
+def test_headers_may_be_any_number_and_decimals_become_digits(kind, value, found):
+    headers = pa.array([[("h", value)]], pa.map_(pa.string(), kind))
+    (row,) = ready({"subject": ["a"], "payload": [b""], "headers": headers})
+    assert unpack_headers(row["headers"]) == ({"h": found}, [])
 
 
 BAD = [

@@ -6,14 +6,27 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CharType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+    VariantType,
+)
 
 import oz
 from oz.errors import OptionError
 from oz.spark.source.batch import JournalReader
+from oz.spark.source.headers import HeaderColumns
 from oz.spark.source.options import NAMES, read_options
 from oz.spark.source.position import Position
-from oz.spark.source.rows import DecodedRows, ddl
+from oz.spark.source.rows import DecodedRows, Malformed, ddl
 from oz.spark.source.stream import JournalStreamReader
 
 SCHEMA = StructType([StructField("offset", LongType(), False)])
@@ -36,6 +49,9 @@ def test_names_are_read_in_any_case():
         ("startOffset", "startingOffset"),
         ("maxOffsetsPerTrigger", "maxRowsPerTrigger"),
         ("includeHeaders", "headers"),
+        ("startingTimestamp", "startingTime"),
+        ("startingOffsetsByTimestamp", "startingTime"),
+        ("endingOffsetsByTimestamp", "endingTime"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
@@ -43,6 +59,11 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
         OptionError, match=f"there is no such option; did you mean {meant}\\? There are {NAMES[0]}"
     ):
         read(**{option: "1"})
+
+
+def test_no_option_is_named_for_one_of_another_connector_that_has_none_here():
+    with pytest.raises(OptionError, match="there is no such option; There are"):
+        read(**{"fetchOffset.numRetries": "3"})
 
 
 @pytest.mark.parametrize(
@@ -195,18 +216,46 @@ def test_columns_of_decoded_payloads():
             ddl("msgpack", schema)
 
 
-@pytest.mark.parametrize("schema", ["price DOUBEL", "price", "size INT, DOUBLE", "a: DECIMAL(9, 2), b: INTT"])
-def test_a_payload_schema_that_spark_would_misread_is_refused_by_name(schema):
-    with pytest.raises(OptionError, match=r"option payloadSchema='.* is no name and type as in"):
+MISREAD = {
+    "price DOUBEL": "price DOUBEL",
+    "price": "price",
+    "size INT, DOUBLE": "DOUBLE",
+    "a: DECIMAL(9, 2), b: INTT": "b: INTT",
+    "a ARRAY<INT>, b INTT, c ARRAY<INT>": "b INTT",
+    "a INT, b STRUCT<x: INT, y: ARRAY<INTT>>": "b STRUCT<x: INT, y: ARRAY<INTT",
+    "a MAP<STRING>": "a MAP<STRING>",
+    "a INT DEFAULT 5": "a INT DEFAULT",
+    "a DECIMAL(50, 2)": "a DECIMAL(50",
+    "a DOUBLE PRECISION": "a DOUBLE PRECISION",
+    "a INT; DROP TABLE t": "a INT;",
+    "a INT COMMENT x": "a INT COMMENT x",
+    "a ARRAY<INT": "a ARRAY<INT",
+}
+
+
+@pytest.mark.parametrize(("schema", "wrong"), MISREAD.items())
+def test_a_payload_schema_that_spark_would_misread_is_refused_by_name(schema, wrong):
+    with pytest.raises(OptionError) as raised:
+        ddl("json", schema)
+    assert f": {wrong!r} is no name and type as in" in str(raised.value)
+
+
+@pytest.mark.parametrize("schema", ["a INT,", ",", "a INT,, b INT"])
+def test_a_comma_without_a_column_is_refused(schema):
+    with pytest.raises(OptionError, match=r"payloadSchema=.* is no name and type as in"):
         ddl("json", schema)
 
 
 @pytest.mark.parametrize(
     "schema",
     [
-        "a INT NOT NULL COMMENT 'x, y z', `b, c``d`DOUBLE,",
+        "a INT NOT NULL COMMENT 'x, y z', `b, c``d`DOUBLE",
         "a: decimal(9, 2), m MAP<STRING, ARRAY<STRUCT<x: INT, y: DOUBLE>>>, t timestamp_ntz",
         "s STRUCT<x INT, y INT>, v VARCHAR(5)",
+        "a TIMESTAMP WITHOUT TIME ZONE, b INTERVAL DAY TO SECOND",
+        'c STRING COLLATE UTF8_LCASE COMMENT "it\'s"',
+        "e STRUCT<>, d dec(5), n numeric, `not` INT COMMENT 'it\\'s' NOT NULL",
+        "date DATE, s: STRUCT<`<`: INT NOT NULL>",
     ],
 )
 def test_a_payload_schema_goes_to_spark_as_it_is(schema):
@@ -217,6 +266,51 @@ def test_a_type_that_no_payload_decodes_to_is_refused_before_anything_is_read():
     kind = StructType([StructField("lasted", DayTimeIntervalType())])
     with pytest.raises(OptionError, match=r"payloadSchema=.*no payload decodes to duration"):
         DecodedRows(StructType([StructField("payload", kind)]), "msgpack")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (VariantType(), "no payload decodes to variant"),
+        (ArrayType(VarcharType(3)), r"no payload decodes to varchar\(3\)"),
+        (StructType([StructField("b", CharType(3))]), r"no payload decodes to char\(3\)"),
+        (StructType([StructField("b", LongType(), False)]), "'b' is NOT NULL, and a payload may lack it"),
+        (StructType([StructField("b", LongType())] * 2), "there are two fields 'b'"),
+        (MapType(StringType(), VariantType()), "no payload decodes to variant"),
+    ],
+)
+def test_what_spark_would_fail_at_row_by_row_is_refused(kind, said):
+    payload = StructType([StructField("a", kind)])
+    with pytest.raises(OptionError, match=f"payloadSchema=.*{said}"):
+        DecodedRows(StructType([StructField("payload", payload)]), "json")
+
+
+def test_a_column_that_may_be_null_is_not_taken_for_one_that_is_not():
+    def rows(**kinds):
+        fields = [StructField(name, kind, False) for name, kind in kinds.items()]
+        return DecodedRows(StructType(fields), "raw")
+
+    rows(offset=LongType(), time_ns=LongType(), subject=StringType(), payload=BinaryType())
+    for name, kind in {"lost": LongType(), "origin": BinaryType(), "reply_to": BinaryType()}.items():
+        with pytest.raises(OptionError, match=f"schema='{name} NOT NULL': it may be null"):
+            rows(**{name: kind})
+    with pytest.raises(OptionError, match="payload NOT NULL"):
+        DecodedRows(StructType([StructField("payload", StringType(), False)]), "string")
+
+
+@pytest.mark.parametrize("name", ["subject", "Payload", "journal", " ", "key"])
+def test_malformed_payloads_have_a_column_of_their_own(name):
+    malformed, headers = Malformed(column=name), HeaderColumns(key="order")
+    with pytest.raises(OptionError, match=r"columnNameOfCorruptRecord='.*it is a column of its own, beside"):
+        ddl("json", "a INT", headers, malformed, names_journal=True)
+    payload = StructField("payload", StructType([StructField("a", LongType())]))
+    with pytest.raises(OptionError, match="columnNameOfCorruptRecord"):
+        DecodedRows(StructType([payload]), "json", headers, malformed, names_journal=True)
+
+
+def test_a_column_for_malformed_payloads_may_have_any_other_name():
+    assert ddl("json", "a INT", malformed=Malformed(column="a`b")).endswith(", `a``b` BINARY")
+    assert "`journal`" in ddl("json", "a INT", malformed=Malformed(column="journal"))
 
 
 def test_a_position_of_another_journal_is_refused():

@@ -111,6 +111,20 @@ def test_a_journal_that_is_no_longer_given_is_an_error_or_left(three, tmp_path, 
     assert "goes on without it" in caplog.text
 
 
+def test_a_query_of_several_journals_goes_on_with_one(three, tmp_path, caplog):
+    several = reader(three)
+    start = several.latestOffset(several.initialOffset(), ReadAllAvailable())
+    alone = tmp_path / "host1" / "journal"
+    fill(alone, [numbered(5, 200)])
+    with pytest.raises(oz.JournalError, match="none of the directories has it: give it again, or go on"):
+        reader(alone).latestOffset(start, ReadAllAvailable())
+    made = reader(alone, failOnDataLoss="false")
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert end["offset"] == 205
+    assert sum(batch.num_rows for share in made.partitions(start, end) for batch in made.read(share)) == 5
+    assert "goes on without it" in caplog.text
+
+
 def test_what_makes_sense_for_one_journal_only_is_refused(three):
     for options in ({"startingOffset": 5}, {"endingOffset": 5}):
         with pytest.raises(OptionError, match="several journals have offsets of their own"):

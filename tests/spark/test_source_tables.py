@@ -32,6 +32,13 @@ def test_what_spark_says_of_a_table_is_no_option():
         options_of_table({**given, "location": "file:/x"})
 
 
+def test_a_table_has_its_journals_by_their_whole_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = {"provider": "oz", "option.journal": " one\nfile:two/j*\n/three "}
+    assert options_of_table(given) == {"journal": f"{tmp_path}/one\n{tmp_path}/two/j*\n/three"}
+    assert options_of_table({"provider": "oz", "option.JOURNAL": "s3://b/x"}) == {"JOURNAL": "s3://b/x"}
+
+
 @pytest.fixture
 def made(spark, tmp_path):
     """Make the table `recorded`, of what a journal has under some subjects."""

@@ -25,7 +25,7 @@ STAGED = pa.schema(
 """Rows as they wait to be published."""
 
 _TEXT, _BYTES = T.StringType, T.BinaryType
-_SIMPLE = (T.StringType, T.BinaryType, T.LongType, T.IntegerType, T.DoubleType, T.FloatType, T.BooleanType)
+_SIMPLE = (T.StringType, T.BinaryType, T.NumericType, T.BooleanType)
 _REMEMBERED = 65_536
 _SHOWN = 200
 

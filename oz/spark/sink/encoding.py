@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgpack
@@ -72,7 +73,7 @@ def plain(value: pa.Scalar) -> Any:
 
 
 def pack_headers(value: pa.Scalar) -> bytes | None:
-    """Check a map of headers and pack it.
+    """Check a map of headers and pack it; decimals become digits, as in payloads.
 
     Raises:
         ValueError, TypeError: the bus does not take it.
@@ -80,6 +81,7 @@ def pack_headers(value: pa.Scalar) -> bytes | None:
     headers = plain(value)
     if not headers:
         return None
+    headers = {name: _text(one) if isinstance(one, Decimal) else one for name, one in headers.items()}
     check_extras(Extras(headers=headers))
     packed: bytes = msgpack.packb(headers, use_bin_type=True)
     return packed

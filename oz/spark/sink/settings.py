@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from oz.errors import OptionError, OzError, SubjectError
+from oz.spark.option_names import refuse_unknown
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, validate_subject
 from oz.transport import endpoints
@@ -41,6 +41,13 @@ NAMES = (
     "queryName",
 )
 """The options of the sink, as written; Spark hands them over in lower case. The last two are its own."""
+
+FOREIGN = {
+    "kafka.bootstrap.servers": "endpoint, or bind",
+    "topic": "subject",
+    "includeheaders": "the column headers",
+}
+"""Options that others have for it, in lower case."""
 
 _LONGEST = 86_400.0
 _NO_DIRECTORY = "it is a directory on a file system that the driver and all executors share"
@@ -97,7 +104,7 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
         OptionError: one is missing, unknown or wrong; says which and what to write.
     """
     given = {name.lower(): text for name, text in options.items()}
-    _refuse_unknown(given)
+    refuse_unknown(given, NAMES, FOREIGN, "the sink has no such option")
     for name in ("run", "batch"):
         if is_streaming and name in given:
             rule = "it names a batch write; a streaming query has an id of its own"
@@ -116,15 +123,6 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
         given.get("report") or None,
         _subject(given),
     )
-
-
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in NAMES}
-    for key in given:
-        if key not in known:
-            similar = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            meant = f"did you mean {known[similar[0]]}? " if similar else ""
-            raise OptionError(key, None, f"the sink has no such option; {meant}There are {', '.join(NAMES)}")
 
 
 def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

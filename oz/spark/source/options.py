@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import os
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 from oz.errors import OptionError, OzError
 from oz.journal import files
+from oz.spark.option_names import refuse_unknown
 from oz.spark.source.headers import HeaderColumns
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, parse
@@ -64,6 +64,9 @@ FOREIGN = {
     "endingoffsets": "endingOffset",
     "startingtimestamp": "startingTime",
     "endingtimestamp": "endingTime",
+    "startingoffsetsbytimestamp": "startingTime",
+    "startingoffsetsbytimestampstrategy": "startingTime, where a time without records is no error",
+    "endingoffsetsbytimestamp": "endingTime",
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minpartitions": "numPartitions",
     "maxrecordsperpartition": "rowsPerPartition",
@@ -166,7 +169,7 @@ def read_options(options: Mapping[str, str]) -> Options:
     given = {key.lower(): str(value) for key, value in options.items()}
     if "paths" in given:  # several of them were given to load
         given["path"] = "\n".join(json.loads(given.pop("paths")))
-    _refuse_unknown(given)
+    refuse_unknown(given, NAMES, FOREIGN, "there is no such option")
     published_at = _endpoints(given)
     if not {"journal", "path"} & given.keys() and not published_at:
         raise OptionError("journal", None, "give the directory of a journal, or the endpoint of a publisher")
@@ -241,16 +244,6 @@ def _read(read: Callable[[str], _T], name: str, text: str) -> _T:
         raise OptionError(name, text, str(error)) from None
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in NAMES}
-    for key in given:
-        if key not in known:
-            similar = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = FOREIGN.get(key) or (known[similar[0]] if similar else None)
-            meant = f"did you mean {hint}? " if hint else ""
-            raise OptionError(key, None, f"there is no such option; {meant}There are {', '.join(NAMES)}")
-
-
 def _refuse_contradictions(read: Options) -> None:
     for one, other in (("numPartitions", "rowsPerPartition"), ("journal", "path")):
         if {one, other} <= read.written:
@@ -294,7 +287,7 @@ def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
     if name not in given:
         return (Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}"),), False
     text = given[name]
-    lines = [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
+    lines = _lines(text)
     if not lines or any("://" in line for line in lines):
         rule = "it is a directory, on a file system that the driver and all executors see"
         raise OptionError(name, text, rule)
@@ -302,6 +295,19 @@ def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
     if not found:
         raise OptionError(name, text, "there is no journal that the glob finds")
     return tuple(dict.fromkeys(found)), len(lines) > 1 or _is_glob(lines[0])
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
+
+
+def from_the_root(text: str) -> str:
+    """Write directories as they are named from anywhere, and globs too.
+
+    Args:
+        text: one a line, as the option `journal` has them.
+    """
+    return "\n".join(line if "://" in line else os.path.abspath(line) for line in _lines(text))
 
 
 def _is_glob(line: str) -> bool:

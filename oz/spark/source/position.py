@@ -70,6 +70,11 @@ def positions_as_data(positions: Mapping[str, Position], *, are_several: bool) -
     return {_SEVERAL: [one.as_data() for one in positions.values()]}
 
 
+def are_several_in(data: dict[str, Any]) -> bool:
+    """Tell whether a checkpoint is one of a query that read several journals."""
+    return _SEVERAL in data
+
+
 def positions_of(data: dict[str, Any]) -> dict[str, Position]:
     """Read positions, of one journal or of several, by the ids of the journals.
 

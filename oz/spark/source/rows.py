@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +17,9 @@ from oz.journal.record import Kind
 from oz.journal.schema import bytes_array, whole_number
 from oz.logs import logger
 from oz.spark.fitting import fit
-from oz.spark.payloads import decode_json, decode_msgpack, decode_string
+from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable
 from oz.spark.source.headers import HeaderColumns
+from oz.spark.source.payload_schema import refuse_misread
 
 _log = logger("oz.spark.source")
 
@@ -43,6 +43,8 @@ DDL = {
 JOURNAL = "journal"
 """The column for the directory, where there are several journals."""
 
+_NEVER_NULL = ("offset", "time", "time_ns", "kind", "subject", JOURNAL)
+
 PAYLOAD_RAW = "payload_raw"
 """The column for payloads that do not decode."""
 
@@ -55,15 +57,6 @@ _ARROW = {
     "STRING": pa.string(),
 }
 _NANO, _MICRO = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
-_TYPE = re.compile(
-    "TINYINT|BYTE|SMALLINT|SHORT|INT|INTEGER|BIGINT|LONG|FLOAT|REAL|DOUBLE|DECIMAL|DEC|NUMERIC|BOOLEAN|STRING|"
-    "CHAR|CHARACTER|VARCHAR|BINARY|DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|ARRAY|MAP|STRUCT|INTERVAL|"
-    "VARIANT|VOID|GEOMETRY|GEOGRAPHY",
-    re.IGNORECASE,
-)
-# A column up to the next comma that is in no quotes and no brackets, as far as brackets go here.
-_COLUMN = re.compile(r"""(?:`[^`]*`|'[^']*'|"[^"]*"|<.*>|\([^)]*\)|[^,])+""", re.DOTALL)
-_NAME_AND_TYPE = re.compile(r"\s*(?:(?:`[^`]*`)+\s*:?|\w+\s*[:\s])\s*(\w+)")
 _FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
 
 
@@ -112,15 +105,23 @@ def ddl(
         if payload_schema is None or not payload_schema.strip():
             wanted = "payloadSchema, the columns of a payload as in 'price DOUBLE, size BIGINT'"
             raise OptionError("payload", payload, f"it needs the option {wanted}")
-        _refuse_unknown_types(payload_schema)
+        refuse_misread(payload_schema)
         columns["payload"] = f"STRUCT<{payload_schema}>"
     if payload == "string":
         columns["payload"] = "STRING"
-    if payload != "raw":
-        columns[malformed.column] = "BINARY"
     if names_journal:
         columns[JOURNAL] = "STRING"
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    if payload != "raw":
+        _refuse_taken(malformed.column, columns)
+        columns[malformed.column] = "BINARY"
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
+
+
+def _refuse_taken(corrupt: str, columns: Iterable[str]) -> None:
+    """Refuse another column's name for that of malformed payloads, whatever its case: Spark goes by none."""
+    if not corrupt.strip() or corrupt.lower() in map(str.lower, columns):
+        rule = f"it is a column of its own, beside {', '.join(columns)}"
+        raise OptionError("columnNameOfCorruptRecord", corrupt, rule)
 
 
 class DecodedRows:
@@ -147,6 +148,8 @@ class DecodedRows:
         Raises:
             OptionError: there is no such column, or it has another type.
         """
+        if payload != "raw":
+            _refuse_undecodable(schema)
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._payload = payload
         self._headers = headers
@@ -157,10 +160,11 @@ class DecodedRows:
 
     def _check(self) -> None:
         known = {name: _ARROW[kind] for name, kind in DDL.items()} | self._headers.arrow
-        if self._payload != "raw":
-            known[self._malformed.column] = pa.binary()
         if self._names_journal:
             known[JOURNAL] = pa.string()
+        if self._payload != "raw":
+            _refuse_taken(self._malformed.column, known)
+            known[self._malformed.column] = pa.binary()
         for field in self._schema:
             if field.name not in known:
                 raise OptionError("schema", field.name, f"there are the columns {', '.join(known)}")
@@ -169,6 +173,9 @@ class DecodedRows:
                 wanted = pa.string() if self._payload == "string" else field.type
             if field.type != wanted:
                 raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
+            if not field.nullable and not self._is_never_null(field.name):
+                # Spark goes by it, and finds none where it is asked for those that are null.
+                raise OptionError("schema", f"{field.name} NOT NULL", "it may be null")
             if field.name == "payload":
                 _refuse_what_nothing_fits(field.type)
         corrupt, mode = self._malformed.column, self._malformed.mode
@@ -176,6 +183,9 @@ class DecodedRows:
             raise OptionError("mode", mode, "it needs the column payload, whose type decides")
         if corrupt in self._schema.names and "payload" not in self._schema.names:
             raise OptionError("schema", corrupt, "it needs the column payload, whose type decides")
+
+    def _is_never_null(self, name: str) -> bool:
+        return name in _NEVER_NULL or (name == "payload" and self._payload == "raw")
 
     @property
     def columns(self) -> set[str]:
@@ -255,20 +265,17 @@ class DecodedRows:
         return partial(decode_json if self._payload == "json" else decode_msgpack, kind=kind)
 
 
+def _refuse_undecodable(schema: StructType) -> None:
+    for field in schema:
+        if field.name == "payload" and (wrong := next(undecodable(field.dataType), None)):
+            raise OptionError("payloadSchema", field.dataType.simpleString(), wrong)
+
+
 def _refuse_what_nothing_fits(kind: pa.DataType) -> None:
     try:
         fit([], kind)
     except TypeError as error:
         raise OptionError("payloadSchema", str(kind), str(error)) from None
-
-
-def _refuse_unknown_types(payload_schema: str) -> None:
-    """Refuse what Spark would complain of at another column; it judges all the rest itself."""
-    for column in _COLUMN.findall(payload_schema):
-        found = _NAME_AND_TYPE.match(column)
-        if column.strip() and (found is None or _TYPE.fullmatch(found[1]) is None):
-            rule = f"{column.strip()!r} is no name and type as in 'price DOUBLE, size BIGINT'"
-            raise OptionError("payloadSchema", payload_schema, rule)
 
 
 def microseconds(times: pa.Array) -> pa.Array:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from oz.errors import JournalError, OptionError
+from oz.errors import JournalError, OptionError, OzError
 from oz.journal.lock import WriterLock
 from oz.logs import logger
 from oz.services.recorder import Recorder
@@ -33,7 +33,7 @@ from oz.spark.source.batch import read_share, rows_for, wanted_of
 from oz.spark.source.fetch import Fetcher
 from oz.spark.source.options import Options
 from oz.spark.source.planning import Share, shared_among
-from oz.spark.source.position import Position, positions_as_data, positions_of
+from oz.spark.source.position import Position, are_several_in, positions_as_data, positions_of
 from oz.spark.source.progress import Ahead, JournalProgress
 
 _log = logger("oz.spark.source")
@@ -292,7 +292,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self, journals: Mapping[str, JournalProgress], data: dict[str, Any]
     ) -> dict[str, Position]:
         """Read a checkpoint's positions; a journal that it does not know is begun with its first record."""
-        if not self._options.journals:
+        if not self._options.journals and not are_several_in(data):
             [(name, one)] = journals.items()
             return {name: Position.from_data(data, one.directory, name)}
         known = positions_of(data)
@@ -317,3 +317,20 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         fetcher = Fetcher(partition.directory, partition.journal, fails_on_loss=self._options.fails_on_loss)
         return read_share(partition, fetcher, wanted_of(self._options), self._rows)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Raises what is wrong with a stream when Spark first asks something.
+
+    PySpark 4.3 hides what is raised any earlier behind an UnboundLocalError of its own.
+    """
+
+    def __init__(self, error: OzError) -> None:
+        """Remember the error."""
+        self._error = error
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self._error
+
+    initialOffset = latestOffset = getDefaultReadLimit = partitions = read = _refuse
+    prepareForTriggerAvailableNow = _refuse
