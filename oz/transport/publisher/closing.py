@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, NamedTuple
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.numbers import check_wait
 from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
@@ -18,14 +19,21 @@ from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
+from oz.transport.endpoints import as_text
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Fate, Untaken
+from oz.transport.publisher.untaken import Fate, Untaken, kept
+from oz.transport.publisher.unwritten import is_unwritten, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
+
+_log = peer_logger("oz.socket")
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+_LONGEST_LOOK = 0.05
+"""Seconds between two looks at what is written to an endpoint that is left."""
 
 _REMEMBERED = 10.0
 """Seconds for which it is remembered that a connection was left out, and may be still."""
@@ -168,6 +176,8 @@ class PublisherClosing:
             bound = attachments.endpoints[attachments.connections :]
             has_handle = backend_of(self._socket).has_handle
             untaken = Untaken(bound, joined) if seconds > 0 and has_handle else None
+            if untaken is not None and (untaken.may_lack_room or (attachments.connections and not is_own)):
+                take_up(self._socket.context)
             has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
             self._sender.routes.close()
@@ -193,6 +203,47 @@ class PublisherClosing:
         if self._attachments.group is not None:
             self._attachments.group.release()
         return True
+
+    @contextmanager
+    def leaving(self, addr: Any, seconds: float) -> Iterator[None]:
+        """Have an endpoint left once what was published is written, and keep its connections after that.
+
+        Args:
+            addr: which; it is left inside of this.
+            seconds: for so long at most, and for 5 s after that, until it was read.
+        """
+        endpoint, attachments = as_text(addr), self._attachments
+        if self._socket.closed or endpoint not in attachments.endpoints or attachments.group is not None:
+            yield
+            return
+        bound = [one for one in attachments.bound if one == endpoint]
+        joined = [one for one in attachments.endpoints[: attachments.connections] if one == endpoint]
+        # Connections that others may share a context with cannot be told from theirs.
+        own = joined if attachments.own_context else []
+        deadline, waits = self._monotonic() + seconds, growing(_FIRST_PAUSE, _LONGEST_LOOK)
+        while True:
+            # In one go: what others publish in between would be lost.
+            with self._guard:
+                is_over = self._monotonic() >= deadline
+                if self._is_written(bound, joined) or is_over:
+                    with kept(CLOSE_TIMEOUT, bound=bound, connected=own):
+                        yield
+                    break
+            self._sleep(next(waits))
+        if is_over:
+            text = "left %s, and not all was written after %g s: what subscribers have not got is lost"
+            _log.warning(text, endpoint, seconds)
+
+    def _is_written(self, bound: Sequence[str], joined: Sequence[str]) -> bool:
+        """Tell whether all that was published is written to an endpoint, as far as anybody knows."""
+        has_all = self.send_what_fits()
+        if not backend_of(self._socket).has_handle:
+            return True
+        ends = Untaken(bound, joined)
+        try:
+            return has_all and not is_unwritten(ends, self._socket.context)
+        finally:
+            ends.close()
 
     def end_context(
         self, timeout: float, closed_at: float | None = None, given_up: GivingUp | None = None

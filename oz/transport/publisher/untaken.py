@@ -190,6 +190,16 @@ class Untaken:
         has_all = has_all and len(here) + len(there) == len(bound) + len(connected)
         self.missing = Fate.GONE if has_all else Fate.UNTOLD
 
+    @property
+    def open_numbers(self) -> set[int]:
+        """The descriptors that libzmq still has."""
+        return {one.number for one in self._ends if not one.is_written}
+
+    @property
+    def may_lack_room(self) -> bool:
+        """Whether the system may not take at once what is sent next on one of them."""
+        return system.count_with_room([end.own[0] for end in self._ends]) < len(self._ends)
+
     def leave_to_others(self) -> None:
         """Drop those that are in use though the context of the publisher has ended: others have them."""
         for end in [one for one in self._ends if not one.is_written]:

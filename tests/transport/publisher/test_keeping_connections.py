@@ -13,7 +13,7 @@ import zmq
 
 import oz
 from oz import system
-from oz.transport.publisher import closing, engine, untaken
+from oz.transport.publisher import closing, untaken
 from oz.transport.publisher.untaken import Untaken, kept
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
@@ -193,7 +193,7 @@ def test_an_endpoint_is_left_as_a_publisher_is_closed(action, monkeypatch):
         calls.append(places)
         return nullcontext()
 
-    monkeypatch.setattr(engine, "kept", record)
+    monkeypatch.setattr(closing, "kept", record)
     place = {"connect": "tcp://127.0.0.1:1"} if action == "disconnect" else {"bind": "tcp://127.0.0.1:*"}
     with oz.Publisher(**place) as pub:
         pub.bind("tcp://127.0.0.1:*") if action == "disconnect" else pub.connect("tcp://127.0.0.1:1")
