@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from oz.logs import peer_logger
 from oz.numbers import check_wait
 from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
@@ -87,6 +88,7 @@ class PublisherClosing:
 
     Attributes:
         calls: what looks after the connections of a socket with keys; None without.
+        peers: gives the connections that have asked for something, where ZeroMQ tells them apart.
         said_goodbye: subscribers were told that nothing more comes, or are being told.
     """
 
@@ -104,6 +106,7 @@ class PublisherClosing:
         "_take_more",
         "_untaken",
         "calls",
+        "peers",
         "said_goodbye",
     )
 
@@ -141,6 +144,7 @@ class PublisherClosing:
         self._attachments = attachments
         self._monitor = monitor
         self.calls: Calls | None = None
+        self.peers: Callable[[], Iterable[Peer]] = tuple
         self._router = router
         self._dispatch = dispatch
         self._records = records
@@ -171,12 +175,11 @@ class PublisherClosing:
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (self._monotonic() - started))
-            # Connections that others may share a context with cannot be told from theirs.
-            joined = attachments.endpoints[: attachments.connections] if is_own else ()
-            bound = attachments.endpoints[attachments.connections :]
+            joined = attachments.endpoints[: attachments.connections]
             has_handle = backend_of(self._socket).has_handle
-            untaken = Untaken(bound, joined) if seconds > 0 and has_handle else None
-            if untaken is not None and (untaken.may_lack_room or (attachments.connections and not is_own)):
+            waits_for_readers = seconds > 0 and has_handle
+            untaken = Untaken(attachments.bound, joined, own=self._own()) if waits_for_readers else None
+            if untaken is not None and untaken.may_lack_room:
                 take_up(self._socket.context)
             has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
@@ -218,15 +221,13 @@ class PublisherClosing:
             return
         bound = [one for one in attachments.bound if one == endpoint]
         joined = [one for one in attachments.endpoints[: attachments.connections] if one == endpoint]
-        # Connections that others may share a context with cannot be told from theirs.
-        own = joined if attachments.own_context else []
         deadline, waits = self._monotonic() + seconds, growing(_FIRST_PAUSE, _LONGEST_LOOK)
         while True:
             # In one go: what others publish in between would be lost.
             with self._guard:
                 is_over = self._monotonic() >= deadline
                 if self._is_written(bound, joined) or is_over:
-                    with kept(CLOSE_TIMEOUT, bound=bound, connected=own):
+                    with kept(CLOSE_TIMEOUT, bound=bound, connected=joined, own=self._own()):
                         yield
                     break
             self._sleep(next(waits))
@@ -239,11 +240,17 @@ class PublisherClosing:
         has_all = self.send_what_fits()
         if not backend_of(self._socket).has_handle:
             return True
-        ends = Untaken(bound, joined)
+        ends = Untaken(bound, joined, own=self._own())
         try:
             return has_all and not is_unwritten(ends, self._socket.context)
         finally:
             ends.close()
+
+    def _own(self) -> set[tuple[int, int | None]] | None:
+        """Return what tells its connections from others to the same places; None where there are none."""
+        if self._attachments.own_context:
+            return None
+        return {(one.descriptor, one.inode) for one in self.peers()}
 
     def end_context(
         self, timeout: float, closed_at: float | None = None, given_up: GivingUp | None = None

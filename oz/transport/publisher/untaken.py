@@ -27,7 +27,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from oz import system
 from oz.logs import peer_logger
@@ -54,6 +54,18 @@ _LONGEST_READ = 60.0
 
 _Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
+
+_Own = Set[tuple[int, int | None]] | None
+"""The descriptors and inodes of connections; None for any."""
+
+
+class _Wanted(NamedTuple):
+    """The connections that are looked for; see `Untaken`."""
+
+    bound: Set[_Place]
+    connected: Set[_Place]
+    own: _Own
+
 
 _kept: set[weakref.ref[_End]] = set()
 """All that are open: nobody takes them for connections of libzmq's. A signal handler may lose one."""
@@ -170,17 +182,19 @@ class Untaken:
 
     __slots__ = ("_ends", "_given_up", "fates", "missing")
 
-    def __init__(self, bound: Iterable[str], connected: Iterable[str] = ()) -> None:
+    def __init__(self, bound: Iterable[str], connected: Iterable[str] = (), *, own: _Own = None) -> None:
         """Take hold of connections, before libzmq is told to close them.
 
         Args:
             bound: the endpoints that the publisher listens at; all but `ipc://` and `tcp://` are passed over.
             connected: those that it has connected to.
+            own: the descriptors of its connections and their inodes, where others of its context may have
+                connected to the same endpoints.
         """
         bound, connected = list(bound), list(connected)
         here, there = list(_places(bound)), list(_places(connected))
         # A signal handler that raises would leave some descriptors open.
-        found, has_all = apart(_find, set(here), set(there)) if here or there else ([], True)
+        found, has_all = apart(_find, _Wanted(set(here), set(there), own)) if here or there else ([], True)
         self._ends = [end for end in found if not end.is_silent]
         self._given_up = 0
         self.fates = {end.number: Fate.UNTOLD if end.is_silent else Fate.OPEN for end in found}
@@ -271,15 +285,18 @@ class Untaken:
 
 
 @contextmanager
-def kept(seconds: float, *, bound: Iterable[str] = (), connected: Iterable[str] = ()) -> Iterator[None]:
+def kept(
+    seconds: float, *, bound: Iterable[str] = (), connected: Iterable[str] = (), own: _Own = None
+) -> Iterator[None]:
     """Keep connections that libzmq is told to close meanwhile, until all is taken; see `Untaken.wait_aside`.
 
     Args:
         seconds: for so long at most, after that.
         bound: as for `Untaken`.
         connected: the same.
+        own: the same.
     """
-    untaken = Untaken(bound, connected)
+    untaken = Untaken(bound, connected, own=own)
     try:
         yield
     except BaseException:
@@ -310,7 +327,7 @@ def _numeric(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _find(bound: Set[_Place], connected: Set[_Place]) -> tuple[list[_End], bool]:
+def _find(wanted: _Wanted) -> tuple[list[_End], bool]:
     """Find the connections of this process at some places; libzmq does not tell which it has.
 
     Returns:
@@ -324,14 +341,14 @@ def _find(bound: Set[_Place], connected: Set[_Place]) -> tuple[list[_End], bool]
         for number in listed:
             # An error: closed meanwhile, or no socket, or not connected.
             with suppress(OSError):
-                if not _is_one(number, ours, bound, connected):
+                if not _is_one(number, ours, wanted):
                     continue
                 try:
-                    own = system.second_socket(number)
+                    copy = system.second_socket(number)
                 except OSError as error:
                     lacking += error.errno in (errno.EMFILE, errno.ENFILE)
                     continue
-                end = _End(number, own) if own.family == _UNIX else _TcpEnd(number, own)
+                end = _End(number, copy) if copy.family == _UNIX else _TcpEnd(number, copy)
                 found.append(end)
                 # It may have the number of a descriptor that was listed and is closed by now.
                 ours.add(end.own)
@@ -343,7 +360,7 @@ def _find(bound: Set[_Place], connected: Set[_Place]) -> tuple[list[_End], bool]
     return found, not lacking and bool(listed)
 
 
-def _is_one(number: int, ours: Set[Any], bound: Set[_Place], connected: Set[_Place]) -> bool:
+def _is_one(number: int, ours: Set[Any], wanted: _Wanted) -> bool:
     """Tell whether a descriptor is of a connection at one of some places, and none that is kept.
 
     Nothing is copied for it: that would close locks of a file that has taken the number meanwhile.
@@ -351,12 +368,16 @@ def _is_one(number: int, ours: Set[Any], bound: Set[_Place], connected: Set[_Pla
     Raises:
         OSError: it is none of a connection.
     """
-    if not stat.S_ISSOCK(os.fstat(number).st_mode) or (number, _identity(number)) in ours:
+    found = os.fstat(number)
+    if not stat.S_ISSOCK(found.st_mode) or (number, (found.st_dev, found.st_ino)) in ours:
         return False
     with system.borrowed_socket(number) as one:
         if one.family not in (_UNIX, *_ANY) or one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return False
-        return _is_at(one, one.getsockname(), bound) or _is_at(one, one.getpeername(), connected)
+        if _is_at(one, one.getsockname(), wanted.bound):
+            return True
+        is_own = wanted.own is None or (number, found.st_ino) in wanted.own
+        return is_own and _is_at(one, one.getpeername(), wanted.connected)
 
 
 def _is_at(one: socket.socket, name: Any, places: Set[_Place]) -> bool:

@@ -16,7 +16,7 @@ from oz import system
 from oz.transport.publisher import closing, untaken
 from oz.transport.publisher.untaken import Untaken, kept
 from support.inside import engine_of
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing tells what is open")
 
@@ -185,11 +185,32 @@ def test_what_was_sent_on_a_connection_is_read_though_it_was_closed_and_is_answe
     until(lambda: all(one.name != "oz-untaken" for one in threading.enumerate()))
 
 
+@pytest.mark.parametrize("action", ["close", "disconnect"])
+def test_who_has_connected_in_a_context_of_the_users_keeps_its_own_connection(context, gaps, action):
+    with watch(gaps) as sub:
+        sub.bind("tcp://127.0.0.1:*")
+        publishers = [oz.Publisher(connect=sub.endpoint, context=context) for _ in range(2)]
+        until(lambda: sub.poll(1) or all(one.interest("a.x") for one in publishers))
+        pub, other = publishers
+        own = {(one.descriptor, one.inode) for one in engine_of(pub).closing.peers()}
+        places = {"bound": [], "connected": [sub.endpoint], "own": own}
+        untaken = Untaken(**places)
+        assert untaken.fates.keys() == {one[0] for one in own}
+        untaken.close()
+        publish(pub)
+        taking = Thread(lambda: take_all(sub)) if action == "disconnect" else None
+        pub.close() if taking is None else pub.disconnect(sub.endpoint)
+        take_all(sub) if taking is None else taking.outcome()
+        other.close()
+        pub.close()
+    assert gaps == []
+
+
 @pytest.mark.parametrize("action", ["disconnect", "unbind"])
 def test_an_endpoint_is_left_as_a_publisher_is_closed(action, monkeypatch):
     calls = []
 
-    def record(seconds, **places):
+    def record(seconds, own, **places):
         calls.append(places)
         return nullcontext()
 
