@@ -245,22 +245,36 @@ class Untaken:
             end.close()
         self._ends = []
 
-    def wait(self, seconds: float, given_up: GivingUp | None = None, *, longest: float | None = None) -> None:
+    def wait(
+        self,
+        seconds: float,
+        given_up: GivingUp | None = None,
+        *,
+        longest: float | None = None,
+        is_aside: bool = False,
+    ) -> None:
         """Wait until all is taken, for so long at most, and dropped. What is not taken by then is told of.
 
         Args:
             seconds: how long; may be infinite.
             given_up: ends it when it is set.
             longest: seconds for the other side of one TCP connection, as `is_over` has them.
+            is_aside: while the program goes on, the time begins when libzmq has written everything, which it
+                does for as long as LINGER says.
         """
         started, given_up = time.monotonic(), given_up or GivingUp()
+        ends_at = started + seconds
         try:
             for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
-                if self.is_over(longest) or (left := started + seconds - time.monotonic()) <= 0:
-                    # What libzmq still has may go on without us, or is somebody else's.
-                    self._given_up += sum(one.is_written for one in self._ends)
+                if self.is_over(longest):
                     break
-                if given_up.wait(min(pause, left)):
+                now = time.monotonic()
+                if is_aside and self.open_numbers and threading.main_thread().is_alive():
+                    ends_at = now + seconds
+                if now >= ends_at:
+                    self._given_up += len(self._ends)
+                    break
+                if given_up.wait(min(pause, ends_at - now)):
                     break
         finally:
             self.close()
@@ -278,7 +292,8 @@ class Untaken:
             return
         if threading.main_thread().is_alive():
             with suppress(RuntimeError):
-                threading.Thread(target=self.wait, args=(seconds,), name="oz-untaken").start()
+                waiting = {"seconds": seconds, "is_aside": True}
+                threading.Thread(target=self.wait, kwargs=waiting, name="oz-untaken").start()
                 return
         # The process ends, and waits for no thread any more.
         self.wait(seconds)

@@ -14,7 +14,7 @@ import zmq
 import oz
 from oz import system
 from oz.transport.publisher import closing, untaken
-from oz.transport.publisher.untaken import Untaken, kept
+from oz.transport.publisher.untaken import Fate, Untaken, kept
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
@@ -161,6 +161,34 @@ def test_what_is_not_read_in_time_is_told(context, caplog):
         pub.close(timeout=0.05)
         until(lambda: "may not have read" in caplog.text)
     assert [(one.name, one.levelno) for one in caplog.records] == [("oz.socket", logging.WARNING)]
+
+
+class Unwritten:
+    """A connection on which libzmq has still to write."""
+
+    is_silent = is_late = False
+    number = -1
+
+    def __init__(self):
+        self.is_written = False
+
+    def fate(self, longest):
+        return Fate.OPEN
+
+    def close(self):
+        pass
+
+
+def test_the_time_to_read_begins_when_all_is_written(caplog):
+    untaken, end = Untaken([]), Unwritten()
+    untaken._ends = [end]
+    waiting = Thread(lambda: untaken.wait(0.02, is_aside=True))
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    assert caplog.text == ""
+    end.is_written = True
+    waiting.outcome()
+    assert "closed, and 1 subscribers may not have read" in caplog.text
 
 
 @pytest.mark.parametrize("side", ["bound", "connected"])
