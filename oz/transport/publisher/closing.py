@@ -23,8 +23,9 @@ from oz.transport.calls import Calls
 from oz.transport.endpoints import as_text
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
+from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Fate, Untaken, kept
+from oz.transport.publisher.untaken import Untaken, kept
 from oz.transport.publisher.unwritten import is_unwritten, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
@@ -208,7 +209,7 @@ class PublisherClosing:
         return True
 
     @contextmanager
-    def leaving(self, addr: Any, seconds: float) -> Iterator[None]:
+    def ending_endpoint(self, addr: Any, seconds: float) -> Iterator[None]:
         """Have an endpoint left once what was published is written, and keep its connections after that.
 
         Args:

@@ -85,7 +85,7 @@ class PublisherEngine:
         self.on_full = options.on_full
         self.full_timeout = options.full_timeout
         self._shell = shell
-        self._longest_leaving = _MOMENT if shell.in_turns else CLOSE_TIMEOUT
+        self._longest_ending = _MOMENT if shell.in_turns else CLOSE_TIMEOUT
         self.guard = guard = Guard()
         # Also where the context is the user's: nobody can ask whether its threads run already.
         descriptors.need(descriptors.CONTEXT, "a Publisher")
@@ -245,14 +245,14 @@ class PublisherEngine:
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        with self.closing.leaving(addr, self._longest_leaving):
+        with self.closing.ending_endpoint(addr, self._longest_ending):
             self.attachments.unbind(self.socket, addr)
         self._shell.in_use()
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._begin_calls()
-        with self.closing.leaving(addr, self._longest_leaving):
+        with self.closing.ending_endpoint(addr, self._longest_ending):
             self.attachments.disconnect(self.socket, addr)
         self._shell.in_use()
 

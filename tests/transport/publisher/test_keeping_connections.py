@@ -13,8 +13,9 @@ import zmq
 
 import oz
 from oz import system
-from oz.transport.publisher import closing, untaken
-from oz.transport.publisher.untaken import Fate, Untaken, kept
+from oz.transport.publisher import closing, ends
+from oz.transport.publisher.ends import Fate
+from oz.transport.publisher.untaken import Untaken, kept
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
@@ -255,7 +256,7 @@ def test_an_endpoint_is_left_as_a_publisher_is_closed(action, monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="no process forks")
 def test_the_child_of_a_fork_keeps_nothing(pub, sub):
     holding = Untaken([pub.endpoint])
-    numbers = [end().own[0] for end in untaken._kept]
+    numbers = [end().own[0] for end in ends._kept]
     child = os.fork()
     if not child:
         left = 0
