@@ -49,6 +49,7 @@ LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """What `flock` is asked for. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
+_POLLOUT = getattr(select, "POLLOUT", 4)
 
 
 def is_reader_gone(descriptor: int) -> bool:
@@ -72,6 +73,16 @@ def has_hung_up(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, 0)
     return any(event & POLLHUP for _, event in poll.poll(0))
+
+
+def count_with_room(connections: Sequence[int]) -> int:
+    """Return how many connections would take more at once; 0 where the system cannot be asked."""
+    if not hasattr(select, "poll"):
+        return 0
+    poll = select.poll()
+    for one in connections:
+        poll.register(one, _POLLOUT)
+    return len(poll.poll(0))
 
 
 class Poll:
@@ -171,6 +182,22 @@ def open_descriptors() -> Sequence[int]:
         return [int(one) for one in os.listdir(folder)]
     except OSError:
         return range(min(most_descriptors() or _MOST_LOOKED_THROUGH, _MOST_LOOKED_THROUGH))
+
+
+def awaiting_room() -> set[int]:
+    """Return the descriptors of which an epoll of this process is to tell when there is room to write.
+
+    None where the system does not tell of them: Linux does. Source: proc(5), /proc/[pid]/fdinfo.
+    """
+    found: set[int] = set()
+    for one in open_descriptors():
+        # An error: it is closed by now, or the system is not Linux.
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{one}") == "anon_inode:[eventpoll]":
+                with open(f"/proc/self/fdinfo/{one}", "rb") as lines:
+                    watched = [line.split()[:4] for line in lines if line.startswith(b"tfd:")]
+                found.update(int(number) for _, number, _, events in watched if int(events, 16) & _POLLOUT)
+    return found
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class LoopPublishing(PublisherFront):
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`.
 
         Raises:
-            Timeout, SubjectError, ClosedError: as there.
+            Timeout, PermissionDenied, SubjectError, ClosedError: as there.
         """
         await self._engine.wait_for_subscribers(n, subject, timeout)
 

@@ -66,7 +66,9 @@ class Reading:
                     if current is not None:
                         current.close()
                     current = following
+                    # Where retention overtook it, it has not read what is before this.
                     self._compare_epochs()
+                    self._keeps_place = True
                     yield from self._rest_of(current)
                 elif not self._wait(current):
                     self._refuse_an_early_end()
@@ -136,7 +138,7 @@ class Reading:
                     opened.close()
                     self._left, self._at = segment, known.end_offset
                     continue
-                self._left, self._at, self._keeps_place = segment, segment.base, True
+                self._left, self._at = segment, segment.base
                 self._position = opened.first_batch
                 return opened
         return None

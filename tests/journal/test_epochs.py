@@ -132,3 +132,19 @@ def test_a_record_that_a_reader_may_have_seen_and_that_is_taken_back_ends_its_ep
         assert history_of(tmp_path).agreed(seen, 2) == 1
         assert next(follower).payload == b"2"
         follower.close()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_reader_that_retention_overtakes_goes_on_in_the_epoch_of_another_writer(tmp_path, follow):
+    with Writer(tmp_path) as writer:
+        writer.append([("a", b"")])
+    reading = Journal(tmp_path).batches(follow=follow)
+    with Writer(tmp_path, segment_bytes=1, retain_bytes=1) as writer:
+        for _ in range(3):
+            writer.append([("a", b"")])
+    assert (first := Journal(tmp_path).first_offset) > 1
+    if follow:
+        assert next(reading)["offset"][0].as_py() == first
+    else:
+        assert list(reading) == []
+    reading.close()

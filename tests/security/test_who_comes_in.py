@@ -131,6 +131,23 @@ def test_the_same_on_asyncio(pub, wait, filtering):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("kind", ["sync", "asyncio"])
+def test_a_publisher_without_keys_is_told_that_a_subscriber_demands_some(ring, kind):
+    async def wait_in_loop(endpoint):
+        async with oz.asyncio.Publisher(connect=endpoint) as pub:
+            await pub.wait_for_subscribers()
+
+    def wait(endpoint):
+        with oz.Publisher(connect=endpoint) as pub:
+            pub.wait_for_subscribers()
+
+    with oz.Subscriber(security=ring.security("desk"), filtering="publisher") as sub:
+        sub.bind("tcp://127.0.0.1:*")
+        sub.subscribe("md.>")
+        with pytest.raises(oz.PermissionDenied, match=f"{sub.endpoint} demands keys"):
+            wait(sub.endpoint) if kind == "sync" else asyncio.run(wait_in_loop(sub.endpoint))
+
+
 def test_a_prefix_subscriber_asks_nobody_once_something_has_come(monkeypatch):
     asked = []
     monkeypatch.setattr("oz.transport.demands.mechanism_at", asked.append)

@@ -23,7 +23,7 @@ from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
 from oz.sync.publisher import Publisher
-from oz.transport.publisher.untaken import Fate
+from oz.transport.publisher.ends import Fate
 
 _QUERY = "sql.streaming.queryId"
 

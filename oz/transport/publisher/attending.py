@@ -183,7 +183,8 @@ class Attendant:
         self._dispatch = dispatch
         self._records = records
         self._sink = sink
-        sink.peers, sink.cut = self._queue.peers, self._cut
+        sink.peers = closing.peers = self._queue.peers
+        sink.cut = self._cut
         self._sender = sender
         sender.listen = self.listen
         self._closing = closing

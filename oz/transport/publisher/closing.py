@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, NamedTuple
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.numbers import check_wait
 from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
+from oz.transport.endpoints import as_text
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
+from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Fate, Untaken
+from oz.transport.publisher.untaken import Untaken, kept
+from oz.transport.publisher.unwritten import is_unwritten, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
+
+_log = peer_logger("oz.socket")
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+
+_LONGEST_LOOK = 0.05
+"""Seconds between two looks at what is written to an endpoint that is left."""
 
 _REMEMBERED = 10.0
 """Seconds for which it is remembered that a connection was left out, and may be still."""
@@ -79,6 +89,7 @@ class PublisherClosing:
 
     Attributes:
         calls: what looks after the connections of a socket with keys; None without.
+        peers: gives the connections that have asked for something, where ZeroMQ tells them apart.
         said_goodbye: subscribers were told that nothing more comes, or are being told.
     """
 
@@ -96,6 +107,7 @@ class PublisherClosing:
         "_take_more",
         "_untaken",
         "calls",
+        "peers",
         "said_goodbye",
     )
 
@@ -133,6 +145,7 @@ class PublisherClosing:
         self._attachments = attachments
         self._monitor = monitor
         self.calls: Calls | None = None
+        self.peers: Callable[[], Iterable[Peer]] = tuple
         self._router = router
         self._dispatch = dispatch
         self._records = records
@@ -163,11 +176,12 @@ class PublisherClosing:
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (self._monotonic() - started))
-            # Connections that others may share a context with cannot be told from theirs.
-            joined = attachments.endpoints[: attachments.connections] if is_own else ()
-            bound = attachments.endpoints[attachments.connections :]
+            joined = attachments.endpoints[: attachments.connections]
             has_handle = backend_of(self._socket).has_handle
-            untaken = Untaken(bound, joined) if seconds > 0 and has_handle else None
+            waits_for_readers = seconds > 0 and has_handle
+            untaken = Untaken(attachments.bound, joined, own=self._own()) if waits_for_readers else None
+            if untaken is not None and untaken.may_lack_room:
+                take_up(self._socket.context)
             has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
             self._sender.routes.close()
@@ -193,6 +207,51 @@ class PublisherClosing:
         if self._attachments.group is not None:
             self._attachments.group.release()
         return True
+
+    @contextmanager
+    def ending_endpoint(self, addr: Any, seconds: float) -> Iterator[None]:
+        """Have an endpoint left once what was published is written, and keep its connections after that.
+
+        Args:
+            addr: which; it is left inside of this.
+            seconds: for so long at most, and for 5 s after that, until it was read.
+        """
+        endpoint, attachments = as_text(addr), self._attachments
+        if self._socket.closed or endpoint not in attachments.endpoints or attachments.group is not None:
+            yield
+            return
+        bound = [one for one in attachments.bound if one == endpoint]
+        joined = [one for one in attachments.endpoints[: attachments.connections] if one == endpoint]
+        deadline, waits = self._monotonic() + seconds, growing(_FIRST_PAUSE, _LONGEST_LOOK)
+        while True:
+            # In one go: what others publish in between would be lost.
+            with self._guard:
+                is_over = self._monotonic() >= deadline
+                if self._is_written(bound, joined) or is_over:
+                    with kept(CLOSE_TIMEOUT, bound=bound, connected=joined, own=self._own()):
+                        yield
+                    break
+            self._sleep(next(waits))
+        if is_over:
+            text = "left %s, and not all was written after %g s: what subscribers have not got is lost"
+            _log.warning(text, endpoint, seconds)
+
+    def _is_written(self, bound: Sequence[str], joined: Sequence[str]) -> bool:
+        """Tell whether all that was published is written to an endpoint, as far as anybody knows."""
+        has_all = self.send_what_fits()
+        if not backend_of(self._socket).has_handle:
+            return True
+        ends = Untaken(bound, joined, own=self._own())
+        try:
+            return has_all and not is_unwritten(ends, self._socket.context)
+        finally:
+            ends.close()
+
+    def _own(self) -> set[tuple[int, int | None]] | None:
+        """Return what tells its connections from others to the same places; None where there are none."""
+        if self._attachments.own_context:
+            return None
+        return {(one.descriptor, one.inode) for one in self.peers()}
 
     def end_context(
         self, timeout: float, closed_at: float | None = None, given_up: GivingUp | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from typing import Any, NoReturn
@@ -19,7 +18,7 @@ from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
 from oz.transport.calls import Calls
-from oz.transport.endpoints import Endpoints, as_list, as_text
+from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.peer_keys import PeerKeys
@@ -31,7 +30,6 @@ from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
-from oz.transport.publisher.untaken import kept
 from oz.transport.security import credentials_of
 from oz.transport.socket import CLOSE_TIMEOUT, first_few
 
@@ -42,6 +40,10 @@ _REFUSED_OPTIONS = (
     int(zmq.INVERT_MATCHING),
 )
 """What a PUB has not, or what would change who gets what behind this publisher's back."""
+
+
+_MOMENT = 0.05
+"""Seconds for which a loop is held up at most until all is written to an endpoint that is left."""
 
 
 class PublisherEngine:
@@ -83,6 +85,7 @@ class PublisherEngine:
         self.on_full = options.on_full
         self.full_timeout = options.full_timeout
         self._shell = shell
+        self._longest_ending = _MOMENT if shell.in_turns else CLOSE_TIMEOUT
         self.guard = guard = Guard()
         # Also where the context is the user's: nobody can ask whether its threads run already.
         descriptors.need(descriptors.CONTEXT, "a Publisher")
@@ -241,31 +244,16 @@ class PublisherEngine:
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        with self._ending(addr):
+        with self.closing.ending_endpoint(addr, self._longest_ending):
             self.attachments.unbind(self.socket, addr)
         self._shell.in_use()
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._begin_calls()
-        with self._ending(addr):
+        with self.closing.ending_endpoint(addr, self._longest_ending):
             self.attachments.disconnect(self.socket, addr)
         self._shell.in_use()
-
-    def _ending(self, addr: Any) -> AbstractContextManager[None]:
-        """Send what was published before, and keep the connections of an endpoint until it was read."""
-        attachments = self.attachments
-        if self.closed or not backend_of(self.socket).has_handle or attachments.group is not None:
-            return nullcontext()
-        with self.guard:
-            self.sender.accumulator.flush(self.socket)
-            endpoint = as_text(addr)
-            joined = attachments.endpoints[: attachments.connections] if attachments.own_context else ()
-            return kept(
-                CLOSE_TIMEOUT,
-                bound=[one for one in attachments.bound if one == endpoint],
-                connected=[one for one in joined if one == endpoint],
-            )
 
     def _begin_calls(self) -> None:
         if self._calls is not None:

@@ -204,11 +204,17 @@ class PublisherFront:
         return manager
 
     def unbind(self, addr: Any) -> None:
-        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does, when all is written to it.
+
+        That takes 5 s at most, in a loop 0.05 s. What is not written then is lost, and told by a warning.
+        """
         self._engine.unbind(addr)
 
     def disconnect(self, addr: Any) -> None:
-        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does, when all is written to it.
+
+        That takes 5 s at most, in a loop 0.05 s. What is not written then is lost, and told by a warning.
+        """
         self._engine.disconnect(addr)
 
     def check_owner(self) -> None:

@@ -59,23 +59,24 @@ def drain(engine: SubscriberEngine, connections: int, timeout: float) -> Steps[N
     """
     check_number("timeout", timeout)
     began = engine.monotonic()
-    deadline, heard_by = began + timeout, began + min(timeout, _UNHEARD)
-    streams = engine.declarer.streams
+    deadline = began + timeout
     engine.declarer.begin_drain()
     yield from _unpack_what_is_here(engine)
-    if streams is not None:
-        yield from _unpack_until(engine, lambda: len(streams.publishers.met()) >= connections, heard_by)
+    yield from _unpack_until_heard(engine, connections, began + min(timeout, _UNHEARD))
     yield from _unpack_until(engine, engine.declarer.has_left, deadline)
     yield from _take_what_is_here(engine, deadline)
     engine.end_drain()
 
 
-def drain_one(engine: SubscriberEngine, subscription: Subscribed, timeout: float) -> Steps[bool]:
+def drain_one(
+    engine: SubscriberEngine, subscription: Subscribed, connections: int, timeout: float
+) -> Steps[bool]:
     """End one subscription without loss; see `oz.Subscription.drain`.
 
     Args:
         engine: the subscriber's.
         subscription: one of its own.
+        connections: over which publishers are expected.
         timeout: seconds for all of it.
 
     Returns:
@@ -83,9 +84,11 @@ def drain_one(engine: SubscriberEngine, subscription: Subscribed, timeout: float
     """
     if not subscription.active:
         return True
-    deadline, declarer = engine.monotonic() + timeout, engine.declarer
+    began, declarer = engine.monotonic(), engine.declarer
+    deadline = began + timeout
     declarer.begin_part(subscription)
     yield from _unpack_what_is_here(engine)
+    yield from _unpack_until_heard(engine, connections, began + min(timeout, _UNHEARD))
     is_drained = yield from _unpack_until(engine, lambda: declarer.has_drained(subscription), deadline)
     if declarer.streams is None:
         yield from _take_what_is_here(engine, deadline)
@@ -169,6 +172,12 @@ def _unpack_what_is_here(engine: SubscriberEngine) -> Steps[None]:
     if engine.declarer.streams is not None:
         yield 0.0
         engine.unpack()
+
+
+def _unpack_until_heard(engine: SubscriberEngine, connections: int, until: float) -> Steps[None]:
+    """Take batches and answers in until a publisher was heard over each connection, or that time."""
+    if (streams := engine.declarer.streams) is not None:
+        yield from _unpack_until(engine, lambda: len(streams.publishers.met()) >= connections, until)
 
 
 def _unpack_until(

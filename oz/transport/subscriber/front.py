@@ -167,6 +167,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             self._engine.look_after_calls(self._attachments)
         self._subscribing = Subscribing(
             self._engine,
+            self._attachments,
             self._waiter,
             options,
             dialect,

@@ -15,6 +15,7 @@ from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile
+from oz.transport.attachments import Attachments
 from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
@@ -94,6 +95,7 @@ class Subscribing(Generic[AnySubscription]):
 
     __slots__ = (
         "__weakref__",
+        "_attachments",
         "_awaits_handlers",
         "_dialect",
         "_engine",
@@ -107,6 +109,7 @@ class Subscribing(Generic[AnySubscription]):
     def __init__(
         self,
         engine: SubscriberEngine,
+        attachments: Attachments,
         waiter: Waiter,
         options: SubscriberOptions,
         dialect: str,
@@ -118,6 +121,7 @@ class Subscribing(Generic[AnySubscription]):
 
         Args:
             engine: the subscriber's.
+            attachments: where publishers are expected.
             waiter: waits for it.
             options: what it was made with.
             dialect: of patterns that are given as `str`.
@@ -125,6 +129,7 @@ class Subscribing(Generic[AnySubscription]):
             awaits_handlers: whether handlers may be async.
         """
         self._engine = engine
+        self._attachments = attachments
         self._waiter = waiter
         self.filtering = options.filtering
         self._dialect = dialect
@@ -206,7 +211,8 @@ class Subscribing(Generic[AnySubscription]):
         )
 
     def _drain_one(self, subscription: Subscribed, timeout: float) -> Any:
-        return self._waiter.run(drain_one(self._engine, subscription, timeout))
+        connections = self._attachments.connections
+        return self._waiter.run(drain_one(self._engine, subscription, connections, timeout))
 
     def patterns(self) -> list[Pattern]:
         """Return the patterns of the subscriptions that stand, the oldest first."""

@@ -13,10 +13,11 @@ import zmq
 
 import oz
 from oz import system
-from oz.transport.publisher import closing, engine, untaken
+from oz.transport.publisher import closing, ends
+from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.untaken import Untaken, kept
 from support.inside import engine_of
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing tells what is open")
 
@@ -163,6 +164,34 @@ def test_what_is_not_read_in_time_is_told(context, caplog):
     assert [(one.name, one.levelno) for one in caplog.records] == [("oz.socket", logging.WARNING)]
 
 
+class Unwritten:
+    """A connection on which libzmq has still to write."""
+
+    is_silent = is_late = False
+    number = -1
+
+    def __init__(self):
+        self.is_written = False
+
+    def fate(self, longest):
+        return Fate.OPEN
+
+    def close(self):
+        pass
+
+
+def test_the_time_to_read_begins_when_all_is_written(caplog):
+    untaken, end = Untaken([]), Unwritten()
+    untaken._ends = [end]
+    waiting = Thread(lambda: untaken.wait(0.02, is_aside=True))
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    assert caplog.text == ""
+    end.is_written = True
+    waiting.outcome()
+    assert "closed, and 1 subscribers may not have read" in caplog.text
+
+
 @pytest.mark.parametrize("side", ["bound", "connected"])
 def test_what_was_sent_on_a_connection_is_read_though_it_was_closed_and_is_answered(side):
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -185,15 +214,36 @@ def test_what_was_sent_on_a_connection_is_read_though_it_was_closed_and_is_answe
     until(lambda: all(one.name != "oz-untaken" for one in threading.enumerate()))
 
 
+@pytest.mark.parametrize("action", ["close", "disconnect"])
+def test_who_has_connected_in_a_context_of_the_users_keeps_its_own_connection(context, gaps, action):
+    with watch(gaps) as sub:
+        sub.bind("tcp://127.0.0.1:*")
+        publishers = [oz.Publisher(connect=sub.endpoint, context=context) for _ in range(2)]
+        until(lambda: sub.poll(1) or all(one.interest("a.x") for one in publishers))
+        pub, other = publishers
+        own = {(one.descriptor, one.inode) for one in engine_of(pub).closing.peers()}
+        places = {"bound": [], "connected": [sub.endpoint], "own": own}
+        untaken = Untaken(**places)
+        assert untaken.fates.keys() == {one[0] for one in own}
+        untaken.close()
+        publish(pub)
+        taking = Thread(lambda: take_all(sub)) if action == "disconnect" else None
+        pub.close() if taking is None else pub.disconnect(sub.endpoint)
+        take_all(sub) if taking is None else taking.outcome()
+        other.close()
+        pub.close()
+    assert gaps == []
+
+
 @pytest.mark.parametrize("action", ["disconnect", "unbind"])
 def test_an_endpoint_is_left_as_a_publisher_is_closed(action, monkeypatch):
     calls = []
 
-    def record(seconds, **places):
+    def record(seconds, own, **places):
         calls.append(places)
         return nullcontext()
 
-    monkeypatch.setattr(engine, "kept", record)
+    monkeypatch.setattr(closing, "kept", record)
     place = {"connect": "tcp://127.0.0.1:1"} if action == "disconnect" else {"bind": "tcp://127.0.0.1:*"}
     with oz.Publisher(**place) as pub:
         pub.bind("tcp://127.0.0.1:*") if action == "disconnect" else pub.connect("tcp://127.0.0.1:1")
@@ -206,7 +256,7 @@ def test_an_endpoint_is_left_as_a_publisher_is_closed(action, monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="no process forks")
 def test_the_child_of_a_fork_keeps_nothing(pub, sub):
     holding = Untaken([pub.endpoint])
-    numbers = [end().own[0] for end in untaken._kept]
+    numbers = [end().own[0] for end in ends._kept]
     child = os.fork()
     if not child:
         left = 0

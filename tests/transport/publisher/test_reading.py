@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport.publisher.untaken import Fate
+from oz.transport.publisher.ends import Fate
 from support.waiting import Thread, until
 
 SENT, PAYLOAD = 200, b"." * 500

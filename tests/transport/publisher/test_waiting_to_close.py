@@ -37,7 +37,7 @@ def unread(monkeypatch):
     """One connection whose other side never reads."""
     end = types.SimpleNamespace(number=0, is_silent=False, is_late=False, is_written=True, close=lambda: None)
     end.fate = lambda _: untaken.Fate.OPEN
-    monkeypatch.setattr(untaken, "_find", lambda *_: ([end], True))
+    monkeypatch.setattr(untaken, "find", lambda *_: ([end], True))
     return Untaken(["ipc://somewhere"])
 
 

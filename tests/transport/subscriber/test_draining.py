@@ -57,18 +57,21 @@ def test_draining_does_not_wait_for_a_publisher_that_has_said_goodbye():
         assert list(drain(engine_of(sub), 1, 50.0)) == [0.0]
 
 
-def test_draining_delivers_what_is_on_its_way_from_a_publisher_that_was_never_heard():
+@pytest.mark.parametrize("what", ["subscriber", "subscription"])
+def test_draining_delivers_what_is_on_its_way_from_a_publisher_that_was_never_heard(what):
     with oz.testing.Bus() as bus:
         bus.network.latency = 0.1
 
         async def main():
             pub = bus.publisher()
             sub = bus.subscriber(filtering="publisher")
-            sub.subscribe("a.*")
+            subscription = sub.subscribe("a.*")
             await pub.wait_for_subscribers()
             for number in range(3):
                 await pub.publish(f"a.{number}")
             await pub.flush()
+            if what == "subscription":
+                assert await subscription.drain(5)
             await sub.drain(5)
             return [message.subject async for message in sub]
 
@@ -88,7 +91,7 @@ def test_what_is_here_for_a_subscription_is_given_to_whoever_runs_the_steps():
         pub.flush()
         sub.poll(30_000)
         seen = []
-        for step in drain_one(engine_of(sub), one, 30.0):
+        for step in drain_one(engine_of(sub), one, 1, 30.0):
             if isinstance(step, float):
                 sub.poll(round(1000 * step))
             else:
