@@ -166,10 +166,10 @@ class Router:
             frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
             now: monotonic seconds.
             account: of the connection that it came over; None where nobody knows that.
-            read: what was found out when it was read, and since.
+            read: what was found out when it was read, and since; then `granted` was asked, too.
 
         Returns:
-            What ZeroMQ is to send to the connection that it came from, or no longer.
+            What ZeroMQ is to send to the connection that it came from, or no longer, unless that was said.
         """
         key, comes = frame[1:], frame[:1] == b"\x01"
         if not comes and frame[:1] != b"\x00":
@@ -179,15 +179,15 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            read = read or FrameState({}, self.acceptance.kept())
-            self._learn_own(key, now, account or self._others, read, comes=comes)
+            state = read or FrameState({}, self.acceptance.kept())
+            self._learn_own(key, now, account or self._others, state, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
             if self.reports_malformed:
                 self.reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
-        return self.granted(key, comes=comes)
+        return self.granted(key, comes=comes) if read is None else NOTHING
 
     def learn_stepwise(self, frame: bytes, now: float, account: Account) -> Iterator[None]:
         """Take in a subscription frame whose key is oz's, in steps that take a few milliseconds at most.
@@ -202,7 +202,9 @@ class Router:
     def _steps(self, frame: bytes, now: float, account: Account, read: FrameState) -> Iterator[None]:
         if frame[:4] == b"\x01" + keys.DECLARATION:
             with suppress(ProtocolError):
-                yield from self.acceptance.restore(keys.parse_declaration(frame[1:]), account, read)
+                declaration = keys.parse_declaration(frame[1:])
+                read = FrameState({}, read.kept, declaration)
+                yield from self.acceptance.restore(declaration, account, read)
         self.learn(frame, now, account, read)
 
     def granted(self, key: bytes, *, comes: bool) -> KeyChanges:
@@ -241,7 +243,7 @@ class Router:
         elif kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
         elif comes:
-            self._declare(keys.parse_declaration(key), hash(key), now, account, read)
+            self._declare(read.declaration or keys.parse_declaration(key), hash(key), now, account, read)
         else:
             self._take_back(keys.parse_declaration(key), hash(key), now, is_cut=account.has_ended)
 
