@@ -127,8 +127,13 @@ class PipeSession:
 
     def readable(self, end: End) -> None:
         """Send what the socket has written."""
-        if end is self._end:
-            self.pump()
+        if end is not self._end or self._connection is None or self._out is None:
+            return
+        # As `pump`, without a call for each message.
+        if end.incoming:
+            self._out.fill(end)
+        if end.is_ending:
+            end.forget_if_read()
 
     def writable(self, end: End) -> None:
         """Go on receiving."""

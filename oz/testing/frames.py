@@ -6,6 +6,8 @@ import errno
 
 import zmq
 
+_SOURCE = int(zmq.SRCFD)
+
 
 class Again(zmq.Again):
     """Stands for what pyzmq raises, which asks libzmq for the text of its error each time."""
@@ -49,6 +51,6 @@ class ModelFrame:
         """
         if option == "User-Id" and self._key:
             return self._key
-        if self._source is None or option not in (zmq.SRCFD, "Peer-Address"):
+        if self._source is None or option not in (_SOURCE, "Peer-Address"):
             raise zmq.ZMQError(zmq.EINVAL)
-        return self._source if option == zmq.SRCFD else "127.0.0.1"
+        return self._source if option == _SOURCE else "127.0.0.1"

@@ -26,6 +26,10 @@ LONGEST_RUN = 86_400.0
 _MOST_WAITS = 10_000
 """Waits of one run at least until it is taken for that: a sleep of years is one."""
 
+_SELDOM = 64
+"""Turns of a loop between two looks at its own descriptor, by which signals wake it: each asks the system.
+What a thread has given it to do it finds without."""
+
 _SHOWN = 5
 """Tasks that an error names at most."""
 
@@ -59,7 +63,7 @@ class VirtualSelector(selectors.BaseSelector):
         self.longest = longest
         self._ends, self._waits = inf, 0
         self.is_woken = False
-        self.work = 0
+        self.work = self._watched = 0
         self.explain: Callable[[], str] = str
         self._real = selectors.DefaultSelector()
 
@@ -69,11 +73,15 @@ class VirtualSelector(selectors.BaseSelector):
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Watch a real descriptor."""
-        return self._real.register(fileobj, events, data)
+        key = self._real.register(fileobj, events, data)
+        self._watched += 1
+        return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         """Watch it no more."""
-        return self._real.unregister(fileobj)
+        key = self._real.unregister(fileobj)
+        self._watched -= 1
+        return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Watch it for something else."""
@@ -108,7 +116,7 @@ class VirtualSelector(selectors.BaseSelector):
                 f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give what waits a "
                 "timeout, or see who should wake it; longest= allows more"
             )
-        found = self._real.select(0)
+        found = self._look()
         clock = self.clock
         ends = inf if timeout is None else clock.now + max(0.0, timeout)
         if found or self._let_happen(clock.now):
@@ -125,6 +133,12 @@ class VirtualSelector(selectors.BaseSelector):
                 found = self._wait_for_others()
         return found
 
+    def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Look at real descriptors; at the one that the loop has itself only now and then."""
+        if self._watched < 2 and not self.work and self._waits % _SELDOM:
+            return []
+        return self._real.select(0)
+
     def _let_happen(self, ends: float) -> bool:
         """Let things happen until the loop has something to do, or a time has come; tell which."""
         clock = self.clock
@@ -135,7 +149,7 @@ class VirtualSelector(selectors.BaseSelector):
     def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait in truth for what no clock knows of."""
         # The loop itself has one, by which threads wake it.
-        has_others = len(self._real.get_map()) > 1 or any(
+        has_others = self._watched > 1 or any(
             one is not threading.current_thread() and not one.name.startswith(_IDLE)
             for one in threading.enumerate()
         )

@@ -278,7 +278,7 @@ class SubscriberPipes:
 
     def receive(self) -> Message | None:
         """Take the next message that matches."""
-        if not self.has_in():
+        if self._next is None and not self.has_in():
             return None
         message, self._next = self._next, None
         self.came_from, self._next_from = self._next_from, None

@@ -59,6 +59,7 @@ class Socket:
         # What its pipes tell it: something to read, room again, and all is to be said again.
         self.readable, self.writable = behaviour.readable, behaviour.writable
         self.hiccuped = behaviour.hiccuped
+        self._has_in, self._take_message = behaviour.has_in, behaviour.receive
         self._options = dict(DEFAULTS)
         if socket_type in (zmq.SUB, zmq.XSUB):
             self._options[int(zmq.LINGER)] = 0
@@ -301,7 +302,7 @@ class Socket:
         return not key if self._trusts is None else self._trusts(key, host)
 
     def _receive(self, flags: int) -> Message:
-        if (message := self._behaviour.receive()) is not None:
+        if (message := self._take_message()) is not None:
             return message
         found: list[Message] = []
 
@@ -324,7 +325,10 @@ class Socket:
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        frames = list(self._left) or list(self._receive(int(flags)))
+        if not self._left:
+            message = self._take_message()
+            return list(self._receive(int(flags)) if message is None else message)
+        frames = list(self._left)
         self._left.clear()
         return frames
 
@@ -344,9 +348,11 @@ class Socket:
 
     def has_in(self) -> bool:
         """Take notice of all that happened; tell whether there is a message: what EVENTS says, for less."""
-        if self._commands:
-            self.process_commands()
-        return bool(self._left) or self._behaviour.has_in()
+        commands = self._commands
+        while commands:
+            # As `process_commands`, without a call.
+            commands.popleft()()
+        return bool(self._left) or self._has_in()
 
     def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Let time pass until something is so, for so many milliseconds.

@@ -67,6 +67,7 @@ class Link:
         refusals: the keys that it was refused.
         returned: the keys of streams on which it did not listen for a moment, whose patterns end later then.
         left: the names of the streams to which it has said goodbye.
+        ended: what it has declared on a stream to which another said goodbye while it did not listen there.
         in_zmq: of that what ZeroMQ takes back when it ends: once, and nothing of what was taken back once.
         is_inside: it is inside the process, and ZeroMQ tells nothing of it.
     """
@@ -77,7 +78,7 @@ class Link:
         # One subscriber may be connected twice.
         self.names.append((BOTH if descriptor in TWICE else b"%d" % inode).ljust(ID_SIZE))
         self.held, self.granted, self.streams, self.in_zmq = [], set(), set(), set()
-        self.refusals, self.left, self.returned = set(), set(), set()
+        self.refusals, self.left, self.returned, self.ended = set(), set(), set(), set()
         self.refused = self.bytes = 0
 
     def keys(self, random, plain, number):
@@ -170,7 +171,7 @@ class DescriptorWorld:
         key = link.keys(self.random, self.plain, self._take_number())
         if key in link.held:
             has_left = any(one in key for one in link.left)
-            if self.is_verbose and not has_left and key in link.granted and not self._expect(link, key):
+            if self.is_verbose and not has_left and key in link.granted:
                 self._say(link, key)
             return
         # It listens before it declares, as all do.
@@ -211,6 +212,10 @@ class DescriptorWorld:
         if self._expect(link, goodbye):
             return
         link.left.add(name)
+        for other in self.links.values():
+            if stream_key(name) not in other.held:
+                # It does not listen just now: the stream ends for it, too, with what it has declared.
+                other.ended.update(key for key in other.held if key.startswith(OWN + b"D") and name in key)
         self._say(link, goodbye)
         if not self.is_late:
             self._read_all()
@@ -300,8 +305,9 @@ class DescriptorWorld:
         self.queue.take(frame, peer, self.now)
         if not self.is_late and link is not None and frame[:1] == b"\1":
             is_refused = self.stats.refused > refused
-            # What has ended may be counted for a while, for the same reason.
-            is_right = is_refused == bool(reason) or (is_refused and self.refused)
+            # What has ended may be counted for a while, for the same reason; what it holds takes no more.
+            may_be = self.refused and frame[1:] not in link.granted
+            is_right = is_refused == bool(reason) or (is_refused and may_be)
             check(is_right, "{!r} is refused: {}, for {}", frame[1:], is_refused, reason)
             if not is_refused and (frame[1:] in link.held or not is_goodbye(frame[1:])):
                 link.granted.add(frame[1:])
@@ -415,7 +421,7 @@ class DescriptorWorld:
             # Those that are asked for no more are counted for a while, and the next may have no room.
             has_room = len(link.streams) <= LIMITS.streams
             for key in link.granted.intersection(link.held):
-                if key.startswith(OWN + b"D") and not is_goodbye(key):
+                if key.startswith(OWN + b"D") and not is_goodbye(key) and key not in link.ended:
                     said = parse_declaration(key)
                     stream = self.router.streams.get(stream_key(said.stream))
                     is_there = said.stream not in link.left and stream_key(said.stream) in link.granted

@@ -124,7 +124,7 @@ class Ledger:
     def given(self, message):
         oracle = self.oracle
         subject, number, gap = message.subject, int(message.payload), message.gap
-        origin, form = oracle.origin_of(number), oracle.forms[number]
+        origin, form = oracle.origins[number], oracle.forms[number]
         if message.origin != origin:
             fail("{}: message {} says it is of another publisher", self.name, number)
         if oracle.subjects[number] != subject:

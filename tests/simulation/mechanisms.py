@@ -139,10 +139,6 @@ def _dropped_oldest(self, before, result, *_):
     return "oldest dropped at the publisher", result > 0
 
 
-def _starved(self, before, result, *_):
-    return "heartbeat starved", self.is_halfway
-
-
 def _left_out(self, before, result, *_):
     return "connection left out", result
 
@@ -208,7 +204,6 @@ _WATCHED = [
         lambda self, stream, *_: len(self.take(stream, 1 << 30)[1]) // 2,
     ),
     (DropOldestSendBuffer, "put", _dropped_oldest, None),
-    (Records, "beat", _starved, None),
     (Batches, "leave_out", _left_out, None),
     (Lifetimes, "returned", _returned, lambda _, stream, *__: stream.vanished_at is not None),
     (Lifetimes, "forget", _forgotten, None),
@@ -224,9 +219,10 @@ def watched(counter):
         original = getattr(owner, name)
         originals.append((owner, name, original))
         setattr(owner, name, _counting(original, tell, look, counter))
-    advance = Source.advance
-    originals.append((Source, "advance", advance))
-    Source.advance = _watch_advance(advance, counter)
+    for owner, name, watch in ((Source, "advance", _watch_advance), (Records, "beat", _watch_beat)):
+        original = getattr(owner, name)
+        originals.append((owner, name, original))
+        setattr(owner, name, watch(original, counter))
     try:
         yield counter
     finally:
@@ -259,5 +255,15 @@ def _watch_advance(advance, counter):
         if seen:
             counter["passed over as seen before"] += 1
         return lost, seen
+
+    return call
+
+
+def _watch_beat(beat, counter):
+    @wraps(beat)
+    def call(self, now):
+        beat(self, now)
+        if self.is_halfway:
+            counter["heartbeat starved"] += 1
 
     return call

@@ -105,9 +105,6 @@ class Oracle:
         book = self.books[publisher.origin, stream.key, stream.epoch]
         book.extend([dict(self.newest[publisher.origin])] * count)
 
-    def origin_of(self, number):
-        return self.origins[number]
-
     # what must be so -------------------------------------------------------------------------------------
 
     def check_order(self):

@@ -222,7 +222,8 @@ class SimPublisher(Process):
             self._known.clear()
 
     def turn(self):
-        self.flush()
+        if self._accumulated:
+            self.flush()
         self._revoke()
         self._listen()
         if self.batches.full:

@@ -224,12 +224,12 @@ class SimSubscriber(Process):
     def _read(self, most):
         """Take in what has come, and give it to the application; the rest in a moment."""
         has_in, receive = self.sub.has_in, self.sub.recv_multipart
-        accept, links, access = self.decoder.accept, self.links, self.decoder.access
         if not has_in():
             self._give()
             return
-        now_ns = self.now_ns()
-        give = self._dispatch
+        decoder, links, forged = self.decoder, self.links, self.world.forged
+        accept, access, stats = decoder.accept, decoder.access, decoder.stats
+        give, overflow, now_ns = self._dispatch, self.delivery.overflow, self.now_ns()
         is_quiet = self.name in self.world.quiet
         for place in range(most):
             if place and not has_in():
@@ -246,15 +246,17 @@ class SimSubscriber(Process):
             if MARK in frames[0]:
                 accept_spoiled(self, partial(accept, frames, now_ns))
                 continue
-            held = self.held() if self.delivery.overflow else ()
-            dropped = self.decoder.stats.dropped
-            message = accept(frames, now_ns)
-            check(message is None or not self.delivery.overflow, "{}: it is given what is to wait", self.name)
-            if self.decoder.stats.dropped > dropped:
-                check_dropped(self, held, frames[0])
+            if overflow:
+                held, dropped = self.held(), stats.dropped
+                message = accept(frames, now_ns)
+                check(message is None, "{}: it is given what is to wait", self.name)
+                if stats.dropped > dropped:
+                    check_dropped(self, held, frames[0])
+            else:
+                message = accept(frames, now_ns)
             if link is not None and links.is_curious and (access is None or not access.has_denied):
                 links.note(frames[0], link)
-            if frames[0] in self.world.forged:
+            if forged and frames[0] in forged:
                 self._check_forged()
             elif is_quiet and not (access is not None and access.has_denied):
                 self._check_new(frames[0])

@@ -1,6 +1,7 @@
 """The event loop on a virtual clock."""
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -77,6 +78,40 @@ def test_thread_of_its_own_can_wake_a_loop_that_has_nothing_else_to_do():
         thread.join()
 
     run(main)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="loops of Windows hear no signals")
+def test_a_signal_is_heard_while_time_goes_on():
+    async def main():
+        heard = []
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, heard.append, "signal")
+        for _ in range(100):
+            await asyncio.sleep(1)
+        signal.raise_signal(signal.SIGUSR1)
+        for _ in range(100):
+            await asyncio.sleep(1)
+        return heard
+
+    assert run(main) == ["signal"]
+
+
+def test_a_thread_is_heard_in_the_next_turn_of_a_loop_that_goes_on():
+    async def main():
+        called, turns = threading.Event(), 0
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+
+        def call():
+            loop.call_soon_threadsafe(heard.set)
+            called.set()
+
+        threading.Thread(target=call).start()
+        called.wait()
+        while not heard.is_set():
+            turns += 1
+            await asyncio.sleep(1)
+        return turns
+
+    assert run(main) == 1
 
 
 def test_deadlock_is_an_error_that_names_who_waits():

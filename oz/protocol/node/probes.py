@@ -71,9 +71,10 @@ class Probes:
         self._seen_at = {one: self._seen_at.get(one, now) for one in strange}
         self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
         steps: list[ConnectionStep] = []
-        for endpoint in strange:
+        # In one order, whatever the hashes: a run of the simulation is to be the same again.
+        for endpoint in sorted(strange):
             steps += self._probe(endpoint, now)
-        for endpoint in self.probed.keys() - there:
+        for endpoint in sorted(self.probed.keys() - there):
             if endpoint in self._dialled:
                 # It is a peer's, and what it sent last may be on its way.
                 del self.probed[endpoint]

@@ -36,10 +36,12 @@ class FrameState(NamedTuple):
     Attributes:
         restored: those of its patterns that were compiled already.
         kept: how many messages had gone into the last values when it was read.
+        declaration: what it declares; None where nobody has looked yet.
     """
 
     restored: Restored
     kept: int
+    declaration: Declaration | None = None
 
 
 class Acceptance:

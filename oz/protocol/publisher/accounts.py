@@ -52,6 +52,7 @@ class Account:
         backlog: what waits to be sent to it.
         is_limited: whether limits hold for it: not for what is inside the process.
         refused: the keys that it asked for in vain.
+        refused_again: those that it holds, and how often it has asked for them once more in vain.
         read: the bytes of its frames that were read, with what goes with them over the wire.
         uncounted: what ZeroMQ has read of it besides, and at which `read` that was found.
         has_ended: it stands for all that have ended, and what they take back by that.
@@ -59,8 +60,8 @@ class Account:
 
     __slots__ = (
         "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "name", "own_streams",
-        "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes",
-        "streams", "uncounted", "waiting", "waiting_bytes",
+        "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_again",
+        "refused_bytes", "streams", "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,7 @@ class Account:
         self.has_ended = False
         self.backlog = Backlog(unsent)
         self.refused: set[bytes] = set()
+        self.refused_again: dict[bytes, int] = {}
         self.read, self.uncounted = 0, (0, 0)
         self.keys = self.streams = self.plain = self.plain_bytes = 0
         self.key_bytes = self.refused_bytes = 0
@@ -119,8 +121,14 @@ class Account:
                 return f"it has {self.plain} plain subscriptions of {self.plain_bytes} bytes"
         elif self.key_bytes + size > limits.key_bytes:
             return f"it has keys of {self.key_bytes} bytes"
-        elif self.waiting_bytes + size > limits.waiting_keys:
-            return f"keys of {self.waiting_bytes} bytes wait to be looked at"
+        elif (reason := self.refusal_to_wait(limits, size)) is not None:
+            return reason
         elif is_stream and self.streams >= limits.streams:
             return f"it has {self.streams} streams"
+        return None
+
+    def refusal_to_wait(self, limits: Limits, size: int) -> str | None:
+        """Say why no more key of so many bytes may wait to be looked at, if so."""
+        if self.is_limited and self.waiting_bytes + size > limits.waiting_keys:
+            return f"keys of {self.waiting_bytes} bytes wait to be looked at"
         return None

@@ -290,11 +290,16 @@ class InterestQueue:
 
     def _refusal(self, key: bytes, account: Account, *, is_plain: bool) -> str | None:
         """Say why a connection may not subscribe to a key, if so."""
+        assert self.holders is not None
         limits, size = self._limits, len(key)
-        if is_plain and self.plain_bytes + size > limits.all_plain_bytes:
+        # A verbose proxy asks for each of its subscribers: that takes no more room, but for what waits.
+        is_held = account.peer is not None and self.holders.holds(key, account, account.peer)
+        if is_plain and not is_held and self.plain_bytes + size > limits.all_plain_bytes:
             return f"all plain subscriptions together have at most {limits.all_plain_bytes:g} bytes"
         if not is_plain and self.turns.size + size > limits.all_waiting_keys:
             return f"keys of {self.turns.size} bytes wait to be looked at"
+        if is_held:
+            return None if is_plain else account.refusal_to_wait(limits, size)
         return account.refusal(limits, size, is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
 
     def _denial(self, key: bytes, who: str, access: Access) -> Denial | None:

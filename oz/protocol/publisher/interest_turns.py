@@ -90,6 +90,8 @@ class InterestTurns:
             clock: what time it is, in monotonic seconds.
             seconds: after which to stop, though more waits.
         """
+        if not self._turns:
+            return
         # All of what is inside the process: a node that publishes hears what it has subscribed to before.
         inside = self._inside
         while inside.waiting:

@@ -207,8 +207,10 @@ class KeyHolders:
 
     def refuse(self, key: bytes, account: Account, peer: Peer | None) -> None:
         """Record that a connection was refused a key: when it ends, libzmq takes that back all the same."""
-        holds = account.peer is not None and self.holds(key, account, peer)
-        if key not in account.refused and not holds:
+        if account.peer is not None and self.holds(key, account, peer):
+            # It takes that back too, and libzmq no more than once in the end.
+            account.refused_again[key] = account.refused_again.get(key, 0) + 1
+        elif key not in account.refused:
             if account.peer is not None:
                 account.refused.add(key)
             elif peer is not None:
@@ -236,6 +238,10 @@ class KeyHolders:
         Returns:
             How many holders there are less by it, and the accounts that do not hold it any more.
         """
+        if (again := account.refused_again.pop(key, 0)) > 0:
+            if again > 1:
+                account.refused_again[key] = again - 1
+            return 0, []
         if key in account.refused:
             account.refused.remove(key)
             # Unless another has ended meanwhile, and was taken for this one.

@@ -6,6 +6,7 @@ Every subscription passes through `Router.learn`. What of it counts is in `accep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -50,8 +51,8 @@ class Router:
     """
 
     __slots__ = (
-        "_moment", "_others", "acceptance", "find", "hold_alone", "interest", "lifetimes", "plain",
-        "reports_malformed", "stats", "streams", "to_answer",
+        "_moment", "_others", "_passed_over", "acceptance", "find", "hold_alone", "interest", "lifetimes",
+        "plain", "reports_malformed", "stats", "streams", "to_answer",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,9 @@ class Router:
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
         self.acceptance = Acceptance(self.interest, self.lifetimes, limits)
         self.reports_malformed = True
+        # Keys that were asked for and not taken on, as the limits did not allow it, and how often: ZeroMQ has
+        # them all the same, and whoever asked takes them back.
+        self._passed_over: Counter[bytes] = Counter()
         self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
@@ -166,10 +170,10 @@ class Router:
             frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
             now: monotonic seconds.
             account: of the connection that it came over; None where nobody knows that.
-            read: what was found out when it was read, and since.
+            read: what was found out when it was read, and since; then `granted` was asked, too.
 
         Returns:
-            What ZeroMQ is to send to the connection that it came from, or no longer.
+            What ZeroMQ is to send to the connection that it came from, or no longer, unless that was said.
         """
         key, comes = frame[1:], frame[:1] == b"\x01"
         if not comes and frame[:1] != b"\x00":
@@ -179,15 +183,17 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            read = read or FrameState({}, self.acceptance.kept())
-            self._learn_own(key, now, account or self._others, read, comes=comes)
+            state = read or FrameState({}, self.acceptance.kept())
+            self._learn_own(key, now, account or self._others, state, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
+            if comes:
+                self._passed_over[key] += 1
             if self.reports_malformed:
                 self.reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
-        return self.granted(key, comes=comes)
+        return self.granted(key, comes=comes) if read is None else NOTHING
 
     def learn_stepwise(self, frame: bytes, now: float, account: Account) -> Iterator[None]:
         """Take in a subscription frame whose key is oz's, in steps that take a few milliseconds at most.
@@ -202,7 +208,9 @@ class Router:
     def _steps(self, frame: bytes, now: float, account: Account, read: FrameState) -> Iterator[None]:
         if frame[:4] == b"\x01" + keys.DECLARATION:
             with suppress(ProtocolError):
-                yield from self.acceptance.restore(keys.parse_declaration(frame[1:]), account, read)
+                declaration = keys.parse_declaration(frame[1:])
+                read = FrameState({}, read.kept, declaration)
+                yield from self.acceptance.restore(declaration, account, read)
         self.learn(frame, now, account, read)
 
     def granted(self, key: bytes, *, comes: bool) -> KeyChanges:
@@ -237,13 +245,13 @@ class Router:
                 stream = self.lifetimes.stream(keys.parse_stream(key), key, None, account)
             elif comes:
                 stream = self.lifetimes.pattern_stream(key, account)
-            self._listen(stream, now, account, comes=comes)
+            self._listen(stream, key, now, account, comes=comes)
         elif kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
         elif comes:
-            self._declare(keys.parse_declaration(key), hash(key), now, account, read)
+            self._declare(read.declaration or keys.parse_declaration(key), key, now, account, read)
         else:
-            self._take_back(keys.parse_declaration(key), hash(key), now, is_cut=account.has_ended)
+            self._take_back(keys.parse_declaration(key), key, now, is_cut=account.has_ended)
 
     def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
         """Tell whether all that a subscriber asks for has arrived here.
@@ -254,7 +262,19 @@ class Router:
         found = ((self.streams.get(keys.stream_key(name)), number) for name, number in chunks.items())
         return all(stream is not None and stream.newest >= number for stream, number in found)
 
-    def _listen(self, stream: OutStream | None, now: float, account: Account, *, comes: bool) -> None:
+    def _was_passed_over(self, key: bytes) -> bool:
+        """Tell whether somebody has asked for a key in vain and not taken it back, and count that out."""
+        if not self._passed_over[key]:
+            return False
+        self._passed_over[key] -= 1
+        if not self._passed_over[key]:
+            del self._passed_over[key]
+        return True
+
+    def _listen(
+        self, stream: OutStream | None, key: bytes, now: float, account: Account, *, comes: bool
+    ) -> None:
+        was_in_vain = not comes and self._was_passed_over(key)
         if stream is None:
             return
         if comes:
@@ -263,11 +283,11 @@ class Router:
                 self.interest.changed()
                 self.lifetimes.take_up(stream)
                 stream.since = self.acceptance.kept()
-            stream.listeners += 1
+            stream.listeners += 1 + self._passed_over.pop(key, 0)
             self.lifetimes.returned(stream, now, account)
             self.to_answer[stream] = None
             return
-        stream.listeners = max(0, stream.listeners - 1)
+        stream.listeners = max(0, stream.listeners - (not was_in_vain))
         if not stream.listeners:
             # Its declarations came over the same connections. A proxy whose subscribers die by the dozen
             # does not pass on all that they take back.
@@ -276,13 +296,13 @@ class Router:
         self.lifetimes.check_held(stream, now)
 
     def _declare(
-        self, declaration: Declaration, content: int, now: float, account: Account, read: FrameState
+        self, declaration: Declaration, key: bytes, now: float, account: Account, read: FrameState
     ) -> None:
-        key = keys.stream_key(declaration.stream)
+        content, stream_key = hash(key), keys.stream_key(declaration.stream)
         if declaration.is_closing:
-            self._say_goodbye(self.streams.get(key), declaration, content, now, account)
+            self._say_goodbye(self.streams.get(stream_key), declaration, content, now, account)
             return
-        stream = self.lifetimes.stream(declaration.stream, key, declaration.delivery, account)
+        stream = self.lifetimes.stream(declaration.stream, stream_key, declaration.delivery, account)
         self.lifetimes.returned(stream, now, account)
         self.to_answer[stream] = None
         if stream.send_buffer:
@@ -295,17 +315,26 @@ class Router:
                 raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
             chunk = self.acceptance.accept(stream, declaration, place, account, read)
         stream.newest = max(stream.newest, declaration.chunk)
-        if chunk is not None:
-            stream.hold(place, chunk, content)
-            if chunk.patterns:
-                self.interest.join_group(stream)
+        if chunk is None:
+            self._passed_over[key] += 1
+            return
+        stream.hold(place, chunk, content)
+        chunk.holders += self._passed_over.pop(key, 0)
+        if chunk.patterns:
+            self.interest.join_group(stream)
 
-    def _take_back(self, declaration: Declaration, content: int, now: float, *, is_cut: bool) -> None:
+    def _take_back(self, declaration: Declaration, key: bytes, now: float, *, is_cut: bool) -> None:
         stream = self.streams.get(keys.stream_key(declaration.stream))
+        was_in_vain = self._was_passed_over(key)
         if stream is None:
             return
         stream.refused.pop(declaration.chunk, None)
-        place = stream.place(declaration.chunk, content)
+        if not was_in_vain:
+            self._count_out(stream, stream.place(declaration.chunk, hash(key)), now, is_cut=is_cut)
+        self.lifetimes.check_held(stream, now)
+
+    def _count_out(self, stream: OutStream, place: int, now: float, *, is_cut: bool) -> None:
+        """Count one less who has declared a chunk."""
         chunk = stream.chunks.get(place)
         if chunk is not None:
             chunk.holders -= 1
@@ -316,7 +345,6 @@ class Router:
                     self.to_answer[stream] = None
         elif (ending := stream.ending.get(place)) is not None:
             ending.holders = max(0, ending.holders - 1)
-        self.lifetimes.check_held(stream, now)
 
     def _say_goodbye(
         self, stream: OutStream | None, declaration: Declaration, content: int, now: float, account: Account
