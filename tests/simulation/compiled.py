@@ -63,6 +63,9 @@ def build():
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Compiled(build()))
+    try:
+        sys.meta_path.insert(0, Compiled(build()))
+    except subprocess.CalledProcessError:
+        print("the model is not compiled: that takes mypy, setuptools and a C compiler", file=sys.stderr)
     sys.argv[0] = "simulation"
     runpy.run_module("simulation", run_name="__main__", alter_sys=True)
