@@ -189,6 +189,9 @@ class Router:
             self.stats.malformed += 1
             if comes:
                 self._passed_over[key] += 1
+            else:
+                # It is as malformed when it is taken back, which ends what is remembered of it.
+                self._was_passed_over(key)
             if self.reports_malformed:
                 self.reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oz.wire.keys import stream_key
+from oz.wire.keys import DECLARATION, OWN, STREAM, stream_key
 from protocol.publisher.queued import HONEST, HOSTILE, NAME, Publisher, key
 
 OTHER = b"o" * 16
@@ -64,3 +64,13 @@ def test_a_declaration_that_one_connection_was_refused_stays_with_another():
     pub.go(HONEST, declared)
     pub.router.expire(200.0)
     assert not pub.wants(b"news.x")
+
+
+def test_nothing_is_remembered_of_malformed_keys_that_were_taken_back():
+    pub = Publisher()
+    for number in range(3):
+        for malformed in (OWN + b"?%d" % number, DECLARATION + b"%d" % number, STREAM + b"%d" % number):
+            pub.router.learn(b"\x01" + malformed, 0.0)
+            pub.router.learn(b"\x00" + malformed, 0.0)
+    assert pub.stats.malformed >= 9
+    assert not pub.router._passed_over
