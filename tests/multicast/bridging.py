@@ -89,19 +89,20 @@ class Bridge(ExitStack):
         Multicast knows no readiness. Who comes late was never meant to have what was published before, so
         that this is neither delivered nor lost.
         """
-        published, before = 0, listener.known
+        before, hello = listener.known, Hello(publisher, listener)
+        self.until(hello.is_heard)
+        self._until_records_are_heard(publisher, listener, hello.is_heard)
+        listener.unheard += hello.published - (listener.known - before)
+        return hello.published
 
-        def is_heard():
-            nonlocal published
-            publisher.publish("a.hello", b"%d" % published)
-            published += 1
-            listener.take()
-            return listener.payloads[-1:] == [b"%d" % (published - 1)]
+    def until_heard(self, publisher, listener):
+        """Publish until what was published last is heard again; give how many that took.
 
-        self.until(is_heard)
-        self._until_records_are_heard(publisher, listener, is_heard)
-        listener.unheard += published - (listener.known - before)
-        return published
+        A process that begins is ready before the kernel hands it packets.
+        """
+        hello = Hello(publisher, listener)
+        self.until(hello.is_heard)
+        return hello.published
 
     def _until_records_are_heard(self, publisher, listener, is_heard):
         """Wait for what may yet be said of messages before the first one that was heard.
@@ -117,6 +118,25 @@ class Bridge(ExitStack):
         # The gateway hears the record before the first of these, and reports losses before the second.
         for _ in range(2):
             self.until(is_heard)
+
+
+class Hello:
+    """What is published until it is heard.
+
+    Attributes:
+        published: how often that was so far.
+    """
+
+    def __init__(self, publisher, listener):
+        self._publisher, self._listener = publisher, listener
+        self.published = 0
+
+    def is_heard(self):
+        payload = b"hello %d" % self.published
+        self._publisher.publish("a.hello", payload)
+        self.published += 1
+        self._listener.take()
+        return self._listener.payloads[-1:] == [payload]
 
 
 class Listener:
