@@ -187,6 +187,11 @@ def test_a_pattern_selects_what_is_reported_on(spark, tmp_path):
     assert not figures["losses"]["are_numbers_known"]
 
 
+def test_a_comma_in_a_pattern_is_refused_and_never_matches_nothing_in_silence(spark, recorded):
+    with pytest.raises(oz.OptionError, match=r"option pattern='a\.>,b\.>': a comma is part of a subject"):
+        oz.spark.report(spark, recorded[0], pattern="a.>,b.>")
+
+
 @pytest.mark.parametrize("other", ["lake", pytest.param("dataframe", marks=pytest.mark.heavy)])
 def test_a_journal_a_dataframe_and_a_lake_give_the_same(spark, recorded, made, tmp_path, other):
     source = as_dataframe(spark, recorded[0])

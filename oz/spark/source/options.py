@@ -211,8 +211,12 @@ def read_options(options: Mapping[str, str]) -> Options:
     return read
 
 
-def refuse_commas(subject: str) -> None:
+def refuse_commas(subject: str, option: str = "subject") -> None:
     """Refuse what is several patterns with commas between, as other connectors have them.
+
+    Args:
+        subject: patterns, one a line.
+        option: what the user calls them.
 
     Raises:
         OptionError: a pattern that names no dialect has a comma.
@@ -220,7 +224,7 @@ def refuse_commas(subject: str) -> None:
     for line in subject.splitlines():
         if "," in line and line.partition(":")[0] not in dialects.BY_NAME:
             raise OptionError(
-                "subject",
+                option,
                 line,
                 "a comma is part of a subject, and several patterns are one a line. "
                 f"Where the comma is meant, name the dialect: nats:{line}",
