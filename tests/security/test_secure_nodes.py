@@ -123,7 +123,10 @@ def test_a_node_without_keys_is_told_as_soon_as_it_waits_to_be_ready(feed, direc
         plain.wait_ready(DEADLINE)
 
 
-def test_a_node_with_keys_is_ready_once_the_peer_that_it_names_has_answered(make, feed):
+def test_a_node_with_keys_is_ready_once_the_peer_that_it_names_has_answered(make, feed, monkeypatch):
+    # However long a busy machine takes to answer.
+    monkeypatch.setattr("oz.transport.demands._PATIENCE", 60)
+    monkeypatch.setattr("oz.transport.node.node.PATIENCE", 60)
     feed.subscribe("svc.x", handler=lambda message: message.reply(1))
     for _ in range(3):
         desk = make("desk", peers=feed.endpoint)

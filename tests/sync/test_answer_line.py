@@ -270,11 +270,15 @@ def test_a_signal_handler_may_raise_in_a_wait(line):
     def handler(*_):
         raise RaisedError
 
+    def wait_for_the_alarm():
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        waiter.wait(LONG)
+
     before, waiter = signal.signal(signal.SIGALRM, handler), line.waiter()
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        # Also where it comes before the wait.
         with pytest.raises(RaisedError):
-            waiter.wait(LONG)
+            wait_for_the_alarm()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -318,14 +322,16 @@ def test_a_wait_for_a_descriptor_goes_on_behind_a_signal():
     mine, its = socket.socketpair()
     with mine, its:
         line.watch(its.fileno())
-        before = signal.signal(signal.SIGALRM, lambda *_: None)
+        handled = threading.Event()
+        before = signal.signal(signal.SIGALRM, lambda *_: handled.set())
         found = SimpleQueue()
         thread = threading.Thread(target=lambda: found.put(line.poll(LONG)), daemon=True)
         thread.start()
         try:
             wait_until_stuck(thread)
             signal.pthread_kill(thread.ident, signal.SIGALRM)
-            time.sleep(0.02)
+            # Another thread got it: a lock that this one waits for would not let the handler run.
+            until(handled.is_set)
             assert found.empty()
         finally:
             signal.signal(signal.SIGALRM, before)
