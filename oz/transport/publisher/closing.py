@@ -25,8 +25,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Untaken, kept
-from oz.transport.publisher.unwritten import is_unwritten, take_up
+from oz.transport.publisher.untaken import Untaken, is_unwritten, kept, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
 _log = peer_logger("oz.socket")
