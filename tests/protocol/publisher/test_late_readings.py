@@ -181,7 +181,7 @@ def test_what_was_granted_and_refused_to_one_connection_is_not_remembered_when_i
     pub.alive.discard(HOSTILE)
     pub.go(None, b"a", b"b")
 
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
 
 
 def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_that_of_one_refused():
@@ -215,7 +215,7 @@ def test_who_was_refused_a_key_and_has_ended_is_forgotten_though_another_leaves_
     pub.alive.discard(HONEST)
     pub.go(None, b"a")
     sweep(pub)
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
     assert not pub.wants(b"a")
     assert not pub.queue.has_doubts
 
@@ -250,7 +250,7 @@ def test_end_is_spared_for_that_of_one_that_was_refused_the_key_and_ends_only_la
     pub.go(None, b"b", b"c", b"a")
     sweep(pub)
     assert pub.wants(b"a")
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
 
 
 def test_who_is_there_keeps_what_it_has_when_another_ends_before_it_is_read_that_it_took_that_back():
