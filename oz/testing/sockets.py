@@ -125,13 +125,6 @@ class Socket:
         value = self.get(option)
         return value.rstrip(b"\0").decode() if isinstance(value, bytes) else str(value)
 
-    get_string = getsockopt_string
-
-    @property
-    def last_endpoint(self) -> bytes:
-        """The endpoint that was bound or connected last."""
-        return self.endpoints.last_endpoint
-
     def subscribe(self, topic: bytes | str) -> None:
         """Subscribe to what begins so."""
         self.set(zmq.SUBSCRIBE, topic)
