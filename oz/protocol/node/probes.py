@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
-from oz.protocol.node.redials import Redials
+from oz.protocol.node.dialling import Redials
 from oz.protocol.node.steps import ConnectionStep, Dial, Directory
 from oz.wire.discovery import Announcement
 
