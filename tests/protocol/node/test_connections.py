@@ -12,9 +12,16 @@ from oz.protocol.node.connections import (
     Connections,
 )
 from oz.protocol.node.dialling import LONGEST_CROWD, LONGEST_REDIAL, REDIAL_AFTER
-from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
-from oz.protocol.node.probes import MUTE_AFTER, PROBE_AGAIN, SCAN_EVERY
+from oz.protocol.node.probes import (
+    DRAIN_EVERY,
+    DRAINED_AFTER,
+    LONGEST_DRAIN,
+    MUTE_AFTER,
+    PROBE_AGAIN,
+    SCAN_EVERY,
+    DrainingPeer,
+)
 from oz.protocol.node.steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.security.limits import Limits
 from support.announcing import announcement
