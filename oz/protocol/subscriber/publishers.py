@@ -1,4 +1,4 @@
-"""The publishers that a subscriber has heard: when, and what they answer to declarations or leave unanswered."""
+"""The publishers that a subscriber has heard: when, and what they have answered and left unanswered."""
 
 from __future__ import annotations
 
