@@ -60,7 +60,7 @@ def seconds_to_close(linger: int | None, timeout: float | None) -> float:
     return CLOSE_TIMEOUT if timeout is None else timeout
 
 
-class Reading(NamedTuple):
+class PartRead(NamedTuple):
     """The part that subscribers have read of what a publisher sent before it closed.
 
     Attributes:
@@ -263,13 +263,13 @@ class PublisherClosing:
         elif untaken is not None:
             untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
 
-    def end_context_read(self, timeout: float, closed_at: float) -> Reading:
+    def end_context_read(self, timeout: float, closed_at: float) -> PartRead:
         """The same, and wait in that time until subscribers have read it; tell which have."""
         untaken = self._ended_context(timeout, closed_at, None)
         left = timeout - (self._monotonic() - closed_at)
         if untaken is not None:
             untaken.wait(max(0.0, left), longest=inf)
-        return Reading(left > 0, untaken)
+        return PartRead(left > 0, untaken)
 
     def _ended_context(
         self, timeout: float, closed_at: float | None, given_up: GivingUp | None
