@@ -11,8 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from oz.protocol.publisher.accounts import Account, IsAlive, Peer
-from oz.protocol.publisher.key_refusals import KeyRefusals
+from oz.protocol.publisher.accounts import Account, IsAlive, KeyRefusals, Peer
 
 _SCANNED = 64
 """One in so many holders of a key may have ended before all of them are looked at."""
