@@ -17,8 +17,7 @@ import zmq
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
 from oz.testing.endpoints import ModelEndpoints, Process, Undoing
-from oz.testing.frames import Again, ModelFrame
-from oz.testing.pipes import End, Message
+from oz.testing.pipes import Again, End, Message, ModelFrame
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
