@@ -91,13 +91,17 @@ def test_nobody_loses_what_it_holds_however_late_it_is_read(steps):
         assert them.pub.wants(prefix) >= any(prefix in held for held in them.held.values())
 
 
-@settings(max_examples=size(60, 2_000), deadline=None)
-@given(
+whatever_is_said = given(
     st.lists(
         st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
         max_size=60,
     )
 )
+"""Steps of three connections that come, go and end, with two prefixes."""
+
+
+@settings(max_examples=size(60, 2_000), deadline=None)
+@whatever_is_said
 def test_nobody_loses_what_it_holds_whatever_others_take_back(steps):
     them = Connections()
     for step in steps:
@@ -108,12 +112,7 @@ def test_nobody_loses_what_it_holds_whatever_others_take_back(steps):
 
 
 @settings(max_examples=size(60, 2_000), deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
-        max_size=60,
-    )
-)
+@whatever_is_said
 def test_nothing_is_left_of_connections_that_are_read_at_once(steps):
     them = Connections()
     for action, descriptor, prefix in steps:
