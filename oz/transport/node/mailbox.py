@@ -1,6 +1,6 @@
 """The messages of a subscription that no pool handles: kept until they are received, or handled at once.
 
-A mailbox is waited at by threads or by tasks. An inline handler is called on the I/O side, where messages come.
+A mailbox is waited at by threads or tasks. An inline handler is called where messages come, on the I/O side.
 """
 
 from __future__ import annotations
