@@ -170,12 +170,17 @@ def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
     return fcntl.ioctl(descriptor, request, argument)
 
 
+def descriptor_folder() -> str | None:
+    """Return the folder in which the system lists the open descriptors of this process; None without one."""
+    return next((one for one in _FOLDERS if os.path.isdir(one)), None)
+
+
 def open_descriptors() -> Sequence[int]:
     """Return the numbers of file descriptors that may be open; none where the system tells of none.
 
     To look takes one. Where none is left, all that there may be are looked through, up to a bound.
     """
-    folder = next((one for one in _FOLDERS if os.path.isdir(one)), None)
+    folder = descriptor_folder()
     if folder is None:
         return ()
     try:

@@ -21,9 +21,9 @@ from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.multicast.watchdog import Watchdog
 from oz.protocol.node.connections import CHECK_EVERY, FORGET_AFTER, MISSES, Connections
 from oz.protocol.node.discovery_client import DiscoveryClient
-from oz.protocol.node.draining_peer import DRAIN_EVERY
 from oz.protocol.node.membership import Membership
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.probes import DRAIN_EVERY
 from oz.protocol.node.steps import Forget
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router

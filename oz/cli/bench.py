@@ -15,7 +15,7 @@ from oz.cli.output import console, is_terminal, plain_table, say, write_json, wr
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.cli.measuring.plan import BenchPlan, Result
-    from oz.cli.measuring.running import Progress, Run
+    from oz.cli.measuring.running import BenchRun, Progress
 
 _HERE = "tcp://127.0.0.1:*"
 _START_SECONDS = 20.0
@@ -150,7 +150,7 @@ def _listen(ctx: click.Context, endpoint: str) -> None:
 
 def _measure(ctx: click.Context, plans: list[BenchPlan], connect: str | None) -> tuple[list[Result], bool]:
     """Measure all plans; give what there is, and whether Ctrl-C cut it short."""
-    from oz.cli.measuring.running import Orders, Run
+    from oz.cli.measuring.running import BenchRun, Orders
 
     total = sum(plan.seconds for plan in plans)
     with _publisher(connect) as endpoint:
@@ -160,13 +160,13 @@ def _measure(ctx: click.Context, plans: list[BenchPlan], connect: str | None) ->
             where = "connected to" if connect else "on this machine,"
             say(ctx, f"ready, {where} {endpoint}: {_what(plans[0])}; {total:g} s of measuring")
             with _progress_bar(total) as progress:
-                run = Run(orders, endpoint, progress)
+                run = BenchRun(orders, endpoint, progress)
                 return run.results, _is_cut_short(run, plans)
         finally:
             orders.close()
 
 
-def _is_cut_short(run: Run, plans: list[BenchPlan]) -> bool:
+def _is_cut_short(run: BenchRun, plans: list[BenchPlan]) -> bool:
     try:
         for plan in plans:
             run.measure(plan)

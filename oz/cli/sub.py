@@ -34,9 +34,8 @@ from oz.cli.options import (
 )
 from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
-from oz.cli.reaching import reporting_trouble
 from oz.cli.rights import check_subscribed, of_applications
-from oz.cli.waiting import Waiting, listening
+from oz.cli.waiting import Waiting, listening, reporting_trouble
 from oz.escaping import json_text, printable
 
 READY_SECONDS = 1.0

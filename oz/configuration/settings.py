@@ -111,11 +111,7 @@ class Count:
         Raises:
             ValueError: it is none, or out of bounds.
         """
-        try:
-            number = int(text)
-        except ValueError:
-            number = None
-        return self.check(number)
+        return self.check(_number(text, int))
 
     def check(self, value: Any) -> int:
         """Refuse what is no whole number, or out of bounds.
@@ -141,11 +137,7 @@ class Seconds:
         Raises:
             ValueError: it is none, or out of bounds.
         """
-        try:
-            number = float(text)
-        except ValueError:
-            number = None
-        return self.check(number)
+        return self.check(_number(text, float))
 
     def check(self, value: Any) -> float:
         """Refuse what is no number, or out of bounds.
@@ -258,6 +250,14 @@ def _as_text(endpoint: Any) -> Any:
         return endpoint.removesuffix(b"\0").decode()
     except UnicodeDecodeError:
         return endpoint
+
+
+def _number(text: str, kind: Callable[[str], float]) -> float | None:
+    """Read a number; None where the text is none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return None
 
 
 def _short(value: object) -> str:

@@ -12,15 +12,14 @@ try:
 except ImportError as error:
     raise SparkMissing(error.name or "pyspark") from None
 
-from oz.spark.columns import PythonWarning, depth, matches, prefix, token
+from oz.spark.columns import PythonWarning, depth, join_patterns, match_all, matches, prefix, token
 from oz.spark.gaps import gaps
 from oz.spark.jobs.archive import Archived, archive
 from oz.spark.jobs.archiving.layout import LakeLayout
-from oz.spark.jobs.archiving.listing import lake_files
+from oz.spark.jobs.archiving.loading import lake_files
 from oz.spark.jobs.explain import Explanation, explain
 from oz.spark.jobs.replay import Replayed, replay
 from oz.spark.jobs.report import Report, report
-from oz.spark.many import join_patterns, match_all
 from oz.spark.metrics import QueryMetrics, SourceFigures
 from oz.spark.payloads import from_msgpack, from_payload
 from oz.spark.registration import register

@@ -8,7 +8,7 @@ from typing import Any
 import zmq
 
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.publisher.closing import Reading
+from oz.transport.publisher.closing import PartRead
 from oz.transport.publisher.front import PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.publish import by_fields
@@ -158,7 +158,7 @@ class Publisher(PublisherSocket):
         zmq.Socket.close(self)
         self._engine.close(linger, timeout=timeout)
 
-    def _close_read(self, timeout: float) -> Reading:
+    def _close_read(self, timeout: float) -> PartRead:
         """Close one with a context of its own, and wait until subscribers have read all; tell which have."""
         zmq.Socket.close(self)
         return self._engine.close_read(timeout)

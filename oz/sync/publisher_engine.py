@@ -22,7 +22,7 @@ from oz.system import POLLIN, make_poll
 from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.awaiting import until_enough
-from oz.transport.publisher.closing import Reading, seconds_to_close
+from oz.transport.publisher.closing import PartRead, seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.publish import long_way, short_way
@@ -271,7 +271,7 @@ class ThreadedPublisher(PublisherEngine):
         finally:
             _open.discard(self)
 
-    def close_read(self, timeout: float) -> Reading:
+    def close_read(self, timeout: float) -> PartRead:
         """Close, with a context of its own, and wait until subscribers have read all; tell which have.
 
         Args:
@@ -280,7 +280,7 @@ class ThreadedPublisher(PublisherEngine):
         closed_at = time.monotonic()
         try:
             if not self._close(None, timeout):
-                return Reading(True)
+                return PartRead(True)
             return self.closing.end_context_read(timeout, closed_at)
         finally:
             _open.discard(self)

@@ -9,8 +9,7 @@ from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, OwnershipError
 from oz.numbers import check_number
-from oz.testing.blocking import Blocking
-from oz.testing.fronts import Publisher, Subscriber
+from oz.testing.fronts import Blocking, Publisher, Subscriber
 from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node

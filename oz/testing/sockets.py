@@ -17,8 +17,7 @@ import zmq
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
 from oz.testing.endpoints import ModelEndpoints, Process, Undoing
-from oz.testing.frames import Again, ModelFrame
-from oz.testing.pipes import End, Message
+from oz.testing.pipes import Again, End, Message, ModelFrame
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
@@ -124,13 +123,6 @@ class Socket:
         """Return an option that is text."""
         value = self.get(option)
         return value.rstrip(b"\0").decode() if isinstance(value, bytes) else str(value)
-
-    get_string = getsockopt_string
-
-    @property
-    def last_endpoint(self) -> bytes:
-        """The endpoint that was bound or connected last."""
-        return self.endpoints.last_endpoint
 
     def subscribe(self, topic: bytes | str) -> None:
         """Subscribe to what begins so."""

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from oz.logs import peer_logger
-from oz.system import after_fork, borrowed_socket, most_descriptors, open_descriptors
+from oz.system import after_fork, borrowed_socket, descriptor_folder, most_descriptors, open_descriptors
 
 _log = peer_logger("oz.descriptors")
 
@@ -41,7 +41,7 @@ _BOTH_ENDS = 2
 _SHARE = 100
 """After a look comes a rest of so many times what the look took; a tenth of that while less is free."""
 
-_FOLDER = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+_FOLDER = descriptor_folder() or "/dev/fd"
 _PEER = struct.Struct("3i")
 """What SO_PEERCRED gives: a process, a user and a group. Source: unix(7)."""
 

@@ -16,7 +16,7 @@ import msgpack
 
 from oz.compiled import HOT
 from oz.errors import ProtocolError
-from oz.wire.bounds import unpack_bounded
+from oz.wire.codec import unpack_bounded
 from oz.wire.denials import are_fields
 from oz.wire.keys import MAX_PATTERN, PATTERN, STREAM, STREAM_SIZE
 from oz.wire.positions import check_positions

@@ -72,7 +72,7 @@ def test_the_table_has_a_column_for_each_filtering_and_is_plain_when_piped(oz, m
         latency = {phase: Latency.of([5000]) for phase in ("lone", "loaded")}
         run.results.append(Result(plan.filtering, plan.size, published=1, matching=1, latency=latency))
 
-    monkeypatch.setattr("oz.cli.measuring.running.Run.measure", measure)
+    monkeypatch.setattr("oz.cli.measuring.running.BenchRun.measure", measure)
     ended = oz("bench", *QUICK)
     assert ended.exit_code == 0
     heading, *rows = (re.split(r"\s{2,}", line) for line in ended.stdout.splitlines())
@@ -117,7 +117,7 @@ def test_what_is_lost_is_said_and_exits_1(oz, monkeypatch):
     def measure(run, plan):
         run.results.append(Result(plan.filtering, plan.size, lost=1))
 
-    monkeypatch.setattr("oz.cli.measuring.running.Run.measure", measure)
+    monkeypatch.setattr("oz.cli.measuring.running.BenchRun.measure", measure)
     result = oz("bench")
     assert result.exit_code == 1
     assert result.stderr.endswith("oz bench: 2 messages were lost\n")

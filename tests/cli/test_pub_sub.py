@@ -15,7 +15,7 @@ import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
-from oz.cli.reaching import trouble_at
+from oz.cli.waiting import trouble_at
 
 
 @pytest.fixture

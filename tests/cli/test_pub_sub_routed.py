@@ -1,6 +1,5 @@
 """`oz pub` and `oz sub` where the publisher filters."""
 
-import contextlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ import pytest
 
 import oz as library
 from oz.cli.sub import _say_gap
+from support.node_commands import Lines
 from support.routed import here
 from support.waiting import DEADLINE, until
 
@@ -43,21 +43,6 @@ def stderr_line(running):
     while not line.endswith(b"\n"):
         line += os.read(running.process.stderr.fileno(), 1)
     return line.decode().rstrip("\n")
-
-
-class Lines(threading.Thread):
-    """The lines of a stream, read as they come."""
-
-    def __init__(self, stream):
-        super().__init__(daemon=True)
-        self._stream = stream
-        self.seen = []
-        self.start()
-
-    def run(self):
-        with contextlib.suppress(ValueError):  # closed at the end of the test
-            for line in self._stream:
-                self.seen.append(line.decode().rstrip("\n"))
 
 
 def test_ready_means_that_what_is_published_then_arrives(oz_start, publisher, endpoint):

@@ -45,6 +45,13 @@ def is_silent(sub):
         return True
 
 
+def replay_for_long(oz_start, directory):
+    """Replay 10,000 messages, 100 a second."""
+    with Writer(directory) as writer:
+        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
+    return oz_start("replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
+
+
 def test_it_waits_for_a_subscriber_and_publishes_in_order(oz_start, directory):
     running = oz_start(
         "replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--speed", "max", "--wait", "60"
@@ -105,9 +112,7 @@ def test_without_a_subscriber_it_says_so_and_exits_3(oz_run, directory):
 
 
 def test_sigusr1_pauses_it_and_lets_it_go_on(oz_start, tmp_path):
-    with Writer(tmp_path / "recorded") as writer:
-        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
-    running = oz_start("replay", str(tmp_path / "recorded"), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
+    running = replay_for_long(oz_start, tmp_path / "recorded")
     with listen(bound_to(running)) as sub:
         sub.receive(timeout=waiting.DEADLINE)
         running.process.send_signal(signal.SIGUSR1)
@@ -166,9 +171,7 @@ def test_a_signal_ends_it_while_a_subscriber_holds_it_up(oz_start, tmp_path):
 
 
 def test_ctrl_z_and_fg_put_off_the_rest(oz_start, tmp_path):
-    with Writer(tmp_path / "recorded") as writer:
-        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
-    running = oz_start("replay", str(tmp_path / "recorded"), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
+    running = replay_for_long(oz_start, tmp_path / "recorded")
     with listen(bound_to(running)) as sub:
         sub.receive(timeout=waiting.DEADLINE)
         running.process.send_signal(signal.SIGSTOP)

@@ -2,16 +2,16 @@ import os
 import shutil
 import sys
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import oz
-from oz.services.nameserver import NameServer
 from support.ports import lasting_port
 from support.scripts import started
-from support.waiting import DEADLINE, Thread, until
+from support.serving import serving
+from support.waiting import DEADLINE, until
 
 PEER = Path(__file__).with_name("peer.py")
 
@@ -96,24 +96,15 @@ class Process:
         self._process.send_signal(number)
 
 
-@pytest.fixture
-def serving():
+@pytest.fixture(name="serving")
+def _serving():
     """Run name servers, each in a thread."""
-    return _serving
-
-
-@contextmanager
-def _serving(bind="tcp://127.0.0.1:*", **options):
-    """A name server in a thread."""
-    with NameServer(bind, **options) as server:
-        running = Thread(server.run)
-        yield server
-    running.outcome()
+    return serving
 
 
 @pytest.fixture
 def nameserver():
-    with _serving() as server:
+    with serving() as server:
         yield server
 
 

@@ -48,30 +48,17 @@ def test_without_echo_a_node_does_not_hear_itself(make, met, collected):
     assert own.wait(1) == [2]
 
 
-def test_one_seed_is_enough_for_four_nodes(make, met, names, collected):
-    seed = make("seed", bind="tcp://127.0.0.1:*")
-    endpoint = seed.announcement.endpoints[0]
-    nodes = [seed, *(make(f"n{number}", peers=endpoint) for number in range(3))]
-    got = [collected() for _ in nodes]
-    for node, one in zip(nodes, got, strict=True):
-        node.subscribe("a", handler=one)
-    met(*nodes)
-    for number, node in enumerate(nodes):
-        node.publish("a", number)
-    for one in got:
-        assert sorted(one.wait(4)) == [0, 1, 2, 3]
-
-
 def elsewhere(*arguments, **options):
     """Make a node of another host, as far as nodes can tell."""
     with patch.object(local_directory, "host_id", lambda _: os.urandom(16)):
         return oz.Node(*arguments, **options)
 
 
-def test_one_seed_is_enough_for_nodes_of_other_hosts(make, met, collected):
-    seed = make("seed", kind=elsewhere, bind="tcp://127.0.0.1:*")
+@pytest.mark.parametrize("kind", [oz.Node, elsewhere])
+def test_one_seed_is_enough_for_four_nodes(make, met, collected, kind):
+    seed = make("seed", kind=kind, bind="tcp://127.0.0.1:*")
     endpoint = seed.announcement.endpoints[0]
-    nodes = [seed, *(make(f"n{number}", kind=elsewhere, peers=endpoint) for number in range(3))]
+    nodes = [seed, *(make(f"n{number}", kind=kind, peers=endpoint) for number in range(3))]
     got = [collected() for _ in nodes]
     for node, one in zip(nodes, got, strict=True):
         node.subscribe("a", handler=one)

@@ -10,7 +10,7 @@ import oz
 import oz.asyncio
 from oz.protocol.node.handler_queue import Workers
 from oz.sync.waiting import ThreadNews
-from oz.transport.node.inline import InlineRunner
+from oz.transport.node.mailbox import InlineRunner
 from oz.transport.node.publisher import NodePublisher
 from support.waiting import DEADLINE, until
 

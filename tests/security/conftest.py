@@ -67,12 +67,18 @@ def server(node_ring):
 
 
 @pytest.fixture
-def ring(tmp_path):
+def rules():
+    """What the users of `ring` may do; a module may have others."""
+    return {
+        "desk": 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }',
+        "other": 'subscribe = { allow = ["x.>"] }',
+    }
+
+
+@pytest.fixture
+def ring(tmp_path, rules):
     made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(
-        desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }',
-        other='subscribe = { allow = ["x.>"] }',
-    )
+    made.permit(**rules)
     return made
 
 

@@ -9,7 +9,6 @@ from oz.protocol.declared import declare
 from oz.wire import keys
 from oz.wire.keys import OWN, Declaration, DeliveryOptions
 from support.inside import engine_of
-from support.keyring import Keyring
 from support.looped import Looped
 from support.waiting import DEADLINE, until
 
@@ -19,13 +18,11 @@ MARKER = b"for others only"
 
 
 @pytest.fixture
-def ring(tmp_path):
-    made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(
-        desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>", "md.secret"] }',
-        other='subscribe = { allow = [">"] }',
-    )
-    return made
+def rules():
+    return {
+        "desk": 'subscribe = { allow = ["md.>"], deny = ["md.secret.>", "md.secret"] }',
+        "other": 'subscribe = { allow = [">"] }',
+    }
 
 
 @pytest.fixture(params=["sync", "asyncio"])

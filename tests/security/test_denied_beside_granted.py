@@ -13,7 +13,6 @@ from oz.wire import keys
 from oz.wire.batch import CONTROL, head_end, head_start
 from oz.wire.keys import DeliveryOptions
 from support.inside import engine_of
-from support.keyring import Keyring
 from support.looped import Looped
 from support.waiting import DEADLINE, until
 
@@ -21,10 +20,8 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 
 @pytest.fixture
-def ring(tmp_path):
-    made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }')
-    return made
+def rules():
+    return {"desk": 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import oz
 from oz.transport import attachments as attachments_module
 from support.curve_server import SODIUM, CurveServer
 from support.inside import attachments_of, engine_of
-from support.keyring import Keyring, published_anew
+from support.keyring import published_anew
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
@@ -19,10 +19,8 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 
 @pytest.fixture
-def ring(tmp_path):
-    made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(desk='publish = { allow = ["md.>"] }', other='publish = { allow = [">"] }')
-    return made
+def rules():
+    return {"desk": 'publish = { allow = ["md.>"] }', "other": 'publish = { allow = [">"] }'}
 
 
 def receive_until(sub, is_so):

@@ -7,20 +7,14 @@ import logging
 import resource
 import sys
 import threading
-import time
 
 import oz
 from oz.services.recorder import Recorder
 from support.inside import backlog_of
+from support.waiting import until
 
 COUNT = 50_000
-
-
-def until(condition):
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
+PATIENCE = 60.0
 
 
 def main(directory):
@@ -45,15 +39,16 @@ def main(directory):
         until(
             lambda: (
                 stats.is_full and stats.recorded + recorder.waiting + backlog_of(recorder).discarded == at + 1
-            )
+            ),
+            PATIENCE,
         )
         assert stats.recorded < at
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        until(lambda: not stats.is_full)
+        until(lambda: not stats.is_full, PATIENCE)
         for at in range(COUNT // 2, COUNT):
             pub.publish("a.1", b"%012d" % at)
         pub.flush()
-        until(lambda: stats.recorded + stats.lost == COUNT)
+        until(lambda: stats.recorded + stats.lost == COUNT, PATIENCE)
         recorder.stop()
         working.join()
         print(stats.recorded, stats.lost)

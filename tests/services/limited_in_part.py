@@ -11,15 +11,10 @@ import time
 
 import oz
 from oz.services.recorder import Recorder
+from support.waiting import until
 
 COUNT = 20_000
-
-
-def until(condition):
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.005)
+PATIENCE = 60.0
 
 
 def main(directory):
@@ -39,14 +34,14 @@ def main(directory):
         for at in range(COUNT):
             pub.publish("a.1", b"%012d" % at + bytes(100))
         pub.flush()
-        until(lambda: stats.is_full and stats.recorded + recorder.waiting == COUNT)
+        until(lambda: stats.is_full and stats.recorded + recorder.waiting == COUNT, PATIENCE)
         settled = settle(recorder)
         resource.setrlimit(resource.RLIMIT_FSIZE, (260_000, hard))
-        until(lambda: stats.recorded > settled + 500)
+        until(lambda: stats.recorded > settled + 500, PATIENCE)
         partly = settle(recorder)
         waiting = recorder.waiting
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        until(lambda: stats.recorded == COUNT and not stats.is_full)
+        until(lambda: stats.recorded == COUNT and not stats.is_full, PATIENCE)
         recorder.stop()
         working.join()
         assert not stats.lost

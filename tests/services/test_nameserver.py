@@ -28,6 +28,7 @@ from support.announcing import PRICING, Dealer, all_registered, announcement, tu
 from support.inside import registry_of
 from support.ports import lasting_endpoint
 from support.scripts import started
+from support.serving import serving
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
@@ -40,14 +41,6 @@ pytestmark = pytest.mark.timeout(120)
 def context():
     with zmq.Context() as made:
         yield made
-
-
-@contextmanager
-def serving(bind="tcp://127.0.0.1:*", **options):
-    with NameServer(bind, **options) as server:
-        running = Thread(server.run)
-        yield server
-    running.outcome()
 
 
 @pytest.fixture

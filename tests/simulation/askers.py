@@ -15,10 +15,9 @@ from random import Random
 
 import oz
 from oz.protocol.subscriber.absences import UNCOUNTED, Link
-from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.declarations import GREETING, MOST_SMALL
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.publishers import SILENCE
+from oz.protocol.subscriber.publishers import SILENCE, Answers
 from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed

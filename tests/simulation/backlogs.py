@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from random import Random
 
-from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.accounts import Peer, SlowPeers
 from oz.protocol.publisher.backlog import Backlog
-from oz.protocol.publisher.slow_peers import SlowPeers
 from simulation.held import check_held
 from simulation.ledger import check
 from simulation.schedule import Fault

@@ -465,9 +465,9 @@ class DescriptorWorld:
     def _check_empty(self):
         """Of who has gone nothing is left."""
         queue, router, holders = self.queue, self.router, self.queue.holders
-        left = [holders.held(), holders.refused_unknown, queue.turns.accounts(), router.streams]
+        left = [holders.held(), holders.refusals.unknown, queue.turns.accounts(), router.streams]
         # What was refused is remembered where it was taken back, and another had the descriptor by then.
-        left += [holders.refused] * (not self.is_late)
+        left += [holders.refusals.counts] * (not self.is_late)
         check(not any(left), "of those who have gone there is {}", left)
         check(not queue.has_doubts, "of those who have gone something is doubted")
         check(not queue.plain_bytes and not queue.turns.size, "bytes of those who have gone are counted")

@@ -11,8 +11,7 @@ from random import Random
 from types import SimpleNamespace
 
 import oz
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.last_value_serving import MOST_ITEMS, SLICE, LastValueServing
+from oz.protocol.publisher.last_value_cache import MOST_ITEMS, SLICE, LastValueCache, LastValueServing
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
 

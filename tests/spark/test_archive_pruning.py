@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import oz.spark
 from oz.spark import LakeLayout, archive, lake_files
+from spark.scanned import read_by
 
 ROWS, GROUP = 60_000, 500
 
@@ -24,21 +25,6 @@ def lake(spark, tmp_path_factory):
     layout = LakeLayout(row_group_rows=GROUP)
     archive(spark, root / "journal", root / "lake", layout=layout, unsealed=True)
     return root / "lake"
-
-
-def read_by(spark, lake, condition):
-    """How many rows match, and how many the scan put out."""
-    rows = spark.read.parquet(str(lake)).filter(condition)
-    execution = rows._jdf.queryExecution()
-    count = len(execution.executedPlan().executeCollect())
-    waiting, scanned = [execution.executedPlan()], None
-    while waiting:
-        node = waiting.pop()
-        if "FileSourceScanExec" in node.getClass().getName():
-            scanned = node.metrics().apply("numOutputRows").value()
-        children = node.children()
-        waiting += [children.apply(at) for at in range(children.size())]
-    return count, scanned
 
 
 def test_without_a_prefix_all_is_read(spark, lake):

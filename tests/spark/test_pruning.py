@@ -9,6 +9,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 from pyspark.sql import functions as F
 
 import oz.spark
+from spark.scanned import read_by
 
 ROWS = 200_000
 GROUP = 2_000
@@ -23,21 +24,6 @@ def archive(spark, tmp_path_factory):
     options = {"parquet.block.size": 16_384, "parquet.block.row.count.limit": GROUP}
     rows.write.options(**options).parquet(path)
     return path
-
-
-def read_by(spark, path, condition):
-    """How many rows match, and how many the scan put out."""
-    rows = spark.read.parquet(path).filter(condition)
-    execution = rows._jdf.queryExecution()
-    count = len(execution.executedPlan().executeCollect())
-    waiting, scanned = [execution.executedPlan()], None
-    while waiting:
-        node = waiting.pop()
-        if "FileSourceScanExec" in node.getClass().getName():
-            scanned = node.metrics().apply("numOutputRows").value()
-        children = node.children()
-        waiting += [children.apply(at) for at in range(children.size())]
-    return count, scanned
 
 
 def test_without_a_prefix_all_is_read(spark, archive):

@@ -7,7 +7,7 @@ import pytest
 
 import oz
 from oz.wire import batch
-from oz.wire.bounds import FREE, _count
+from oz.wire.codec import FREE, _count
 from oz.wire.keys import stream_key
 from support import scripts
 from support.sizes import in_suite

@@ -161,7 +161,7 @@ class Orders:
         return answer
 
 
-class Run:
+class BenchRun:
     """Measures, and keeps what it has.
 
     Attributes:

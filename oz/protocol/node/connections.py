@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from oz.protocol.node.dial_queue import Call, DialQueue
-from oz.protocol.node.draining_peer import DrainingPeer
+from oz.protocol.node.dialling import Call, DialQueue, Redials
 from oz.protocol.node.presence import local_origin, network_origin
-from oz.protocol.node.probes import Probes
+from oz.protocol.node.probes import DrainingPeer, Probes
 from oz.protocol.node.reach import Reach
-from oz.protocol.node.redials import Redials
 from oz.protocol.node.steps import (
     ConnectionStep,
     Dial,

@@ -1,9 +1,13 @@
-"""The accounts of connections at a publisher: what each holds and has asked for."""
+"""The accounts of connections at a publisher: what each holds and has asked for, and which hold up others.
+
+What a connection was refused libzmq takes back all the same when it ends, and tells without saying whose that
+was. So it is counted how many were refused each key and have not ended.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -132,3 +136,137 @@ class Account:
         if self.is_limited and self.waiting_bytes + size > limits.waiting_keys:
             return f"keys of {self.waiting_bytes} bytes wait to be looked at"
         return None
+
+
+TOO_LONG = 1.0
+"""Seconds for which more may wait for several connections than may for one."""
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at who takes nothing meanwhile."""
+
+
+class SlowPeers:
+    """Finds who holds up what several connections share: those that take next to nothing for a second."""
+
+    __slots__ = ("_first", "_handed", "_looked_at", "_since")
+
+    def __init__(self) -> None:
+        """Start without suspicion."""
+        self._first: dict[Peer, int] = {}
+        self._handed = 0
+        self._since = self._looked_at = inf
+
+    def calm(self) -> None:
+        """Record that no more waits than may."""
+        self._since = inf
+
+    def find(
+        self,
+        now: float,
+        size: int,
+        peers: Callable[[], Iterable[Peer]],
+        taken: Callable[[Iterable[Peer]], Mapping[Peer, int]],
+    ) -> list[Peer]:
+        """Record that too much waits; return the connections that are to be ended for that.
+
+        Args:
+            now: monotonic seconds.
+            size: bytes of the message that is handed over.
+            peers: gives those that may be it.
+            taken: gives the bytes taken so far by those of some for which something waits; 0 where nobody
+                knows.
+        """
+        if self._since == inf:
+            self._since = self._looked_at = now
+            self._first, self._handed = dict(taken(peers())), 0
+            return []
+        self._handed += size
+        if now - self._looked_at < LOOK_EVERY:
+            return []
+        self._looked_at = now
+        still = taken(self._first)
+        self._first = {one: self._first[one] for one in still}
+        if now - self._since < TOO_LONG:
+            return []
+        self._since = inf
+        # Whoever has taken half of what there was is slow, and is not what it waits for.
+        return [one for one, first in self._first.items() if still[one] - first < self._handed / 2]
+
+
+class KeyRefusals:
+    """Counts who was refused which key, and has not ended.
+
+    Attributes:
+        counts: for each key how many.
+        unknown: those that had closed before they were read, for each key by their descriptors.
+    """
+
+    __slots__ = ("_inside", "_spared", "counts", "unknown")
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.counts: dict[bytes, int] = {}
+        self.unknown: dict[bytes, Counter[int]] = {}
+        # How many ends were taken for those of who was refused a key, and may have been of who held it.
+        self._spared: Counter[bytes] = Counter()
+        # The keys that somebody inside the process was refused, of whom nothing is told.
+        self._inside: set[bytes] = set()
+
+    def add(self, key: bytes, account: Account, peer: Peer | None) -> None:
+        """Record that a connection was refused a key which it does not hold."""
+        if account.peer is not None:
+            account.refused.add(key)
+        elif peer is not None:
+            self.unknown.setdefault(key, Counter())[peer.descriptor] += 1
+        else:
+            self._inside.add(key)
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def take(self, key: bytes) -> bool:
+        """Tell whether one connection was refused a key that has not ended, and count it out."""
+        count = self.counts.pop(key, 0)
+        if count > 1:
+            self.counts[key] = count - 1
+        else:
+            self.unknown.pop(key, None)
+        return count > 0
+
+    def is_unsure(self, key: bytes) -> bool:
+        """Tell whether all that were refused a key have ended, as far as one can know: some were inside."""
+        return key in self._inside and key not in self.counts
+
+    def spare(self, key: bytes) -> None:
+        """Record that an end was taken for that of who was refused a key."""
+        self._spared[key] += 1
+
+    def refusers(self, accounts: Iterable[Account]) -> dict[bytes, list[Account]]:
+        """Return who was refused the keys of which an end was spared, and has not taken them back."""
+        found: dict[bytes, list[Account]] = {}
+        for one in accounts if self._spared else ():
+            for key in one.refused & self._spared.keys():
+                found.setdefault(key, []).append(one)
+        return found
+
+    def unknown_of(self, key: bytes) -> Counter[int]:
+        """Return those that were refused a key and had closed before they were read, by their descriptors."""
+        return self.unknown.get(key, Counter())
+
+    def expect_again(self, key: bytes, ended: int, refused: int) -> None:
+        """Count those in again that are still to end, where ends of who held the key were taken for theirs.
+
+        Args:
+            key: the key.
+            ended: how many have ended that held it.
+            refused: how many were refused it, and are known to be still to end.
+        """
+        # Where some are inside the process nobody knows how many of those have ended.
+        uncounted = self._spared[key] if key in self._inside else max(0, refused - self.counts.get(key, 0))
+        if again := min(ended, self._spared[key], uncounted):
+            self._spared[key] -= again
+            self.counts[key] = self.counts.get(key, 0) + again
+
+    def settle(self, key: bytes) -> None:
+        """Forget whose ends may have been spared for whom: nothing of the key is in doubt."""
+        del self._spared[key]
+        if key not in self.counts:
+            self._inside.discard(key)

@@ -14,8 +14,8 @@ from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 from oz.protocol.publisher.interest_turns import InterestTurns
 from oz.protocol.publisher.key_holders import KeyHolders
+from oz.protocol.publisher.key_ownership import KeyOwnership
 from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.security.limits import Limits
 from oz.wire import keys
 from oz.wire.denials import Denial
@@ -25,10 +25,6 @@ _log = peer_logger("oz.publisher")
 
 _FIRST_SWEEP = 64
 """Accounts from which on those of connections that have ended are looked for."""
-
-
-MOST_OWNERS = 65_536
-"""Subscribers that are remembered with their public keys, until those that are gone are forgotten."""
 
 
 _OVERHEAD, _OVERHEAD_OF_CURVE = 11, 64
@@ -56,12 +52,11 @@ class InterestQueue:
     """
 
     __slots__ = (
-        "_access",
         "_by_descriptor",
         "_ended",
         "_limits",
         "_others",
-        "_owners",
+        "_ownership",
         "_reports",
         "_router",
         "_sweep_at",
@@ -85,14 +80,14 @@ class InterestQueue:
             is_alive: tells whether a connection is still there; None where ZeroMQ tells no connections apart.
             access: who may ask for what; None where everybody may for everything. It needs `is_alive`.
         """
-        self._access = access
-        self._owners: dict[bytes, str] = {}
         self._router = router
         self._limits = limits
         self.holders = None if is_alive is None else KeyHolders(is_alive)
         router.acceptance.access = access
+        self._ownership = None
         if self.holders is not None:
             router.hold_alone = self.holders.hold_alone
+            self._ownership = None if access is None else KeyOwnership(access, router, self.holders)
         self._others = Account()
         # Those that had closed before anything of them was read, by public key.
         self.closed: dict[str | None, Account] = {}
@@ -149,7 +144,7 @@ class InterestQueue:
         if not comes and frame[:1] != b"\x00":
             return NOTHING
         account = teller = self._account_of(peer)
-        account.read += len(frame) + (_OVERHEAD if self._access is None else _OVERHEAD_OF_CURVE)
+        account.read += len(frame) + (_OVERHEAD if self._ownership is None else _OVERHEAD_OF_CURVE)
         times, gone = 1, list[Account]()
         if self.holders is not None and comes:
             times = self._come(key, account, peer)
@@ -161,7 +156,9 @@ class InterestQueue:
         for _ in range(times):
             if key.startswith(OWN):
                 self.turns.put(frame, account, teller, now)
-                granted = self._permitted(self._router.granted(key, comes=comes), account)
+                granted = self._router.granted(key, comes=comes)
+                if self._ownership is not None:
+                    granted = self._ownership.permitted(granted, account)
             else:
                 granted = self._router.learn(frame, now)
         return granted
@@ -223,12 +220,12 @@ class InterestQueue:
         if not self._may_say(key, account, peer):
             return 0
         reason = self._refusal(key, account, is_plain=is_plain)
-        if reason is None and self._access is not None and peer is not None:
-            reason = self._denial(key, account.key or "", self._access)
+        if reason is None and self._ownership is not None and peer is not None:
+            reason = self._ownership.denial(key, account.key or "")
         if reason is not None:
             self.holders.refuse(key, account, peer)
             self._refuse(account, len(key), reason)
-            if not self._is_taken(key, account.key):
+            if self._ownership is None or not self._ownership.is_taken(key, account.key):
                 # Otherwise the answer would go to the other, who would take it for its own.
                 self._router.refuse(key, reason)
             return 0
@@ -302,85 +299,18 @@ class InterestQueue:
             return None if is_plain else account.refusal_to_wait(limits, size)
         return account.refusal(limits, size, is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
 
-    def _denial(self, key: bytes, who: str, access: Access) -> Denial | None:
-        """Say why the holder of a public key may not subscribe to a key, if so.
-
-        What a declaration asks for is decided later, a little at a time.
-        """
-        if not key.startswith((keys.STREAM, keys.DECLARATION)):
-            return access.denial_of_key(who, key)
-        denial = access.denial(who, ())
-        if denial is not None:
-            # Before anything is its own.
-            return denial
-        if self._is_taken(key, who):
-            return Denial("this stream is somebody else's")
-        if len(self._owners) >= MOST_OWNERS:
-            there = {one.name[:NAME_SIZE] for one in self._router.streams.values()}
-            self._owners = {one: key for one, key in self._owners.items() if one in there}
-        # From now on: what it asks for waits to be looked at, and others may be quicker.
-        self._owners.setdefault(_subscriber_of(key), who)
-        return None
-
-    def _is_taken(self, key: bytes, who: str | None) -> bool:
-        """Tell whether a key names a stream of somebody with another public key."""
-        if self._access is None or not key.startswith((keys.STREAM, keys.DECLARATION)):
-            return False
-        return self._owners.get(_subscriber_of(key), who) != who or self._is_of_another(_stream_key(key), who)
-
-    def _permitted(self, granted: KeyChanges, account: Account) -> KeyChanges:
-        """Take out the keys of shared patterns that a declaration asks for and its sender may not have."""
-        access = self._access
-        if access is None or not account.is_limited:
-            return granted
-        wanted = (
-            one
-            for one in granted.wanted
-            if not one.startswith(keys.PATTERN) or access.denial_of_key(account.key or "", one) is None
-        )
-        return KeyChanges(wanted=tuple(wanted), dropped=granted.dropped)
-
-    def _is_of_another(self, stream_key: bytes, who: str | None) -> bool:
-        """Tell whether a stream is of somebody with another public key."""
-        assert self.holders is not None
-        stream = self._router.streams.get(stream_key)
-        owners = self.holders.accounts(stream_key)
-        return any(one.key != who for one in (owners if stream is None else (*owners, stream.account)))
-
     def revoke(self, now: float) -> None:
         """Have the connections cut that hold what they may not have any more; they may ask again.
 
         Args:
             now: monotonic seconds.
         """
-        access = self._access
-        if access is None or self.holders is None:
+        if self._ownership is None:
             return
-        lost = {one for one in self.accounts.values() if access.denial(one.key or "", ())}
         # What waits was let through to ZeroMQ by what held then.
-        lost |= {one for one in self.turns.accounts() if one.is_limited}
-        for key in self.holders.held():
-            if key[: len(OWN) + 1] not in (keys.STREAM, keys.DECLARATION):
-                for one in self.holders.accounts(key):
-                    if one not in lost and access.denial_of_key(one.key or "", key):
-                        lost.add(one)
-        for stream in list(self._router.streams.values()):
-            if losers := self._losers(stream, access):
-                # What was its own is served for a while to whoever connects again.
-                self._router.lifetimes.forget(stream, now)
-                lost |= losers
+        lost = {one for one in self.turns.accounts() if one.is_limited}
+        lost |= self._ownership.losers(self.accounts.values(), now)
         self.to_cut += [one.peer for one in lost if one.peer is not None]
-
-    def _losers(self, stream: OutStream, access: Access) -> set[Account]:
-        """Return the connections that may not have any more what they have declared on a stream."""
-        group = stream.delivery.group
-        return {
-            chunk.account
-            for chunk in (*stream.chunks.values(), *stream.ending.values())
-            if chunk.account is not None
-            and chunk.account.is_limited
-            and access.denial(chunk.account.key or "", chunk.patterns, group)
-        }
 
     def _refuse(self, account: Account, size: int, reason: str) -> None:
         if isinstance(reason, Denial):
@@ -406,13 +336,3 @@ class InterestQueue:
             clock: what time it is, in monotonic seconds.
         """
         self.turns.work(clock, self._limits.interest_time)
-
-
-def _stream_key(key: bytes) -> bytes:
-    """Return the key of the stream that a key names, which is one of a stream or a declaration."""
-    return key if key.startswith(keys.STREAM) else keys.stream_key(keys.stream_of(key))
-
-
-def _subscriber_of(key: bytes) -> bytes:
-    """Return what the names of all streams of one subscriber begin with: nodes tell by that what is of it."""
-    return _stream_key(key)[len(keys.STREAM) :][:NAME_SIZE]

@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from oz.protocol.publisher.accounts import Account, IsAlive, Peer
+from oz.protocol.publisher.accounts import Account, IsAlive, KeyRefusals, Peer
 
 _SCANNED = 64
 """One in so many holders of a key may have ended before all of them are looked at."""
@@ -101,13 +101,10 @@ class KeyHolders:
 
     Attributes:
         is_alive: tells whether a connection is still there.
-        refused: for each key how many connections were refused it, and have not ended.
-        refused_unknown: the same of those that had closed before they were read, by their descriptors.
+        refusals: who was refused which key, and has not ended.
     """
 
-    __slots__ = (
-        "_doubts", "_holders", "_refused_inside", "_spared", "is_alive", "refused", "refused_unknown",
-    )  # fmt: skip
+    __slots__ = ("_doubts", "_holders", "is_alive", "refusals")
 
     def __init__(self, is_alive: IsAlive) -> None:
         """Start without keys.
@@ -118,15 +115,10 @@ class KeyHolders:
         self.is_alive = is_alive
         # Most keys have one holder, which stands for itself: an object for each would take the most of it.
         self._holders: dict[bytes, Account | _Several] = {}
-        self.refused: dict[bytes, int] = {}
-        self.refused_unknown: dict[bytes, Counter[int]] = {}
+        self.refusals = KeyRefusals()
         # Keys of which more may be counted than ZeroMQ takes back: it takes back once what a connection has
         # asked for twice, and what was read late may have been said by another with the same descriptor.
         self._doubts: OrderedDict[bytes, _Doubt | None] = OrderedDict()
-        # How many ends were taken for those of who was refused a key, and may have been of who held it.
-        self._spared: Counter[bytes] = Counter()
-        # The keys that somebody inside the process was refused, of whom nothing is told.
-        self._refused_inside: set[bytes] = set()
 
     def __len__(self) -> int:
         """Count the keys that anybody holds."""
@@ -211,26 +203,17 @@ class KeyHolders:
             # It takes that back too, and libzmq no more than once in the end.
             account.refused_again[key] = account.refused_again.get(key, 0) + 1
         elif key not in account.refused:
-            if account.peer is not None:
-                account.refused.add(key)
-            elif peer is not None:
-                self.refused_unknown.setdefault(key, Counter())[peer.descriptor] += 1
+            self.refusals.add(key, account, peer)
+            if account.peer is None and peer is not None:
                 self._doubts.setdefault(key, None)
-            else:
-                self._refused_inside.add(key)
-            self.refused[key] = self.refused.get(key, 0) + 1
 
     def _was_refused(self, key: bytes) -> bool:
         """Tell whether one connection was refused a key that has not ended, and count it out."""
-        count = self.refused.pop(key, 0)
-        if count > 1:
-            self.refused[key] = count - 1
-        else:
-            self.refused_unknown.pop(key, None)
-            if key in self._refused_inside:
-                # Another may be the one that has ended: until nothing is doubted.
-                self._doubts.setdefault(key, None)
-        return count > 0
+        was_refused = self.refusals.take(key)
+        if self.refusals.is_unsure(key):
+            # Another may be the one that has ended: until nothing is doubted.
+            self._doubts.setdefault(key, None)
+        return was_refused
 
     def take_back(self, key: bytes, account: Account) -> tuple[int, list[Account]]:
         """Take a key from a connection that asked for that.
@@ -275,7 +258,7 @@ class KeyHolders:
         Returns:
             The same as `take_back`.
         """
-        found, refused = self._holders.get(key), self.refused_unknown.get(key)
+        found, refused = self._holders.get(key), self.refusals.unknown.get(key)
         if isinstance(found, _Several) and descriptor in found.unknown:
             gone = found.find_ended(self.is_alive) if found.ended else []
             less = 0
@@ -300,7 +283,7 @@ class KeyHolders:
         is_sure = isinstance(found, Account) and found.peer is not None and not self.is_alive(found.peer)
         # Whoever was refused it may have ended: rather an interest that lasts too long.
         if not is_sure and self._was_refused(key):
-            self._spared[key] += 1
+            self.refusals.spare(key)
             self._doubts.setdefault(key, None)
             return 0, []
         if found is None:
@@ -330,7 +313,7 @@ class KeyHolders:
             accounts: all that are known, of which some may have been refused keys.
         """
         found = []
-        refusers = self._refusers(accounts)
+        refusers = self.refusals.refusers(accounts)
         for _ in range(len(self._doubts)):
             if most <= 0:
                 break
@@ -343,14 +326,8 @@ class KeyHolders:
             if doubt is not None:
                 self._doubts[key] = doubt
             else:
-                self._forget(key)
+                self.refusals.settle(key)
         return found
-
-    def _forget(self, key: bytes) -> None:
-        """Forget whose ends may have been spared for whom."""
-        del self._spared[key]
-        if key not in self.refused:
-            self._refused_inside.discard(key)
 
     def _look(
         self, key: bytes, doubt: _Doubt | None, refusers: Collection[Account]
@@ -366,17 +343,9 @@ class KeyHolders:
             left = self._end_doubt(key, doubt, refusers)
         return self._doubt(key, refusers), left
 
-    def _refusers(self, accounts: Collection[Account]) -> dict[bytes, list[Account]]:
-        """Return who was refused the keys of which an end was spared, and has not taken them back."""
-        found: dict[bytes, list[Account]] = {}
-        for one in accounts if self._spared else ():
-            for key in one.refused & self._spared.keys():
-                found.setdefault(key, []).append(one)
-        return found
-
     def _doubt(self, key: bytes, refusers: Collection[Account]) -> _Doubt | None:
         """Note who has ended by now; None where nothing may be left behind."""
-        holders, refused = self._holders.get(key), self.refused_unknown.get(key, Counter())
+        holders, refused = self._holders.get(key), self.refusals.unknown_of(key)
         several = holders if isinstance(holders, _Several) else _Several(holders)
         ended = (one for one in several.known if self._has_ended(one))
         ended_refusers = frozenset(filter(self._has_ended, refusers))
@@ -394,7 +363,7 @@ class KeyHolders:
             doubt: who they are.
             refusers: those that were refused it and have not taken it back, where that matters.
         """
-        refused = self.refused_unknown.get(key, Counter())
+        refused = self.refusals.unknown_of(key)
         for descriptor in (doubt.refused & refused).elements():
             _take_one(refused, descriptor)
             self._was_refused(key)
@@ -407,23 +376,14 @@ class KeyHolders:
         gone = found.find_ended(self.is_alive) if found.ended else []
         ended = [one for one in doubt.known if one in found.known]
         still = sum(one not in doubt.refusers for one in refusers) + refused.total()
-        if again := min(len(ended), self._spared[key], self._uncounted(key, still)):
-            # Those who were refused it are still to end, and that takes it from nobody.
-            self._spared[key] -= again
-            self.refused[key] = self.refused.get(key, 0) + again
+        # Those who were refused it are still to end, and that takes it from nobody.
+        self.refusals.expect_again(key, len(ended), still)
         less = sum(found.known.pop(one) for one in ended)
         closed = doubt.unknown & found.unknown
         found.unknown -= closed
         counted = min(found.ended, closed.total())
         found.ended -= counted
         return LeftBehind(key, less + closed.total() - counted, [*gone, *ended, *self._settle(key, found)])
-
-    def _uncounted(self, key: bytes, refused: int) -> int:
-        """Return how many were refused a key, are still to end and are not counted, as ends were spared."""
-        if key in self._refused_inside:
-            # Nobody knows how many of those have ended.
-            return self._spared[key]
-        return max(0, refused - self.refused.get(key, 0))
 
     def _settle(self, key: bytes, found: _Several) -> list[Account]:
         """Forget a key that nobody holds any more; return those who were not known to have ended."""

@@ -7,8 +7,7 @@ from math import inf
 from typing import Any
 
 from oz.protocol.publisher.batches import Batches
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.last_value_serving import LastValueServing
+from oz.protocol.publisher.last_value_cache import LastValueCache, LastValueServing
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import LAST_VALUES, LAST_VALUES_RICH, OutStream, number_of

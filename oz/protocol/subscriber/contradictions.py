@@ -43,7 +43,7 @@ _EVERY_NS = NS
 _NEVER = -_CALM_NS
 
 
-class Place:
+class StreamPlace:
     """A place where a numbering stands, and the run of numbers that has led there.
 
     Attributes:
@@ -133,21 +133,21 @@ class Doubt:
         """
         self._first_at = first_at
         self.began = began
-        self.runs: list[Place] = []
-        self._claim = self._hasty = Place(-1, 0, 0, _NEVER)
+        self.runs: list[StreamPlace] = []
+        self._claim = self._hasty = StreamPlace(-1, 0, 0, _NEVER)
         self._answered: dict[int, frozenset[int]] = {}
-        self.rivals: list[Place] = []
+        self.rivals: list[StreamPlace] = []
         self.is_contested = self._is_announced = False
         self.believes_records = True
         self.news = 0
         self._reported_at = _NEVER
         self._ends_at = first_at + _CALM_NS
 
-    def present(self, epoch: int, expected: int, heard_at: int) -> Place:
+    def present(self, epoch: int, expected: int, heard_at: int) -> StreamPlace:
         """Return where the publisher stands."""
-        return Place(epoch, self.began, expected, heard_at, is_announced=self._is_announced)
+        return StreamPlace(epoch, self.began, expected, heard_at, is_announced=self._is_announced)
 
-    def fork(self, present: Place, head: Head, answered: frozenset[int], time_ns: int) -> None:
+    def fork(self, present: StreamPlace, head: Head, answered: frozenset[int], time_ns: int) -> None:
         """Record that a publisher is believed to be farther on than where it stood.
 
         Args:
@@ -165,7 +165,7 @@ class Doubt:
             self._answered = {present.epoch: answered}
         self.began, self._is_announced = head.sequence, not head.count
 
-    def has_given(self, head: Head, present: Place) -> bool:
+    def has_given(self, head: Head, present: StreamPlace) -> bool:
         """Tell whether some message of a batch has a number that was given."""
         return any(one.has_given(head) for one in (present, *self.runs) if not one.is_joined)
 
@@ -173,7 +173,7 @@ class Doubt:
         """Tell whether some message of a batch has a number that was given, or lost in a run."""
         return any(one.has_given(head) for one in self.runs)
 
-    def contradicts(self, head: Head, present: Place, time_ns: int) -> bool:
+    def contradicts(self, head: Head, present: StreamPlace, time_ns: int) -> bool:
         """Take in a record from before the present place; tell whether it cannot be of the same publisher.
 
         Of a loss a slower path may bring what was lost, but not for long: whoever goes on from before has
@@ -203,12 +203,12 @@ class Doubt:
         one.is_joined = True
         self.runs.remove(other)
 
-    def contest(self, head: Head, present: Place, time_ns: int) -> Place:
+    def contest(self, head: Head, present: StreamPlace, time_ns: int) -> StreamPlace:
         """Begin to follow more than one place; return that of a record that contradicts the present one."""
         self.rivals = [present, *self.runs]
         self.runs = []
         self.is_contested = True
-        place = self.find(head) or Place(head.epoch, head.sequence, head.sequence, time_ns)
+        place = self.find(head) or StreamPlace(head.epoch, head.sequence, head.sequence, time_ns)
         self.rivals = [one for one in self.rivals if one is not place]
         self.began, self._is_announced = place.began, False
         return place
@@ -229,7 +229,7 @@ class Doubt:
         """Take in a place that is not believed; tell whether it has been claimed for some seconds."""
         self._extend(time_ns)
         if self._claim.is_silent(time_ns) or not self._claim.holds(head):
-            self._claim = Place(head.epoch, head.sequence, head.sequence, time_ns)
+            self._claim = StreamPlace(head.epoch, head.sequence, head.sequence, time_ns)
         self._claim.take(head, time_ns)
         return time_ns - self._claim.since >= _PATIENCE_NS
 
@@ -249,19 +249,19 @@ class Doubt:
         self._reported_at = time_ns
         return True
 
-    def promote(self, place: Place, first: Place) -> None:
+    def promote(self, place: StreamPlace, first: StreamPlace) -> None:
         """Put one of the other places first, as the first has fallen silent."""
         self.rivals = [first, *(one for one in self.rivals if one is not place)]
         self.began = place.began
 
-    def find(self, head: Head) -> Place | None:
+    def find(self, head: Head) -> StreamPlace | None:
         """Return the place besides the first that a record goes on from, if any."""
         at = head.epoch, head.sequence
         return next((one for one in self.rivals if (one.epoch, one.expected) == at), None)
 
-    def add(self, head: Head, time_ns: int) -> Place:
+    def add(self, head: Head, time_ns: int) -> StreamPlace:
         """Make a place for a record that goes on from none; it is followed unless there are too many."""
-        place = Place(head.epoch, head.sequence, head.sequence, time_ns)
+        place = StreamPlace(head.epoch, head.sequence, head.sequence, time_ns)
         if len(self.rivals) >= MOST_RIVALS:
             oldest = min(self.rivals, key=lambda one: one.heard_at)
             if not oldest.is_silent(time_ns):

@@ -14,11 +14,11 @@ from oz.errors import ProtocolError
 from oz.logs import peer_logger
 from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
 from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, fingerprint
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.protocol.subscriber.publishers import Answers
 from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import Stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from oz.protocol.subscriber.contradictions import NS, PATIENCE, Doubt, Place, can_be
+from oz.protocol.subscriber.contradictions import NS, PATIENCE, Doubt, StreamPlace, can_be
 from oz.wire.batch import Head
 
 S = TypeVar("S", bound="Source")
@@ -200,7 +200,9 @@ class Source:
             return self._contest(doubt, head, present, time_ns)
         return 0, False
 
-    def _contest(self, doubt: Doubt, head: Head, present: Place, time_ns: int) -> tuple[int | None, bool]:
+    def _contest(
+        self, doubt: Doubt, head: Head, present: StreamPlace, time_ns: int
+    ) -> tuple[int | None, bool]:
         """Begin to follow more than one place, from that of a record that contradicts the present one on."""
         place = doubt.contest(head, present, time_ns)
         doubt.note(time_ns)
@@ -210,7 +212,7 @@ class Source:
         self.has_loss_to_show = True
         return None, True
 
-    def _place(self, doubt: Doubt) -> Place:
+    def _place(self, doubt: Doubt) -> StreamPlace:
         assert self.epoch is not None
         return doubt.present(self.epoch, self.expected, self.heard_at)
 

@@ -17,9 +17,8 @@ from oz.journal.record import Kind
 from oz.journal.schema import bytes_array, whole_number
 from oz.logs import logger
 from oz.spark.fitting import fit
-from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable
+from oz.spark.payloads import decode_json, decode_msgpack, decode_string, refuse_misread, undecodable
 from oz.spark.source.headers import HeaderColumns
-from oz.spark.source.payload_schema import refuse_misread
 
 _log = logger("oz.spark.source")
 

@@ -93,7 +93,7 @@ class NodeEngine:
         self.publishing = NodePublishing(shell, settings.configuration.dialect, self.check_open)
         publisher_for = self.publishing.publisher_for
         self.client = RequestClient(
-            self.requests, self._stats, publisher_for, self._has_responders, self._no_responders
+            self.requests, self._stats, publisher_for, self.publishing.has_responders, self._no_responders
         )
         self.replies = Replies(
             settings.name, self._stats, publisher_for, self.note_due, self.monotonic, refused
@@ -166,7 +166,7 @@ class NodeEngine:
             sockets.announcement, sub, looks_around, config.peers,
             reach=reach, limits=self.settings.publishing.limits,
         )  # fmt: skip
-        self.links = Links(
+        self.links = self.publishing.links = Links(
             self.membership, connections, sockets.local, sockets.network,
             servers=config.nameserver, echo=self.settings.echo,
         )  # fmt: skip
@@ -333,16 +333,6 @@ class NodeEngine:
         self._is_due = True
 
     # publishing ------------------------------------------------------------------------------------------
-
-    def _has_responders(self, subject: Any) -> bool | None:
-        """Tell whether a request would be answered; None when not every peer has had its say yet.
-
-        Raises:
-            SubjectError, ClosedError: see `NodePublishing.publisher_for`.
-        """
-        if self.publishing.publisher_for(subject).engine.interest(subject):
-            return True
-        return None if self.links.unready() else False
 
     def _no_responders(self, subject: Any) -> NoResponders:
         self._stats.no_responders += 1

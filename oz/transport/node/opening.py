@@ -24,8 +24,7 @@ from oz.transport import descriptors
 from oz.transport.attachments import is_inside
 from oz.transport.backend import PYZMQ, Backend
 from oz.transport.credentials import Credentials
-from oz.transport.endpoints import needs_ipv6
-from oz.transport.node.addresses import address_towards, advertised, warn_of_strangers
+from oz.transport.endpoints import address_towards, advertised, needs_ipv6, warn_of_strangers
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, host_id, meet_in_directory
 from oz.transport.node.publisher import NodePublisher, make_uuid

@@ -7,6 +7,7 @@ from typing import Any
 
 from oz.errors import OwnershipError
 from oz.protocol.node import reserved_subjects
+from oz.protocol.node.links import Links
 from oz.transport.node.opening import NodeSockets
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriptions import NodeShell
@@ -21,6 +22,7 @@ class NodePublishing:
 
     Attributes:
         sockets: of the node.
+        links: to its peers.
         is_unheard: the node has subscribed to something that its own publishers do not know yet.
     """
 
@@ -36,6 +38,7 @@ class NodePublishing:
         self._dialect = dialect
         self._check_open = check_open
         self.sockets: NodeSockets
+        self.links: Links
         self.is_unheard = False
 
     def publisher_for(self, subject: Any) -> NodePublisher:
@@ -54,6 +57,16 @@ class NodePublishing:
             if subject.startswith(local):  # type: ignore[arg-type]
                 return self.sockets.local
         return self.sockets.main
+
+    def has_responders(self, subject: Any) -> bool | None:
+        """Tell whether a request would be answered; None when not every peer has had its say yet.
+
+        Raises:
+            SubjectError, ClosedError: see `publisher_for`.
+        """
+        if self.publisher_for(subject).engine.interest(subject):
+            return True
+        return None if self.links.unready() else False
 
     def tell_own(self) -> None:
         """Tell this node's publishers its own subscriptions: it may publish right after that.

@@ -20,8 +20,7 @@ from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.handlers import HandlerRunner, Pool
-from oz.transport.node.inline import InlineCalls, InlineRunner
-from oz.transport.node.mailbox import Mailbox, Receiving
+from oz.transport.node.mailbox import InlineCalls, InlineRunner, Mailbox, Receiving
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import SocketKinds
 from oz.transport.node.subscriber import NodeSubscriber

@@ -25,8 +25,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.untaken import Untaken, kept
-from oz.transport.publisher.unwritten import is_unwritten, take_up
+from oz.transport.publisher.untaken import Untaken, is_unwritten, kept, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
 _log = peer_logger("oz.socket")
@@ -61,7 +60,7 @@ def seconds_to_close(linger: int | None, timeout: float | None) -> float:
     return CLOSE_TIMEOUT if timeout is None else timeout
 
 
-class Reading(NamedTuple):
+class PartRead(NamedTuple):
     """The part that subscribers have read of what a publisher sent before it closed.
 
     Attributes:
@@ -264,13 +263,13 @@ class PublisherClosing:
         elif untaken is not None:
             untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
 
-    def end_context_read(self, timeout: float, closed_at: float) -> Reading:
+    def end_context_read(self, timeout: float, closed_at: float) -> PartRead:
         """The same, and wait in that time until subscribers have read it; tell which have."""
         untaken = self._ended_context(timeout, closed_at, None)
         left = timeout - (self._monotonic() - closed_at)
         if untaken is not None:
             untaken.wait(max(0.0, left), longest=inf)
-        return Reading(left > 0, untaken)
+        return PartRead(left > 0, untaken)
 
     def _ended_context(
         self, timeout: float, closed_at: float | None, given_up: GivingUp | None

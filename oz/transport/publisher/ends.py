@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     own: Own
 
 
-_kept: set[weakref.ref[End]] = set()
+_kept: set[weakref.ref[ConnectionEnd]] = set()
 """All that are open: nobody takes them for connections of libzmq's. A signal handler may lose one."""
 
 _looking = threading.RLock()
@@ -62,7 +62,7 @@ class Fate(Enum):
     UNTOLD = "the system does not tell"
 
 
-class End:
+class ConnectionEnd:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
     __slots__ = ("__weakref__", "_identity", "_me", "_socket", "_was_there", "is_late", "is_silent", "number")
@@ -123,7 +123,7 @@ class End:
         _kept.discard(self._me)
 
 
-class TcpEnd(End):
+class TcpEnd(ConnectionEnd):
     """A connection whose other side tells that it has read all by closing."""
 
     __slots__ = ("_shut_at",)
@@ -174,13 +174,13 @@ def _numeric(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def find(wanted: Wanted) -> tuple[list[End], bool]:
+def find(wanted: Wanted) -> tuple[list[ConnectionEnd], bool]:
     """Find the connections of this process at some places; libzmq does not tell which it has.
 
     Returns:
         Those that are kept, and whether they are all.
     """
-    found: list[End] = []
+    found: list[ConnectionEnd] = []
     lacking = 0
     with _looking:
         ours = {end.own for one in tuple(_kept) if (end := one()) is not None}
@@ -195,7 +195,7 @@ def find(wanted: Wanted) -> tuple[list[End], bool]:
                 except OSError as error:
                     lacking += error.errno in (errno.EMFILE, errno.ENFILE)
                     continue
-                end = End(number, copy) if copy.family == _UNIX else TcpEnd(number, copy)
+                end = ConnectionEnd(number, copy) if copy.family == _UNIX else TcpEnd(number, copy)
                 found.append(end)
                 # It may have the number of a descriptor that was listed and is closed by now.
                 ours.add(end.own)

@@ -12,10 +12,9 @@ from typing import Any, Protocol
 import zmq
 
 from oz.compiled import HOT
-from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.accounts import Peer, SlowPeers
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.slow_peers import SlowPeers
 from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard

@@ -38,7 +38,7 @@ Steps = Generator[float | Message, None, T]
 handlers are to be called, and which is for `receive` then if a subscription wants it there."""
 
 
-class Waiter(Protocol):
+class SubscriberWaiter(Protocol):
     """The shell that waits for the socket of one subscriber, and calls its handlers."""
 
     def __init__(self, engine: SubscriberEngine) -> None:

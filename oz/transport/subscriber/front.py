@@ -28,7 +28,7 @@ from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import Filtering, Overflow, Policy, delivery_options
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import describe, end_context, first_few
-from oz.transport.subscriber.draining import Waiter, next_deadline
+from oz.transport.subscriber.draining import SubscriberWaiter, next_deadline
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import check_options
 from oz.transport.subscriber.receiver import ReceivePath
@@ -46,7 +46,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
 
     _context_class: Callable[[], zmq.Context[Any]]
     _subscription_class: type[AnySubscription]
-    _waiter_class: ClassVar[type[Waiter]]
+    _waiter_class: ClassVar[type[SubscriberWaiter]]
     _awaits_handlers: ClassVar[bool]
     _may_block: ClassVar[bool]
     """Whether a read may wait within libzmq, so that the socket itself has an RCVTIMEO."""
@@ -65,7 +65,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
     _attachments: Attachments
     _monitor: Monitor
     _engine: SubscriberEngine
-    _waiter: Waiter
+    _waiter: SubscriberWaiter
     # Those of the engine: one step less for each message.
     _receive_path: ReceivePath
     _ready: deque[Message]

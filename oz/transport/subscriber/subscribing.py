@@ -17,7 +17,7 @@ from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile
 from oz.transport.attachments import Attachments
 from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
-from oz.transport.subscriber.draining import Waiter, drain_one
+from oz.transport.subscriber.draining import SubscriberWaiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import SubscriberOptions
 from oz.wire.keys import DeliveryOptions
@@ -110,7 +110,7 @@ class Subscribing(Generic[AnySubscription]):
         self,
         engine: SubscriberEngine,
         attachments: Attachments,
-        waiter: Waiter,
+        waiter: SubscriberWaiter,
         options: SubscriberOptions,
         dialect: str,
         kind: type[AnySubscription],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oz.protocol.node.dial_queue import FOR_NEWCOMERS, LONGEST_DIAL, MOST_UNHEARD, Call, DialQueue
+from oz.protocol.node.dialling import FOR_NEWCOMERS, LONGEST_DIAL, MOST_UNHEARD, Call, DialQueue
 from oz.security.limits import Limits
 
 

@@ -4,9 +4,8 @@ from math import inf
 
 import pytest
 
-from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.accounts import LOOK_EVERY, TOO_LONG, Peer, SlowPeers
 from oz.protocol.publisher.backlog import Backlog
-from oz.protocol.publisher.slow_peers import LOOK_EVERY, TOO_LONG, SlowPeers
 from support.cases import each
 
 LIMIT = 64 << 20

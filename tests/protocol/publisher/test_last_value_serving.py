@@ -7,8 +7,7 @@ import pytest
 import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.last_value_serving import MOST_ITEMS, LastValueServing
+from oz.protocol.publisher.last_value_cache import MOST_ITEMS, LastValueCache, LastValueServing
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats

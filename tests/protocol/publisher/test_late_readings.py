@@ -91,13 +91,17 @@ def test_nobody_loses_what_it_holds_however_late_it_is_read(steps):
         assert them.pub.wants(prefix) >= any(prefix in held for held in them.held.values())
 
 
-@settings(max_examples=size(60, 2_000), deadline=None)
-@given(
+whatever_is_said = given(
     st.lists(
         st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
         max_size=60,
     )
 )
+"""Steps of three connections that come, go and end, with two prefixes."""
+
+
+@settings(max_examples=size(60, 2_000), deadline=None)
+@whatever_is_said
 def test_nobody_loses_what_it_holds_whatever_others_take_back(steps):
     them = Connections()
     for step in steps:
@@ -108,12 +112,7 @@ def test_nobody_loses_what_it_holds_whatever_others_take_back(steps):
 
 
 @settings(max_examples=size(60, 2_000), deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["come", "go", "end"]), st.integers(0, 2), st.sampled_from([b"a", b"b"])),
-        max_size=60,
-    )
-)
+@whatever_is_said
 def test_nothing_is_left_of_connections_that_are_read_at_once(steps):
     them = Connections()
     for action, descriptor, prefix in steps:
@@ -181,7 +180,7 @@ def test_what_was_granted_and_refused_to_one_connection_is_not_remembered_when_i
     pub.alive.discard(HOSTILE)
     pub.go(None, b"a", b"b")
 
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
 
 
 def test_who_is_there_keeps_what_it_has_when_the_end_of_another_was_taken_for_that_of_one_refused():
@@ -215,7 +214,7 @@ def test_who_was_refused_a_key_and_has_ended_is_forgotten_though_another_leaves_
     pub.alive.discard(HONEST)
     pub.go(None, b"a")
     sweep(pub)
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
     assert not pub.wants(b"a")
     assert not pub.queue.has_doubts
 
@@ -250,7 +249,7 @@ def test_end_is_spared_for_that_of_one_that_was_refused_the_key_and_ends_only_la
     pub.go(None, b"b", b"c", b"a")
     sweep(pub)
     assert pub.wants(b"a")
-    assert not pub.queue.holders.refused
+    assert not pub.queue.holders.refusals.counts
 
 
 def test_who_is_there_keeps_what_it_has_when_another_ends_before_it_is_read_that_it_took_that_back():

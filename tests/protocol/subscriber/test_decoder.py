@@ -7,7 +7,7 @@ import pytest
 
 import oz
 from oz.message import LoneMessage, RichMessage
-from oz.protocol.subscriber.contradictions import Doubt, Place
+from oz.protocol.subscriber.contradictions import Doubt, StreamPlace
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -152,7 +152,7 @@ def held(value):
     """Show what an object of the machines holds."""
     if isinstance(value, list):
         return [held(one) for one in value]
-    if isinstance(value, (Doubt, Place)):
+    if isinstance(value, (Doubt, StreamPlace)):
         return {name: held(getattr(value, name)) for name in value.__slots__}
     return value
 

@@ -4,39 +4,12 @@ from math import inf
 
 import pytest
 
-import oz
 from oz.protocol.subscriber.declarations import GREETING
-from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
-from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
-
-NS = 1_000_000_000
-A, B = b"a" * 16, b"b" * 16
-
-
-@pytest.fixture
-def streams():
-    return Streams(os.urandom)
-
-
-def add(streams, *texts, last_value=False, **delivery):
-    one = Subscribed([oz.compile(text) for text in texts], None, lambda _: None)
-    return one, streams.add(one, DeliveryOptions(**delivery), last_value=last_value)
-
-
-def answer(streams, origin, at=1.0, paths=1):
-    """A publisher has answered everything on every stream."""
-    for stream in streams.by_key.values():
-        source = source_of(stream.sources, origin)
-        source.heard_at = round(at * NS)
-        source.paths = paths
-    for interest in streams.interests.values():
-        found = interest.stream.sources[origin]
-        found.answered = frozenset(interest.declarations.chunks)
+from oz.wire.keys import DECLARATION, PATTERN, STREAM, parse_declaration
+from protocol.subscriber.fed import NS, A, B, Feed, add, answer
 
 
 def kinds(keys):
@@ -210,63 +183,6 @@ def test_a_goodbye_is_answered_by_all_who_knew_the_stream(streams):
     assert streams.has_left()
 
 
-class Feed:
-    """A publisher's frames for the only stream there is."""
-
-    def __init__(self, streams, origin=A, on_gap=None):
-        (self._key,) = streams.by_key
-        self._origin = origin
-        self.gaps = []
-        self.decoder = BatchDecoder(streams, None, on_gap or self.gaps.append)
-
-    def batch(self, sequence, *subjects, epoch=1):
-        items = [part for subject in subjects for part in (subject.encode(), b"")]
-        start = head_start(self._key, MESSAGES, self._origin, epoch)
-        self.decoder.accept([start + head_end(sequence, len(subjects)) + pack_array(items)], NS)
-
-    def control(self, sequence, epoch=1, at=1, **fields):
-        start = head_start(self._key, CONTROL, self._origin, epoch)
-        body = pack_control(**fields) if fields else b""
-        self.decoder.accept([start + head_end(sequence, 0) + body], at * NS)
-
-    def taken(self):
-        found = [(one.subject, one.sequence, one.gap) for one in self.decoder.waiting]
-        self.decoder.waiting.clear()
-        return found
-
-
-@pytest.fixture
-def feed(streams):
-    add(streams, "a.*")
-    return Feed(streams)
-
-
-def test_a_gap_shows_at_the_first_message_that_is_wanted(feed):
-    feed.batch(0, "a.0")
-    feed.batch(5, "not", "a.6", "a.7")
-    assert feed.taken() == [("a.0", 0, 0), ("a.6", 6, 4), ("a.7", 7, 0)]
-    assert [gap.count for gap in feed.gaps] == [4]
-
-
-def test_a_gap_waits_for_a_message_that_is_wanted(feed):
-    feed.batch(3, "not")
-    feed.control(6)
-    feed.batch(6, "a.6")
-    assert feed.taken() == [("a.6", 6, 5)]
-    assert [gap.count for gap in feed.gaps] == [3, 2]
-    assert feed.decoder.stats.lost == 5
-
-
-def test_a_batch_that_comes_by_a_second_way_is_passed_over(feed):
-    feed.batch(0, "a.0", "a.1")
-    feed.batch(0, "a.0", "a.1")
-    feed.batch(2, "a.2")
-    feed.batch(2, "a.2")
-    assert feed.taken() == [("a.0", 0, 0), ("a.1", 1, 0), ("a.2", 2, 0)]
-    stats = feed.decoder.stats
-    assert (stats.received, stats.filtered, stats.contradictions) == (6, 3, 0)
-
-
 def test_an_answer_of_a_former_life_does_not_count(streams, feed):
     feed.control(0, epoch=2, live=[1], refused={}, paths=1)
     assert streams.is_ready(1)
@@ -281,14 +197,6 @@ def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
     assert not streams.is_ready(1)
     streams.renew(0)
     assert kinds(streams.renew(1).wanted) == [DECLARATION]
-
-
-def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
-    add(streams, "a.*")
-    feed = Feed(streams, on_gap=lambda gap: 1 // 0)
-    feed.batch(2, "a.2")
-    assert feed.taken() == [("a.2", 2, 2)]
-    assert "on_gap raised" in caplog.text
 
 
 def test_it_says_when_something_is_to_be_renewed(streams):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from oz.transport.multicast.arrivals import FRESH, PacketArrivals
 from oz.transport.multicast.endpoint import parse
+from oz.transport.multicast.receiver import FRESH, PacketArrivals
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="multicast needs Linux")
 

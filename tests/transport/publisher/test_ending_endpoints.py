@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport.publisher import closing, engine, unwritten
+from oz.transport.publisher import closing, engine, untaken
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
@@ -108,7 +108,7 @@ def test_libzmq_has_taken_up_what_there_is_no_room_for_before_a_publisher_closes
         if is_read:
             take_all(sub)
         else:
-            until(lambda: not unwritten.system.awaiting_room().isdisjoint(range(1_000)))
+            until(lambda: not untaken.system.awaiting_room().isdisjoint(range(1_000)))
         context = pub.context
         pub.close(0.1)
     assert asked == [] if is_read else [context]
@@ -119,5 +119,5 @@ def test_each_thread_of_libzmq_answers_and_nothing_is_left_open(transport):
         pub.bind("tcp://127.0.0.1:*")
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
-            unwritten.take_up(context)
+            untaken.take_up(context)
         until(lambda: len(os.listdir("/proc/self/fd")) <= before)

@@ -1,0 +1,44 @@
+"""What `import oz` loads, and when the rest comes: programs that give up rights count on it."""
+
+from support import scripts
+
+UNNEEDED = (
+    "zmq",
+    "regex",
+    "msgpack",
+    "asyncio",
+    "oz.asyncio",
+    "oz.sync",
+    "oz.transport",
+    "oz.protocol",
+    "oz.wire",
+)
+
+
+def test_import_oz_loads_neither_sockets_nor_what_they_are_made_of():
+    script = f"import sys, oz; print([name for name in {UNNEEDED!r} if name in sys.modules])"
+    assert scripts.run("-c", script, fresh=True) == "[]\n"
+
+
+def test_a_name_that_is_asked_for_loads_what_it_needs():
+    script = "import sys; from oz import Pattern; print('oz.subjects' in sys.modules, 'zmq' in sys.modules)"
+    assert scripts.run("-c", script, fresh=True) == "True False\n"
+
+
+def test_whoever_has_asked_for_the_sockets_loads_nothing_when_they_are_used():
+    script = """
+import sys
+from oz import Publisher, Subscriber
+loaded = set(sys.modules)
+with Publisher("tcp://127.0.0.1:*") as pub, Subscriber(pub.endpoint) as plain:
+    with Subscriber(pub.endpoint, filtering="publisher") as sub:
+        plain.subscribe("md.*.x")
+        sub.subscribe("md.*.x")
+        sub.wait_ready(timeout=60)
+        while not plain.poll(10):
+            pub.publish("md.1.x", b"y", headers={"a": "b"})
+            pub.flush()
+        print(plain.receive(timeout=60).payload, sub.receive(timeout=60).payload)
+print(sorted(set(sys.modules) - loaded))
+"""
+    assert scripts.run("-c", script, fresh=True) == "b'y' b'y'\n[]\n"
