@@ -14,6 +14,8 @@ typedef union {
 
 #define DONTWAIT 1
 #define RCVMORE 13
+/* Bytes: WATCHED_FROM of oz.protocol.publisher.backlog. */
+#define NEVER_SHARED 512
 
 /* The functions of the libzmq that pyzmq has loaded, in the order in which `know_libzmq` is told of them. */
 static struct {
@@ -133,6 +135,23 @@ read_by_pyzmq(Plain *self, PyObject *const *arguments, Py_ssize_t given, PyObjec
     return frames;
 }
 
+/* Let go of what a frame holds.
+
+   What was sent in this process without being copied goes back to a thread of pyzmq's, in Python, through a socket that
+   has the sender wait while it is full: with the interpreter's lock that thread would never read. pyzmq copies what is
+   below 64 KiB unless it is told otherwise, and oz what is smaller than this. */
+static void
+let_go(Frame *frame)
+{
+    if (libzmq.size(frame) < NEVER_SHARED) {
+        libzmq.close(frame);
+        return;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    libzmq.close(frame);
+    Py_END_ALLOW_THREADS
+}
+
 /* Read all frames of a message whose first one is there: the others are, too. NULL with an exception. */
 static PyObject *
 read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
@@ -149,7 +168,8 @@ read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
         if (!libzmq.more(frame)) {
             return frames;
         }
-        if (libzmq.recv(frame, self->socket, DONTWAIT) < 0) {
+        let_go(frame);
+        if (libzmq.init(frame) != 0 || libzmq.recv(frame, self->socket, DONTWAIT) < 0) {
             /* The context has ended, and pyzmq says so. */
             return read_by_pyzmq(self, arguments, 1, frames);
         }
@@ -170,7 +190,7 @@ reader_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
     Frame frame;
     if (is_open(arguments[0]) && libzmq.init(&frame) == 0) {
         PyObject *frames = read_first(self, arguments[0], &frame, (int)how) ? read_rest(self, arguments, &frame) : NULL;
-        libzmq.close(&frame);
+        let_go(&frame);
         if (frames != NULL || PyErr_Occurred()) {
             return frames;
         }

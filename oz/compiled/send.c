@@ -5,15 +5,39 @@
 #include "plain.h"
 #include <errno.h>
 
-/* Send frames as one message; 0, or the number of an error. */
+/* ZMQ_DONTWAIT. Source: zmq.h. */
+#define DONTWAIT 1
+
+/* Wait until libzmq takes a message, as long as SNDTIMEO lets it, without the interpreter's lock; as `send_in_one_call`. */
+static int
+send_when_there_is_room(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
+{
+    int number = EINTR;
+    while (number == EINTR) {
+        Py_BEGIN_ALLOW_THREADS
+        number = sendiov(socket, parts, count, flags) < 0 ? errno : 0;
+        Py_END_ALLOW_THREADS
+        /* It waits before the first frame: nothing has gone. */
+        if (number == EINTR && PyErr_CheckSignals() < 0) {
+            return -1;
+        }
+    }
+    return number;
+}
+
+/* Send frames as one message; 0, the number of an error, or -1 with an exception of a signal handler.
+
+   With the interpreter's lock only what cannot wait: who makes room may be a thread that waits for that lock, and no
+   signal ends the call. Where the flags let it wait, and there is no room, it waits without. */
 static int
 send_in_one_call(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
 {
     int number = socket == NULL ? ENOTSOCK : EINTR;
     while (number == EINTR) {
-        number = sendiov(socket, parts, count, flags) < 0 ? errno : 0;
+        number = sendiov(socket, parts, count, flags | DONTWAIT) < 0 ? errno : 0;
     }
-    return number;
+    return number == EAGAIN && !(flags & DONTWAIT) ? send_when_there_is_room(sendiov, socket, parts, count, flags)
+                                                       : number;
 }
 
 #define MOST_PARTS 64
@@ -41,7 +65,8 @@ send_parts(PyObject *Py_UNUSED(module), PyObject *arguments)
         parts[at].base = PyBytes_AS_STRING(frame);
         parts[at].size = (size_t)PyBytes_GET_SIZE(frame);
     }
-    return PyLong_FromLong(send_in_one_call((Sendiov)sendiov, (void *)socket, parts, (size_t)count, flags));
+    int number = send_in_one_call((Sendiov)sendiov, (void *)socket, parts, (size_t)count, flags);
+    return number < 0 ? NULL : PyLong_FromLong(number);
 }
 
 PyMethodDef hot_send_methods[] = {
@@ -84,8 +109,8 @@ send_whole(Plain *self, PyObject *const *arguments)
         {PyBytes_AS_STRING(arguments[2]), (size_t)PyBytes_GET_SIZE(arguments[2])},
     };
     int number = send_in_one_call(self->sendiov, socket, parts, 2, (int)flags | self->option);
-    if (number == 0) {
-        return 1;
+    if (number <= 0) {
+        return number == 0;
     }
     PyObject *failed = PyObject_CallFunction(self->held[FAIL], "i", number);
     Py_XDECREF(failed);

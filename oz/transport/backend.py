@@ -209,11 +209,15 @@ if SENDIOV is not None:
     SENDIOV.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 SENDIOV_AT = 0 if SENDIOV is None else ctypes.cast(SENDIOV, ctypes.c_void_p).value or 0
 """Its address; 0 where it was not found."""
+_WAITING = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, use_errno=True
+)(SENDIOV_AT)  # fmt: skip
+"""The same, called without the interpreter's lock."""
 
 MOST_PARTS = 64
 """Frames that the compiled part sends at once."""
 
-_SNDMORE = int(zmq.SNDMORE)
+_SNDMORE, _DONTWAIT = int(zmq.SNDMORE), int(zmq.DONTWAIT)
 
 
 class _Part(ctypes.Structure):
@@ -257,8 +261,13 @@ def _send_parts(handle: int, frames: tuple[bytes, ...], flags: int) -> int:
     else:
         parts = (_Part * len(frames))(*[_Part(one, len(one)) for one in frames])
     given, number = ctypes.byref(parts), errno.EINTR if handle else int(zmq.ENOTSOCK)
+    # With the interpreter's lock only what cannot wait: see send.c.
+    send: Any = SENDIOV
+    now = flags | _DONTWAIT
     while number == errno.EINTR:
-        number = 0 if SENDIOV(handle, given, len(frames), flags) >= 0 else ctypes.get_errno()
+        number = 0 if send(handle, given, len(frames), now) >= 0 else ctypes.get_errno()
+        if number == errno.EAGAIN and now != flags:
+            send, now, number = _WAITING, flags, errno.EINTR
     return number
 
 
