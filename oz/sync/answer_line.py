@@ -7,9 +7,9 @@ to wait hold up nobody for long: after 0.2 ms all are woken. Here all are woken 
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from math import ceil
-from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from oz.compiled import HOT
@@ -62,22 +62,26 @@ class Line(Protocol):
 
 
 class EagerWaiter:
-    """One who is woken at once."""
+    """One who is woken at once: also by a signal handler, wherever that interrupts."""
 
-    __slots__ = ("_news",)
+    __slots__ = ("_untold",)
 
     def __init__(self) -> None:
         """Begin with nothing said."""
-        self._news: SimpleQueue[None] = SimpleQueue()
+        # Not a `SimpleQueue`, whose `get` with a timeout never ends where a signal handler has run for longer
+        # than was left of that (Python 3.11, 3.12). Nor an `Event`: a handler may find its lock taken.
+        self._untold = threading.Lock()
+        self._untold.acquire()
 
     def tell(self) -> None:
         """Say that an answer has come."""
-        self._news.put(None)
+        # It was said before, and nobody has heard that yet.
+        with suppress(RuntimeError):
+            self._untold.release()
 
     def wait(self, seconds: float | None, /) -> None:
         """Wait until that is said."""
-        with suppress(Empty):
-            self._news.get(timeout=seconds)
+        self._untold.acquire(timeout=-1 if seconds is None else seconds)
 
 
 class EagerLine:

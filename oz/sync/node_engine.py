@@ -87,12 +87,12 @@ class ThreadedNode:
         self.answer = engine.replies.answer
         self._line = make_line()
         self.requester = ThreadRequester(
-            engine.client, self.wait, self.pool.lend, self.check_may_wait, self._line.waiter
+            engine.client, self.wait, self.pool.lend, self.check_may_ask, self._line.waiter
         )
         self._news = ThreadNews(nullcontext())
         self._closing = Guard()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
-        self.pool.check_may_wait = self.check_may_wait
+        self.pool.check_may_wait = self.check_may_ask
         self.pool.before_inline = self._line.wake_all
         try:
             engine.open()
@@ -183,9 +183,11 @@ class ThreadedNode:
 
         Raises:
             ClosedError: the node is closed.
-            OwnershipError: it was made before a fork.
+            OwnershipError: it was made before a fork; or as `check_interrupts_nobody`.
         """
         self.engine.publishing.check_owner()
+        if not self._io.is_current():
+            self.check_interrupts_nobody()
         result: T = self._io.call(work)
         return result
 
@@ -195,10 +197,10 @@ class ThreadedNode:
         Raises:
             Timeout: something was, after so many seconds; says what.
             ClosedError: the node is closed.
-            OwnershipError: as `check_may_wait`.
+            OwnershipError: as `check_may_ask`.
         """
         check_wait("timeout", timeout)
-        self.check_may_wait()
+        self.check_may_ask()
         what: str | None = None
 
         def has_come() -> bool:
@@ -229,6 +231,27 @@ class ThreadedNode:
                 "comes, and cannot wait for it: leave inline=True out"
             )
 
+    def check_interrupts_nobody(self) -> None:
+        """Refuse to wait for the I/O thread in a signal handler that it may wait for itself.
+
+        Raises:
+            OwnershipError: this is one, and has interrupted a publisher of the node.
+        """
+        if self.engine.publishing.is_interrupted:
+            raise OwnershipError(
+                f"a signal handler has interrupted a publisher of node {self.engine.settings.name}, which "
+                "goes on when it returns, and cannot wait for the node until then: have a thread do this"
+            )
+
+    def check_may_ask(self) -> None:
+        """Refuse to wait for what others send, where the I/O thread cannot read it.
+
+        Raises:
+            OwnershipError: as `check_may_wait` and `check_interrupts_nobody`.
+        """
+        self.check_may_wait()
+        self.check_interrupts_nobody()
+
     def check_handler(self, handler: Callable[[Message], Any]) -> None:
         """Refuse an `async` handler.
 
@@ -240,7 +263,7 @@ class ThreadedNode:
     def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         self.engine.check_open()
-        self.check_may_wait()
+        self.check_may_ask()
         return finish(self.engine.lifecycle.drain_subscription(subscription, timeout))
 
     # closing ---------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class ThreadRequester:
             client: decides.
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
             lend: lets another thread of the pool take the place of a handler that waits.
-            check_may_wait: refuses the thread that answers come by.
+            check_may_wait: refuses the thread that answers come by, and whoever that may wait for.
             make_waiter: makes what waits for answers.
         """
         self._client = client

@@ -56,7 +56,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         if ready:
             return first_of(ready)
         if self._engine.must_check:
-            self._engine.check()
+            self._check()
+            if ready:
+                return first_of(ready)
             if timeout is None and self._engine.is_asking:
                 return self._next_within(inf)
         if timeout is None:
@@ -183,7 +185,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             if self._engine.must_check:
                 if self._engine.is_drained and not self._engine.has_some:
                     return
-                self._engine.check()
+                self._check()
+                if ready:
+                    continue
                 if self._engine.is_asking:
                     with suppress(ClosedError):
                         yield self._next_within(inf)
@@ -262,6 +266,16 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         self._waiter.run(drain(self._engine, self._attachments.connections, timeout))
 
+    def _check(self) -> None:
+        """Refuse to wait for what does not come, if nothing is there; see `SubscriberEngine.check`."""
+        try:
+            if self._engine.is_refused and self._engine.prefetch():
+                return
+        except zmq.ZMQError:
+            self._check_open()
+            raise
+        self._engine.check()
+
     def _next_within(self, timeout: float) -> Message:
         check_wait("timeout", timeout)
         now = time.monotonic()
@@ -336,7 +350,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         limit = self._receive_path.limit
         try:
             if self._engine.must_check:
-                self._engine.check()
+                self._check()
+            if self._ready:
+                return self._ready.popleft().frames
             if flags & _NOBLOCK:
                 message = self._next(_NOBLOCK, -inf)
             else:

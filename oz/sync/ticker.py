@@ -13,15 +13,15 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from contextlib import closing, suppress
+from contextlib import closing
 from math import ceil
-from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import zmq
 
 from oz.logs import peer_logger
+from oz.sync.answer_line import EagerWaiter
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
 from oz.transport.publisher.attending import SOON, room_after
@@ -73,7 +73,7 @@ class Ticker:
         self._publisher = weakref.ref(publisher)
         self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
-        self._stop: SimpleQueue[None] = SimpleQueue()
+        self._stop = EagerWaiter()
         self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
         self.used_at = monotonic()
@@ -110,7 +110,7 @@ class Ticker:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self._stop.put(None)
+        self._stop.tell()
         self.wake()
         if waits and threading.current_thread() is not self._thread:
             self._thread.join()
@@ -186,5 +186,4 @@ class Ticker:
 
     def _pause(self, seconds: float) -> None:
         """Let so many seconds pass, or less if it is stopped."""
-        with suppress(Empty):
-            self._stop.get(timeout=seconds)
+        self._stop.wait(seconds)

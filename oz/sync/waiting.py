@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from math import ceil, inf
-from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
 import zmq
 
 from oz.message import Message
+from oz.sync.answer_line import EagerWaiter
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
@@ -38,15 +38,14 @@ class ThreadNews:
             guard: is had for each look and for each change, and by whoever tells not at all.
         """
         self._guard = guard
-        self._waiters: set[SimpleQueue[None]] = set()
+        self._waiters: set[EagerWaiter] = set()
         self._rings: set[Callable[[], object]] = set()
 
     def tell(self) -> None:
         """Wake all who wait, to look again."""
         # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
         for waiter in tuple(self._waiters):
-            if waiter.empty():
-                waiter.put(None)
+            waiter.tell()
         for ring in tuple(self._rings):
             ring()
 
@@ -66,7 +65,7 @@ class ThreadNews:
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, for so many seconds; give whether it is."""
         ends = inf if timeout is None else monotonic() + timeout
-        told: SimpleQueue[None] = SimpleQueue()
+        told = EagerWaiter()
         try:
             while True:
                 self._waiters.add(told)
@@ -76,8 +75,7 @@ class ThreadNews:
                 left = ends - monotonic()
                 if left <= 0:
                     return False
-                with suppress(Empty):
-                    told.get(timeout=None if left == inf else min(left, threading.TIMEOUT_MAX))
+                told.wait(None if left == inf else min(left, threading.TIMEOUT_MAX))
         finally:
             self._waiters.discard(told)
 

@@ -12,6 +12,7 @@ import pytest
 
 from oz.compiled import HOT
 from oz.sync.answer_line import EagerLine, make_line
+from support.outlasting import outlast
 from support.waiting import DEADLINE, until, wait_until_stuck
 
 HAS_LINE = HOT is not None and hasattr(HOT, "AnswerLine")
@@ -284,6 +285,11 @@ def test_a_signal_handler_may_raise_in_a_wait(line):
         signal.signal(signal.SIGALRM, before)
     waiter.tell()
     waiter.wait(None)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
+def test_a_wait_ends_in_time_behind_a_signal_handler_that_outlasts_it(line):
+    outlast(line.waiter().wait, 2.0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")

@@ -1,5 +1,6 @@
 """The mailbox of a subscription without a handler, in threads."""
 
+import signal
 from contextlib import suppress
 
 import pytest
@@ -8,6 +9,7 @@ import oz
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.transport.node.mailbox import Mailbox
 from support.handling import filled, message
+from support.outlasting import outlast
 from support.waiting import DEADLINE, Thread
 
 
@@ -56,3 +58,10 @@ def test_what_finds_no_place_is_dropped_and_reported(mailbox):
     with pytest.raises(oz.Timeout, match=r"no message in 0\.01 s"):
         box.receive(0.01)
     assert box.drain(0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
+def test_receiving_ends_in_time_behind_a_signal_handler_that_outlasts_it(mailbox):
+    box, _ = mailbox()
+    with pytest.raises(oz.Timeout):
+        outlast(box.receive, 2.0)

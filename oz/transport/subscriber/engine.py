@@ -133,6 +133,11 @@ class SubscriberEngine:
             self.declarer.demands = None
         return self.declarer.demands is not None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether `check` has a refusal to raise, behind all that is here already."""
+        return bool(self._denials or self._failures)
+
     def _denied(self) -> None:
         self.must_check = True
 
@@ -160,7 +165,7 @@ class SubscriberEngine:
                 key; once for each.
             ClosedError: it was drained, and nothing is left.
         """
-        if (self._denials or self._failures) and not self.has_some:
+        if self.is_refused and not self.has_some:
             error = self._failures.popleft() if self._failures else self._denials.popleft().error()
             self._find_out_what_to_check()
             raise error
@@ -169,7 +174,7 @@ class SubscriberEngine:
         self._find_out_what_to_check()
 
     def _find_out_what_to_check(self) -> None:
-        self.must_check = self.is_drained or self.is_asking or bool(self._denials or self._failures)
+        self.must_check = self.is_drained or self.is_asking or self.is_refused
 
     def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.
@@ -197,7 +202,10 @@ class SubscriberEngine:
             if message is not None and (message.route.is_only_listed or dispatch(message)):
                 return message
             message = None
-            if self.must_check:
+            if self.must_check and self.is_refused and not self.is_drained:
+                # What is behind it comes first: nobody is refused before he would wait.
+                flags |= _NOBLOCK
+            elif self.must_check:
                 # By a handler, just now.
                 self.check()
             if until is not None and self.monotonic() >= until:
