@@ -117,14 +117,22 @@ class DescriptorWorld:
         self.router = Router(bytes(16), self.stats, limits=LIMITS)
         self.queue = InterestQueue(self.router, LIMITS, self.is_there)
         self.links, self.alive, self._unread = {}, {}, []
-        self._inodes, self._number, self.refused = 0, 10, set()
+        self._inodes, self._number, self.refused, self.warned = 0, 10, set(), []
 
     def is_there(self, peer):
         return peer in self.alive
 
+    def warning(self, text, *values):
+        """Be told what a publisher logs."""
+        self.warned.append(text % values)
+
     def run(self):
         """Let everything happen, and check what must be so."""
-        changes = (interest_queue, "_FIRST_SWEEP", FEW_ACCOUNTS), (interest_queue, "_COUNTED_ANEW", SELDOM)
+        changes = (
+            (interest_queue, "_FIRST_SWEEP", FEW_ACCOUNTS),
+            (interest_queue, "_COUNTED_ANEW", SELDOM),
+            (interest_queue, "_log", self),
+        )
         with changed(*changes):
             for fault in self.faults:
                 link = self._link(int(fault.who[0]))
@@ -148,6 +156,8 @@ class DescriptorWorld:
             self.now += 40.0
             self._sweep()
             self._check_empty()
+        told, refused = len(self.warned), self.stats.refused
+        check(told == (refused > 0), "{} were refused, and {} were logged", refused, told)
         check_places(self.random)
         return self
 
