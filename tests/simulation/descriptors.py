@@ -28,6 +28,7 @@ from oz.wire.keys import (
     stream_key,
 )
 from simulation.accounts import check_accounts
+from simulation.leaks import count_reached
 from simulation.ledger import check, matches
 from simulation.patterns import changed
 from simulation.places import check_places
@@ -45,7 +46,9 @@ LIMITS = Limits(
 PLAIN = b"a", b"b", b"bb", b"c", b"c.c.c", b"longer", b"eight...", b"longest..", b"a.b.c.d"
 PATTERNS = b"a.*", b"b.>", b"c", b"*.d"
 SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x", b"a.d", b"b.c", b"c"
-DESCRIPTORS = 4
+DESCRIPTORS, MOST_LEFT = 4, 4
+"""Descriptors, and entries of dictionaries, sets and lists that are left of those who have gone."""
+
 BOTH, TWICE = b"both", (2, 3)
 """The name of a stream that the same subscriber has over two connections, which have these descriptors."""
 
@@ -488,4 +491,8 @@ class DescriptorWorld:
             sums = account.keys, account.streams, account.plain, account.plain_bytes, account.key_bytes
             sums += account.patterns, account.pattern_weight, account.own_streams, account.beating
             check(not any(sums) or account.peer is None, "{} has gone, and is counted {}", account.peer, sums)
+        # Accounts are kept for a while, and the newest of each descriptor.
+        most = len(queue.accounts) + DESCRIPTORS + sum(len(one.refused) for one in queue.accounts.values())
+        count = count_reached(queue, router, beside=(self, self.alive))
+        check(count <= most + MOST_LEFT, "{} entries are left of those who have gone", count - most)
         self.mechanisms["descriptor used again"] += self._inodes > DESCRIPTORS
