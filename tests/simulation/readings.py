@@ -32,7 +32,7 @@ from simulation.ledger import check, matches
 from simulation.patterns import changed
 from simulation.schedule import Fault
 
-STEPS = 90
+STEPS = 60
 SUBJECTS = "a.x", "a.y", "b.x", "b.y", "c"
 LIMIT = 3
 DELIVERIES = (

@@ -25,7 +25,7 @@ from simulation.leaks import count_reached
 from simulation.ledger import check
 from simulation.schedule import Fault
 
-STEPS = 70
+STEPS = 50
 TEXTS = "a.*", "b.*", "*.x", "a.x", ">", "c.>"
 SUBJECTS = "a.x", "b.y", "c.z.z", "d"
 DELIVERIES = (
