@@ -43,7 +43,8 @@ BEAT = 1.0
 """Seconds between two heartbeats."""
 
 ACTIONS = {
-    "connect": 9, "declare": 10, "take_back": 6, "cut": 4, "goodbye": 2, "publish": 12, "wait": 10, "skip": 2,
+    "connect": 12, "declare": 10, "take_back": 6, "cut": 4, "goodbye": 4, "publish": 12, "wait": 10,
+    "skip": 2,
 }  # fmt: skip
 WAITS = 0.5, 0.5, 1.0, 1.5, 29.5, 30.0
 
@@ -115,7 +116,7 @@ class StandingWorld(Book):
         one.asked[key] = one.number, texts
         for connection in one.connections:
             # What gets lost comes when it connects anew.
-            if len(one.connections) == 1 or self.random.random() < 0.6:
+            if len(one.connections) == 1 or self.random.random() < 0.5:
                 self._say(one, connection, key)
 
     def _take_back(self, one):
@@ -136,7 +137,9 @@ class StandingWorld(Book):
     def _goodbye(self, one):
         """Say goodbye by one connection or by all, and end those."""
         one.number += 1
-        said = self.random.sample(list(one.connections), self.random.randint(0, len(one.connections)))
+        said = self.random.sample(
+            list(one.connections), self.random.randint(min(1, len(one.connections)), len(one.connections))
+        )
         goodbye = Declaration(one.name, one.number, one.delivery, is_closing=True).encode()
         for connection in said:
             if one.key in one.connections[connection]:
