@@ -8,6 +8,7 @@ and of who has gone nothing is left: docs/decisions/060-who-holds-a-key.md, docs
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from random import Random
 
 from oz.protocol.publisher import interest_queue
@@ -17,6 +18,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import (
+    DECLARATION,
     ID_SIZE,
     OWN,
     STREAM,
@@ -332,12 +334,30 @@ class DescriptorWorld:
                 self._refuse(link, len(frame) - 1)
         elif link is not None and frame[1:] not in link.held:
             link.granted.discard(frame[1:])
-        while self.queue.waits:
-            self.queue.work(lambda: 0.0)
+        self._work(frame, is_counted=peer is not None and link is not None and frame[1:] in link.granted)
         check(
             not self.queue.turns.size and not self.queue.turns.keys(),
             "something waits that was looked at",
         )
+
+    def _work(self, frame, *, is_counted):
+        """Look at what was said, with a clock by which each step takes too long: one pattern is one step."""
+        is_counted &= self.queue.waits and frame.startswith(b"\1" + DECLARATION)
+        said = parse_declaration(frame[1:]) if is_counted else None
+        # What stands already may be more than is let in by now.
+        before = self.router.streams.get(stream_key(said.stream)) if is_counted else None
+        is_counted &= before is None or not (
+            before.chunks.has_number(said.chunk) or before.ending.has_number(said.chunk)
+        )
+        steps, clock = 0, count()
+        while self.queue.waits:
+            self.queue.work(lambda: float(next(clock)))
+            steps += 1
+        if not is_counted:
+            return
+        stream = self.router.streams.get(stream_key(said.stream))
+        if stream is not None and said.chunk not in stream.refused:
+            check(steps > len(said.patterns), "{} are looked at in {} steps", len(said.patterns), steps)
 
     def _expect(self, link, key):
         """Say why something is to be refused, by docs/limits.md."""
@@ -493,6 +513,6 @@ class DescriptorWorld:
             check(not any(sums) or account.peer is None, "{} has gone, and is counted {}", account.peer, sums)
         # Accounts are kept for a while, and the newest of each descriptor.
         most = len(queue.accounts) + DESCRIPTORS + sum(len(one.refused) for one in queue.accounts.values())
-        count = count_reached(queue, router, beside=(self, self.alive))
-        check(count <= most + MOST_LEFT, "{} entries are left of those who have gone", count - most)
+        held = count_reached(queue, router, beside=(self, self.alive))
+        check(held <= most + MOST_LEFT, "{} entries are left of those who have gone", held - most)
         self.mechanisms["descriptor used again"] += self._inodes > DESCRIPTORS
