@@ -28,8 +28,10 @@ from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.patterns import PatternWorld
 from simulation.queues import QueueWorld
+from simulation.readings import ReadingWorld
 from simulation.secure import SecureWorld
 from simulation.servings import ServingWorld
+from simulation.standings import StandingWorld
 from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
@@ -39,6 +41,7 @@ FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
 BACKLOGS_EVERY, QUEUES_EVERY, GRANTS_EVERY, COUNTERS_EVERY = 8, 8, 8, 16
 ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
+STANDINGS_EVERY, READINGS_EVERY = 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -48,6 +51,7 @@ WORLDS = {
     "equals": Equals,
     "forged": ForgedWorld,
     "hostile": HostileWorld,
+    "readings": ReadingWorld,
     "secure": SecureWorld,
     "nodes": NodeWorld,
     "members": MemberWorld,
@@ -60,6 +64,7 @@ WORLDS = {
     "grants": GrantWorld,
     "counters": CounterWorld,
     "askers": AskerWorld,
+    "standings": StandingWorld,
     "tellers": TellerWorld,
     "servings": ServingWorld,
 }
@@ -90,6 +95,10 @@ def worlds(seed):
         kinds.append(CounterWorld)
     if seed % ASKERS_EVERY == 3:
         kinds.append(AskerWorld)
+    if seed % STANDINGS_EVERY == 1:
+        kinds.append(StandingWorld)
+    if seed % READINGS_EVERY == 14:
+        kinds.append(ReadingWorld)
     if seed % TELLERS_EVERY == 6:
         kinds.append(TellerWorld)
     if seed % SERVINGS_EVERY == 12:

@@ -243,6 +243,7 @@ class AskerWorld:
 
     def run(self):
         """Have everything happen, and check what must be so."""
+        self._check_unanswered()
         self._add(0)
         for publisher in self.publishers:
             self.call(self.random.uniform(0.0, 0.5), publisher.connect)
@@ -308,7 +309,13 @@ class AskerWorld:
             if count > 1 and self.random.random() < SOON_OVER:
                 # It may be collected still, with others.
                 self._end(subscription)
+        if self.streams.is_collecting:
+            self._check_unanswered()
         self.ask(self.streams.flush())
+        self._check_unanswered()
+
+    def _check_unanswered(self):
+        """Nobody has answered what was not asked yet, nor is anybody ready for it."""
         for publisher in self.publishers:
             check(not self.streams.has_answered(publisher.origin), "it has an answer before it has asked")
 
@@ -471,6 +478,8 @@ class AskerWorld:
             check(streams.is_ready(len(there), self._ns()), "it is not ready: {}", streams.unready())
             check(not streams.unready()["unanswered"], "unanswered is {}", streams.unready())
         check(not self.draining or not there, "it drains still")
+        is_alone = self.links.is_alone()
+        check(is_alone == (not there), "{} are there, and it is alone: {}", len(there), is_alone)
         if there:
             check(streams.unready()["publishers"] == len(there), "{} are there", streams.unready())
             secret = Counter(

@@ -69,9 +69,10 @@ class BacklogWorld:
         size = self._size()
         if self.backlog.is_full:
             return
-        waits = self.backlog.watched
+        waits, is_due = self.backlog.watched, self.backlog.is_due(size)
         if self.random.random() < 0.3 and self.backlog.try_add(size):
             check(waits is self.backlog.watched, "the short way watches something")
+            check(not is_due, "what is due goes the short way")
             self._count(size)
             return
         number = self._count(size)
@@ -118,6 +119,7 @@ class BacklogWorld:
 
     def _check_rhythm(self):
         """What waits is seen though only each of so many messages waits, of whatever size."""
+        check(not Backlog(self.limit).try_add(self.limit // 64), "what is due goes the short way")
         every, size = self.random.choice((2, 3, 4, 5, 8)), self.random.choice((1, 3, 7)) * self.limit // 6_400
         backlog, waiting, sent = Backlog(self.limit), 0, 0
         while not backlog.is_full and waiting <= 2 * self.limit:

@@ -8,6 +8,7 @@ and of who has gone nothing is left: docs/decisions/060-who-holds-a-key.md, docs
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from random import Random
 
 from oz.protocol.publisher import interest_queue
@@ -17,6 +18,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import (
+    DECLARATION,
     ID_SIZE,
     OWN,
     STREAM,
@@ -28,6 +30,7 @@ from oz.wire.keys import (
     stream_key,
 )
 from simulation.accounts import check_accounts
+from simulation.leaks import count_reached
 from simulation.ledger import check, matches
 from simulation.patterns import changed
 from simulation.places import check_places
@@ -45,7 +48,9 @@ LIMITS = Limits(
 PLAIN = b"a", b"b", b"bb", b"c", b"c.c.c", b"longer", b"eight...", b"longest..", b"a.b.c.d"
 PATTERNS = b"a.*", b"b.>", b"c", b"*.d"
 SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x", b"a.d", b"b.c", b"c"
-DESCRIPTORS = 4
+DESCRIPTORS, MOST_LEFT = 4, 4
+"""Descriptors, and entries of dictionaries, sets and lists that are left of those who have gone."""
+
 BOTH, TWICE = b"both", (2, 3)
 """The name of a stream that the same subscriber has over two connections, which have these descriptors."""
 
@@ -117,14 +122,22 @@ class DescriptorWorld:
         self.router = Router(bytes(16), self.stats, limits=LIMITS)
         self.queue = InterestQueue(self.router, LIMITS, self.is_there)
         self.links, self.alive, self._unread = {}, {}, []
-        self._inodes, self._number, self.refused = 0, 10, set()
+        self._inodes, self._number, self.refused, self.warned = 0, 10, set(), []
 
     def is_there(self, peer):
         return peer in self.alive
 
+    def warning(self, text, *values):
+        """Be told what a publisher logs."""
+        self.warned.append(text % values)
+
     def run(self):
         """Let everything happen, and check what must be so."""
-        changes = (interest_queue, "_FIRST_SWEEP", FEW_ACCOUNTS), (interest_queue, "_COUNTED_ANEW", SELDOM)
+        changes = (
+            (interest_queue, "_FIRST_SWEEP", FEW_ACCOUNTS),
+            (interest_queue, "_COUNTED_ANEW", SELDOM),
+            (interest_queue, "_log", self),
+        )
         with changed(*changes):
             for fault in self.faults:
                 link = self._link(int(fault.who[0]))
@@ -148,6 +161,8 @@ class DescriptorWorld:
             self.now += 40.0
             self._sweep()
             self._check_empty()
+        told, refused = len(self.warned), self.stats.refused
+        check(told == (refused > 0), "{} were refused, and {} were logged", refused, told)
         check_places(self.random)
         return self
 
@@ -319,12 +334,30 @@ class DescriptorWorld:
                 self._refuse(link, len(frame) - 1)
         elif link is not None and frame[1:] not in link.held:
             link.granted.discard(frame[1:])
-        while self.queue.waits:
-            self.queue.work(lambda: 0.0)
+        self._work(frame, is_counted=peer is not None and link is not None and frame[1:] in link.granted)
         check(
             not self.queue.turns.size and not self.queue.turns.keys(),
             "something waits that was looked at",
         )
+
+    def _work(self, frame, *, is_counted):
+        """Look at what was said, with a clock by which each step takes too long: one pattern is one step."""
+        is_counted &= self.queue.waits and frame.startswith(b"\1" + DECLARATION)
+        said = parse_declaration(frame[1:]) if is_counted else None
+        # What stands already may be more than is let in by now.
+        before = self.router.streams.get(stream_key(said.stream)) if is_counted else None
+        is_counted &= before is None or not (
+            before.chunks.has_number(said.chunk) or before.ending.has_number(said.chunk)
+        )
+        steps, clock = 0, count()
+        while self.queue.waits:
+            self.queue.work(lambda: float(next(clock)))
+            steps += 1
+        if not is_counted:
+            return
+        stream = self.router.streams.get(stream_key(said.stream))
+        if stream is not None and said.chunk not in stream.refused:
+            check(steps > len(said.patterns), "{} are looked at in {} steps", len(said.patterns), steps)
 
     def _expect(self, link, key):
         """Say why something is to be refused, by docs/limits.md."""
@@ -478,4 +511,8 @@ class DescriptorWorld:
             sums = account.keys, account.streams, account.plain, account.plain_bytes, account.key_bytes
             sums += account.patterns, account.pattern_weight, account.own_streams, account.beating
             check(not any(sums) or account.peer is None, "{} has gone, and is counted {}", account.peer, sums)
+        # Accounts are kept for a while, and the newest of each descriptor.
+        most = len(queue.accounts) + DESCRIPTORS + sum(len(one.refused) for one in queue.accounts.values())
+        held = count_reached(queue, router, beside=(self, self.alive))
+        check(held <= most + MOST_LEFT, "{} entries are left of those who have gone", held - most)
         self.mechanisms["descriptor used again"] += self._inodes > DESCRIPTORS

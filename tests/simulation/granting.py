@@ -84,7 +84,8 @@ class GrantWorld:
         self.trusted, self.permissions, self.has_changed = set(KEYS[:2]), None, False
         self.rights = Rights(frozenset(self.trusted), None)
         self.stats, self.reserved = SubscriberStats(), Reserved() if random.random() < 0.5 else None
-        self.access = Access(lambda: self.rights, "nats", reserved=self.reserved)
+        self.delimiter = random.choice((b"", b"; "))
+        self.access = Access(lambda: self.rights, "nats", self.delimiter, self.reserved)
         self.publishing = PublishAccess(lambda: self.rights, self.stats)
         self.publishing.rules = self.reserved
         self.owners = {}
@@ -197,6 +198,15 @@ class GrantWorld:
             text = self.random.choice(TEXTS)
             denial = self.access.denial_of_key(key, pattern_key(Declared(1, text.encode())))
             asked = _about(text)
+        elif self.delimiter and self.random.random() < 0.5:
+            # A prefix that ends behind the subject asks for that alone, and in the delimiter for it, too.
+            subject, size = self.random.choice(("a", "a.x", "b.x", "q")), self.random.choice((1, 2, 3))
+            denial = self.access.denial_of_key(key, subject.encode() + (self.delimiter + b"5")[:size])
+            asked = frozenset((subject,))
+            if size == 1 and self.permissions is not None and key in self.trusted:
+                may = self._decide(key, "subscribe", asked)[0]
+                check(may or denial is not None, "{} may not have {!r} and what follows", key, subject)
+                return
         else:
             prefix = self.random.choice(("", "a", "a.", "b.x", "b.x.", "q"))
             denial = self.access.denial_of_key(key, prefix.encode())

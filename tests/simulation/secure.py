@@ -25,7 +25,7 @@ from oz.wire.batch import (
     parse_body,
     parse_head,
 )
-from oz.wire.keys import STREAM, Declared, pattern_key
+from oz.wire.keys import STREAM, Declaration, Declared, DeliveryOptions, pattern_key, stream_key
 from simulation.hostile import ACTS, FORGED, LAST_EPOCH, Stranger
 from simulation.ledger import check
 from simulation.processes import NOBLOCK
@@ -124,6 +124,11 @@ class Member(Stranger):
                 self._say(False, one)
         text = self._random.choice((b">", b"a.*", b"a.x", b"*.x", b"b.>"))
         self._say(True, pattern_key(Declared(1, text)))
+        # A publisher grants the keys of shared patterns with their declaration: a proxy may have lost them.
+        name, shared = self._random.choice(self._own), DeliveryOptions(is_shared=True)
+        said = Declaration(name, 20 + self._random.randrange(9), shared, patterns=(Declared(1, text),))
+        for key in (said.encode(), stream_key(name)):
+            self._say(True, key)
 
 
 PREFIXES = b"", b"a", b"a.x", b"b", b"b.", b"a.x.", b"\0", b"\x001", b"\x001S", b"\x001P", b"_", b"a.x\xff"

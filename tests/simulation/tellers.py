@@ -33,6 +33,10 @@ SOON, CLOSES_IN = 0.3, 3.0
 SECONDS = 4
 """For which nothing happens but that hearts beat."""
 
+HEARD, CROWD_EVERY, LOOKED_AT = 60, 0.1, 256
+"""Streams of a crowd on which something is sent; seconds between two looks at a crowd, of which so many are
+looked at each time."""
+
 MANY = 200
 """Declarations of one stream, of which each is named in each answer: see docs/limits.md."""
 
@@ -142,6 +146,7 @@ class TellerWorld:
         self._check_answered(began)
         self._declare_many()
         self._check_beats()
+        self._check_crowd()
         self._part()
         return self
 
@@ -196,6 +201,17 @@ class TellerWorld:
         self._turns(self.now + 1.0 + 2 * RECORD_PATIENCE)
         for key in full:
             check(len(self.sink.said[key]) > before[key], "who had no room is told nothing once it has")
+
+    def _check_crowd(self):
+        """Of a crowd those are told soon on which something was sent, and do not wait for their turn."""
+        crowd = self.router.lifetimes.crowd
+        some = self.random.sample(list(crowd), min(len(crowd), HEARD))
+        for stream in some:
+            stream.sequence += 1
+        before = {stream: len(self.sink.said[stream.key]) for stream in some}
+        self._turns(self.now + CROWD_EVERY * (2 + len(crowd) // LOOKED_AT))
+        late = [stream for stream in some if len(self.sink.said[stream.key]) == before[stream]]
+        check(not late, "{} of {} in a crowd were sent something, and not told soon", len(late), len(some))
 
     def _share(self, others):
         """Have a stream come by two connections, of which one has no room: it is told by the other."""

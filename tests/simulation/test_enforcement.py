@@ -7,6 +7,7 @@ import zmq
 
 from oz.protocol.node.ownership import Ownership
 from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.subscriber.publish_access import PublishAccess
 from simulation.members import MemberWorld
 from simulation.secure import SecureWorld
@@ -70,6 +71,11 @@ def subscribe_plainly(monkeypatch):
     monkeypatch.setattr(Access, "denial_of_key", lambda *_: None)
 
 
+def grant_shared_patterns(monkeypatch):
+    """Grant the keys of all patterns that a declaration shares, whoever declares them."""
+    monkeypatch.setattr(InterestQueue, "_permitted", lambda self, granted, account: granted)
+
+
 def count_no_messages(monkeypatch):
     """Drop what is denied, and do not count it."""
     deny = PublishAccess._deny
@@ -99,6 +105,7 @@ def count_no_messages(monkeypatch):
             (speak_in_any_name, 0, SecureWorld),
             (declare_anything, 0, SecureWorld),
             (subscribe_plainly, 0, SecureWorld),
+            (grant_shared_patterns, 3, SecureWorld),
         ],
     ),
 )
