@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from oz.compiled import HOT
+from oz.sync.waiting import get_within
 from oz.system import POLLIN, make_poll
 
 PATIENCE = 0.0002
@@ -77,7 +78,7 @@ class EagerWaiter:
     def wait(self, seconds: float | None, /) -> None:
         """Wait until that is said."""
         with suppress(Empty):
-            self._news.get(timeout=seconds)
+            get_within(self._news, seconds)
 
 
 class EagerLine:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from oz.logs import peer_logger
-from oz.sync.waiting import Bell
+from oz.sync.waiting import Bell, get_within
 from oz.system import POLLIN, make_poll
 from oz.transport.publisher.attending import SOON, room_after
 
@@ -187,4 +187,4 @@ class Ticker:
     def _pause(self, seconds: float) -> None:
         """Let so many seconds pass, or less if it is stopped."""
         with suppress(Empty):
-            self._stop.get(timeout=seconds)
+            get_within(self._stop, seconds)

@@ -22,6 +22,22 @@ from oz.transport.subscriber.receiver import LONGEST
 Handler = Callable[[Message], None]
 
 
+def get_within(queue: SimpleQueue[Any], seconds: float | None) -> Any:
+    """Take the next of a queue that only this thread takes from; wait so many seconds for it, or for ever.
+
+    `SimpleQueue.get` may wait for ever in place of a short time: where its lock is free, as at the first
+    call, it takes that, and reckons again what is left; below 0 means without an end. Seen with CPython
+    3.11.7, where a busy machine put the thread aside in between. A look that does not wait takes that lock.
+
+    Raises:
+        Empty: nothing came.
+    """
+    try:
+        return queue.get_nowait()
+    except Empty:
+        return queue.get(timeout=seconds)
+
+
 class ThreadNews:
     """Wakes the threads that wait for something guarded to become different.
 
@@ -77,7 +93,7 @@ class ThreadNews:
                 if left <= 0:
                     return False
                 with suppress(Empty):
-                    told.get(timeout=None if left == inf else min(left, threading.TIMEOUT_MAX))
+                    get_within(told, None if left == inf else min(left, threading.TIMEOUT_MAX))
         finally:
             self._waiters.discard(told)
 
