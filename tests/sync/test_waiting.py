@@ -1,6 +1,7 @@
 """Waits that end in time, also those that are over before they begin."""
 
 import threading
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 import pytest
@@ -9,12 +10,13 @@ from oz.sync.waiting import ThreadNews, get_within
 from support.waiting import Thread
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e-6])
-def test_a_queue_that_nobody_has_used_is_waited_for_no_longer_than_asked(seconds):
+def test_a_queue_that_nobody_has_used_is_waited_for_no_longer_than_asked():
+    """`SimpleQueue.get` itself waits for ever at one of 4,000 to 38,000 such calls."""
+
     def take():
-        for _ in range(100):
-            with pytest.raises(Empty):
-                get_within(SimpleQueue(), seconds)
+        for _ in range(60_000):
+            with suppress(Empty):
+                get_within(SimpleQueue(), 1e-9)
 
     Thread(take).outcome()
 
