@@ -59,12 +59,13 @@ class Account:
         refused_again: those that it holds, and how often it has asked for them once more in vain.
         read: the bytes of its frames that were read, with what goes with them over the wire.
         uncounted: what ZeroMQ has read of it besides, and at which `read` that was found.
+        goodbyes: those that came before it listened on the streams that they are of, by those streams' keys.
         has_ended: it stands for all that have ended, and what they take back by that.
     """
 
     __slots__ = (
-        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "name", "own_streams",
-        "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_again",
+        "backlog", "beating", "goodbyes", "has_ended", "is_limited", "key", "key_bytes", "keys", "name",
+        "own_streams", "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_again",
         "refused_bytes", "streams", "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
@@ -92,6 +93,7 @@ class Account:
         self.backlog = Backlog(unsent)
         self.refused: set[bytes] = set()
         self.refused_again: dict[bytes, int] = {}
+        self.goodbyes: dict[bytes, bytes] = {}
         self.read, self.uncounted = 0, (0, 0)
         self.keys = self.streams = self.plain = self.plain_bytes = 0
         self.key_bytes = self.refused_bytes = 0

@@ -31,6 +31,9 @@ _OVERHEAD, _OVERHEAD_OF_CURVE = 11, 64
 """Bytes of a frame on the wire beside its own at most, and with CURVE: nobody honest is to seem too quick.
 Source: ZeroMQ RFC 37 (SUBSCRIBE is a command) and 26."""
 
+_LONGEST_GOODBYE = 320
+"""Bytes of a goodbye at most; what is longer has patterns, and is malformed."""
+
 _COUNTED_ANEW = 65_536
 """Bytes that are read of a connection until it is found out anew what ZeroMQ reads besides, as heartbeats."""
 
@@ -156,6 +159,8 @@ class InterestQueue:
         for _ in range(times):
             if key.startswith(OWN):
                 self.turns.put(frame, account, teller, now)
+                if comes and key in account.goodbyes and self._come(account.goodbyes[key], account, peer):
+                    self.turns.put(b"\x01" + account.goodbyes.pop(key), account, teller, now)
                 granted = self._router.granted(key, comes=comes)
                 if self._ownership is not None:
                     granted = self._ownership.permitted(granted, account)
@@ -218,6 +223,7 @@ class InterestQueue:
         assert self.holders is not None
         is_plain = not key.startswith(OWN)
         if not self._may_say(key, account, peer):
+            self._keep_goodbye(key, account)
             return 0
         reason = self._refusal(key, account, is_plain=is_plain)
         if reason is None and self._ownership is not None and peer is not None:
@@ -241,6 +247,14 @@ class InterestQueue:
             return True
         return self.holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
 
+    def _keep_goodbye(self, key: bytes, account: Account) -> None:
+        """Keep a goodbye until its connection listens on the stream: one that begins asks in the order of bytes.
+
+        It is of a subscriber that leaves just as it meets this publisher, and waits for the answer.
+        """
+        if len(key) <= _LONGEST_GOODBYE and len(account.goodbyes) < self._limits.streams:
+            account.goodbyes[keys.stream_key(keys.stream_of(key))] = key
+
     def _go(self, key: bytes, account: Account, peer: Peer | None) -> tuple[int, list[Account]]:
         """Record that a connection has taken back a key, or has ended.
 
@@ -248,6 +262,8 @@ class InterestQueue:
             How many less hold it, and the accounts that do not hold it any more.
         """
         assert self.holders is not None
+        if account.goodbyes.get(stream := keys.stream_key(keys.stream_of(key))) == key:
+            del account.goodbyes[stream]
         if account.peer is not None:
             less, gone = self.holders.take_back(key, account)
         elif peer is not None:

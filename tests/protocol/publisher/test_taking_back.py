@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oz.protocol.publisher.accounts import Peer
-from oz.wire.keys import stream_key
+from oz.wire.keys import Declaration, stream_key
 from protocol.publisher.queued import HONEST, HOSTILE, NAME, Publisher, key
 
 
@@ -62,6 +62,43 @@ def test_a_goodbye_of_the_only_connection_ends_the_stream():
     pub.come(HONEST, key(1, "a"), stream_key(NAME), key(2, leaving=True))
     assert pub.router.streams[stream_key(NAME)].is_closing
     assert not pub.wants(b"a")
+
+
+def test_a_goodbye_before_its_stream_counts_once_the_connection_listens():
+    """A subscriber that leaves as it meets a publisher: ZeroMQ asks in the order of bytes, `D` before `S`."""
+    pub = Publisher()
+    pub.come(HONEST, key(2, leaving=True))
+    assert not pub.router.streams
+    pub.come(HONEST, stream_key(NAME))
+    stream = pub.router.streams[stream_key(NAME)]
+    assert (stream.is_closing, stream.live(), stream in pub.router.to_answer) == (True, [2], True)
+
+
+def test_a_goodbye_before_its_stream_ends_nothing_of_another():
+    pub = Publisher()
+    pub.come(HONEST, key(1, "a"), stream_key(NAME))
+    pub.come(HOSTILE, key(2, leaving=True), stream_key(NAME))
+    assert not pub.router.streams[stream_key(NAME)].is_closing
+    assert pub.wants(b"a")
+
+
+def test_a_goodbye_that_was_taken_back_before_its_stream_comes_is_none():
+    pub = Publisher()
+    pub.come(HONEST, key(2, leaving=True))
+    pub.go(HONEST, key(2, leaving=True))
+    pub.come(HONEST, key(3, "a"), stream_key(NAME))
+    assert pub.wants(b"a")
+    assert not pub.router.streams[stream_key(NAME)].is_closing
+
+
+def test_goodbyes_before_their_streams_take_little():
+    pub = Publisher(streams=3)
+    for number in range(10):
+        pub.come(HOSTILE, Declaration(bytes([number]) * 16, 1, is_closing=True).encode())
+        pub.come(HOSTILE, key(1, leaving=True) + bytes(1_000))
+    (account,) = pub.queue.accounts.values()
+    assert len(account.goodbyes) == 3
+    assert max(map(len, account.goodbyes.values())) < 100
 
 
 def test_a_goodbye_is_believed_of_a_connection_that_has_closed_behind_it():

@@ -119,12 +119,12 @@ def test_the_thread_rests_between_two_looks_for_those_who_publish(is_wanted):
         stop = ticker._stop
 
         class Resting:
-            put = stop.put
+            tell = stop.tell
 
-            def get(self, timeout=None):
+            def wait(self, seconds):
                 looking.noted.append("rests")
-                assert timeout <= LONGEST_ROOM
-                return stop.get(timeout=timeout)
+                assert seconds <= LONGEST_ROOM
+                stop.wait(seconds)
 
         ticker._stop = Resting()
         looking.noted.clear()
