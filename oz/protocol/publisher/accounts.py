@@ -65,8 +65,8 @@ class Account:
 
     __slots__ = (
         "backlog", "beating", "goodbyes", "has_ended", "is_limited", "key", "key_bytes", "keys", "name",
-        "own_streams", "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_again",
-        "refused_bytes", "streams", "uncounted", "waiting", "waiting_bytes",
+        "own_streams", "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused",
+        "refused_again", "refused_bytes", "streams", "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(

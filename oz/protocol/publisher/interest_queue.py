@@ -248,9 +248,10 @@ class InterestQueue:
         return self.holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
 
     def _keep_goodbye(self, key: bytes, account: Account) -> None:
-        """Keep a goodbye until its connection listens on the stream: one that begins asks in the order of bytes.
+        """Keep a goodbye until its connection listens on the stream.
 
-        It is of a subscriber that leaves just as it meets this publisher, and waits for the answer.
+        A connection that begins asks in the order of bytes. So it comes of a subscriber that leaves just as it
+        meets this publisher, and waits for the answer.
         """
         if len(key) <= _LONGEST_GOODBYE and len(account.goodbyes) < self._limits.streams:
             account.goodbyes[keys.stream_key(keys.stream_of(key))] = key
