@@ -28,6 +28,7 @@ from oz.wire.keys import (
     parse_declaration,
     parse_stream,
     stream_key,
+    stream_of,
 )
 from simulation.accounts import check_accounts
 from simulation.leaks import count_reached
@@ -73,6 +74,7 @@ class Link:
         returned: the keys of streams on which it did not listen for a moment, whose patterns end later then.
         left: the names of the streams to which it has said goodbye.
         ended: what it has declared on a stream to which another said goodbye while it did not listen there.
+        early: the goodbyes that it said to streams on which it did not listen.
         in_zmq: of that what ZeroMQ takes back when it ends: once, and nothing of what was taken back once.
         is_inside: it is inside the process, and ZeroMQ tells nothing of it.
     """
@@ -84,6 +86,7 @@ class Link:
         self.names.append((BOTH if descriptor in TWICE else b"%d" % inode).ljust(ID_SIZE))
         self.held, self.granted, self.streams, self.in_zmq = [], set(), set(), set()
         self.refusals, self.left, self.returned, self.ended = set(), set(), set(), set()
+        self.early = set()
         self.refused = self.bytes = 0
 
     def keys(self, random, plain, number):
@@ -216,8 +219,11 @@ class DescriptorWorld:
             names = [key for other in self.links.values() for key in other.streams if key not in link.streams]
             if names:
                 name = parse_stream(self.random.choice(names))
-                self._unread.append((link, b"\1" + Declaration(name, 9, is_closing=True).encode()))
-                link.bytes += len(self._unread[-1][1]) + OVERHEAD
+                goodbye = Declaration(name, 9, is_closing=True).encode()
+                link.early.add(goodbye)
+                link.in_zmq.add(goodbye)
+                link.bytes += len(goodbye) + 1 + OVERHEAD
+                self._unread.append((link, b"\1" + goodbye))
             return
         names = [one for one in link.names if stream_key(one) in link.held and one not in link.left]
         if not names:
@@ -247,6 +253,7 @@ class DescriptorWorld:
         if key in link.held:
             link.held.remove(key)
         link.in_zmq.discard(key)
+        link.early.discard(key)
         link.bytes += len(key) + 1 + OVERHEAD
         self._unread.append((link, b"\0" + key))
 
@@ -255,7 +262,7 @@ class DescriptorWorld:
         del self.alive[link.peer]
         # What was asked for more often than ZeroMQ takes it back is counted until somebody looks.
         self.refused.update(one for one in link.held if link.held.count(one) > (one in link.in_zmq))
-        taken = dict.fromkeys(link.held) if not link.is_inside else link.held
+        taken = dict.fromkeys([*link.held, *sorted(link.early)]) if not link.is_inside else link.held
         self._unread += [(None, b"\0" + key) for key in taken if link.is_inside or key in link.in_zmq]
 
     def _lose(self, link):
@@ -326,6 +333,7 @@ class DescriptorWorld:
             check(is_right, "{!r} is refused: {}, for {}", frame[1:], is_refused, reason)
             if not is_refused and (frame[1:] in link.held or not is_goodbye(frame[1:])):
                 link.granted.add(frame[1:])
+                self._grant_early(link, frame[1:])
             elif not is_refused:
                 self.mechanisms["goodbye of somebody else passed over"] += 1
             else:
@@ -339,6 +347,13 @@ class DescriptorWorld:
             not self.queue.turns.size and not self.queue.turns.keys(),
             "something waits that was looked at",
         )
+
+    def _grant_early(self, link, key):
+        """A goodbye that was said before counts from when its connection listens."""
+        for goodbye in link.early & link.in_zmq:
+            if key == stream_key(stream_of(goodbye)) and not self._expect(link, goodbye):
+                link.granted.add(goodbye)
+                self.mechanisms["goodbye believed late"] += 1
 
     def _work(self, frame, *, is_counted):
         """Look at what was said, with a clock by which each step takes too long: one pattern is one step."""

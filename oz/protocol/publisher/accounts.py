@@ -59,7 +59,7 @@ class Account:
         refused_again: those that it holds, and how often it has asked for them once more in vain.
         read: the bytes of its frames that were read, with what goes with them over the wire.
         uncounted: what ZeroMQ has read of it besides, and at which `read` that was found.
-        goodbyes: those that came before it listened on the streams that they are of, by those streams' keys.
+        goodbyes: how many it said before it listened on the streams that they are of.
         has_ended: it stands for all that have ended, and what they take back by that.
     """
 
@@ -93,10 +93,9 @@ class Account:
         self.backlog = Backlog(unsent)
         self.refused: set[bytes] = set()
         self.refused_again: dict[bytes, int] = {}
-        self.goodbyes: dict[bytes, bytes] = {}
         self.read, self.uncounted = 0, (0, 0)
         self.keys = self.streams = self.plain = self.plain_bytes = 0
-        self.key_bytes = self.refused_bytes = 0
+        self.key_bytes = self.refused_bytes = self.goodbyes = 0
         self.own_streams = self.beating = self.patterns = self.pattern_weight = 0
         self.waiting: deque[Any] = deque()
         self.waiting_bytes = 0
@@ -104,7 +103,7 @@ class Account:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left of it."""
-        return not (self.keys or self.waiting or self.own_streams or self.patterns)
+        return not (self.keys or self.waiting or self.own_streams or self.patterns or self.goodbyes)
 
     def hold(self, size: int, *, is_stream: bool, is_plain: bool, by: int = 1) -> None:
         """Count a key of so many bytes in, or out with `by` -1."""
@@ -272,3 +271,77 @@ class KeyRefusals:
         del self._spared[key]
         if key not in self.counts:
             self._inside.discard(key)
+
+
+_MOST_EARLY, _MOST_OF_ONE, _LONGEST_GOODBYE = 4_096, 256, 320
+"""Goodbyes that are kept, of all connections and of one; and their bytes: what is longer has patterns, and is
+malformed."""
+
+
+class EarlyGoodbyes:
+    """The goodbyes of connections that do not listen on the stream yet.
+
+    A connection that begins asks in the order of bytes: a goodbye before its stream. So they come of a
+    subscriber that leaves just as it meets a publisher, and waits for its answer.
+    """
+
+    __slots__ = ("_count", "_kept")
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._kept: dict[bytes, dict[Account, bytes]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    def keep(self, stream: bytes, key: bytes, account: Account) -> None:
+        """Keep a goodbye, if it is not one too many.
+
+        Args:
+            stream: the key of the stream.
+            key: the goodbye's.
+            account: of the connection that says it.
+        """
+        self.take(stream, account)
+        if len(key) <= _LONGEST_GOODBYE and account.goodbyes < _MOST_OF_ONE and self._count < _MOST_EARLY:
+            self._kept.setdefault(stream, {})[account] = key
+            account.goodbyes += 1
+            self._count += 1
+
+    def take(self, stream: bytes, account: Account) -> bytes | None:
+        """Return the goodbye of a connection, which is not kept any more; None where there is none."""
+        kept = self._kept.get(stream, {})
+        key = kept.pop(account, None)
+        if key is not None:
+            account.goodbyes -= 1
+            self._count -= 1
+            if not kept:
+                del self._kept[stream]
+        return key
+
+    def forget(self, stream: bytes, key: bytes, account: Account) -> None:
+        """Forget a goodbye that is taken back.
+
+        Args:
+            stream: the key of the stream.
+            key: the goodbye's.
+            account: of the connection. Where ZeroMQ does not tell, one of those that have said it counts.
+        """
+        said = [one for one, kept in self._kept.get(stream, {}).items() if kept == key]
+        if account in said or account.peer is None:
+            for one in (account,) if account in said else said[:1]:
+                self.take(stream, one)
+
+    def sweep(self, is_alive: IsAlive) -> None:
+        """Forget those of connections that have ended, or of which nothing is known.
+
+        Args:
+            is_alive: tells whether a connection is still there.
+        """
+        known = {one for kept in self._kept.values() for one in kept}
+        gone = {one for one in known if one.peer is None or not is_alive(one.peer)}
+        for stream, kept in list(self._kept.items()) if gone else ():
+            for account in gone & kept.keys():
+                self.take(stream, account)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from oz.logs import peer_logger
 from oz.protocol.prefix_counts import NOTHING, KeyChanges
 from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.accounts import Account, IsAlive, Peer
+from oz.protocol.publisher.accounts import Account, EarlyGoodbyes, IsAlive, Peer
 from oz.protocol.publisher.interest_turns import InterestTurns
 from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.key_ownership import KeyOwnership
@@ -30,9 +30,6 @@ _FIRST_SWEEP = 64
 _OVERHEAD, _OVERHEAD_OF_CURVE = 11, 64
 """Bytes of a frame on the wire beside its own at most, and with CURVE: nobody honest is to seem too quick.
 Source: ZeroMQ RFC 37 (SUBSCRIBE is a command) and 26."""
-
-_LONGEST_GOODBYE = 320
-"""Bytes of a goodbye at most; what is longer has patterns, and is malformed."""
 
 _COUNTED_ANEW = 65_536
 """Bytes that are read of a connection until it is found out anew what ZeroMQ reads besides, as heartbeats."""
@@ -57,6 +54,7 @@ class InterestQueue:
     __slots__ = (
         "_by_descriptor",
         "_ended",
+        "_goodbyes",
         "_limits",
         "_others",
         "_ownership",
@@ -91,6 +89,7 @@ class InterestQueue:
         if self.holders is not None:
             router.hold_alone = self.holders.hold_alone
             self._ownership = None if access is None else KeyOwnership(access, router, self.holders)
+        self._goodbyes = EarlyGoodbyes()
         self._others = Account()
         # Those that had closed before anything of them was read, by public key.
         self.closed: dict[str | None, Account] = {}
@@ -159,8 +158,9 @@ class InterestQueue:
         for _ in range(times):
             if key.startswith(OWN):
                 self.turns.put(frame, account, teller, now)
-                if comes and key in account.goodbyes and self._come(account.goodbyes[key], account, peer):
-                    self.turns.put(b"\x01" + account.goodbyes.pop(key), account, teller, now)
+                goodbye = self._goodbyes.take(key, account) if comes else None
+                if goodbye is not None and self._come(goodbye, account, peer):
+                    self.turns.put(b"\x01" + goodbye, account, teller, now)
                 granted = self._router.granted(key, comes=comes)
                 if self._ownership is not None:
                     granted = self._ownership.permitted(granted, account)
@@ -223,7 +223,7 @@ class InterestQueue:
         assert self.holders is not None
         is_plain = not key.startswith(OWN)
         if not self._may_say(key, account, peer):
-            self._keep_goodbye(key, account)
+            self._goodbyes.keep(keys.stream_key(keys.stream_of(key)), key, account)
             return 0
         reason = self._refusal(key, account, is_plain=is_plain)
         if reason is None and self._ownership is not None and peer is not None:
@@ -247,15 +247,6 @@ class InterestQueue:
             return True
         return self.holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
 
-    def _keep_goodbye(self, key: bytes, account: Account) -> None:
-        """Keep a goodbye until its connection listens on the stream.
-
-        A connection that begins asks in the order of bytes. So it comes of a subscriber that leaves just as it
-        meets this publisher, and waits for the answer.
-        """
-        if len(key) <= _LONGEST_GOODBYE and len(account.goodbyes) < self._limits.streams:
-            account.goodbyes[keys.stream_key(keys.stream_of(key))] = key
-
     def _go(self, key: bytes, account: Account, peer: Peer | None) -> tuple[int, list[Account]]:
         """Record that a connection has taken back a key, or has ended.
 
@@ -263,8 +254,8 @@ class InterestQueue:
             How many less hold it, and the accounts that do not hold it any more.
         """
         assert self.holders is not None
-        if account.goodbyes.get(stream := keys.stream_key(keys.stream_of(key))) == key:
-            del account.goodbyes[stream]
+        if key.startswith(keys.DECLARATION) and keys.is_goodbye(key):
+            self._goodbyes.forget(keys.stream_key(keys.stream_of(key)), key, account)
         if account.peer is not None:
             less, gone = self.holders.take_back(key, account)
         elif peer is not None:
@@ -283,7 +274,7 @@ class InterestQueue:
     @property
     def has_doubts(self) -> bool:
         """Whether `sweep` may find something, now or later."""
-        return self.holders is not None and self.holders.has_doubts
+        return self.holders is not None and (self.holders.has_doubts or len(self._goodbyes) > 0)
 
     def sweep(self, now: float) -> None:
         """Take back what connections have left behind, now and then; all that ZeroMQ has was read.
@@ -294,6 +285,7 @@ class InterestQueue:
         if self.holders is None or now - self._swept_at < SWEEP_EVERY:
             return
         self._swept_at = now
+        self._goodbyes.sweep(self.holders.is_alive)
         for key, less, gone in self.holders.sweep(_MOST_SWEPT, self.accounts.values()):
             self._count_out(key, gone)
             for _ in range(less):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oz.protocol.publisher.accounts import Peer
-from oz.wire.keys import Declaration, stream_key
+from oz.wire.keys import stream_key
 from protocol.publisher.queued import HONEST, HOSTILE, NAME, Publisher, key
 
 
@@ -91,14 +91,18 @@ def test_a_goodbye_that_was_taken_back_before_its_stream_comes_is_none():
     assert not pub.router.streams[stream_key(NAME)].is_closing
 
 
-def test_goodbyes_before_their_streams_take_little():
-    pub = Publisher(streams=3)
-    for number in range(10):
-        pub.come(HOSTILE, Declaration(bytes([number]) * 16, 1, is_closing=True).encode())
-        pub.come(HOSTILE, key(1, leaving=True) + bytes(1_000))
-    (account,) = pub.queue.accounts.values()
-    assert len(account.goodbyes) == 3
-    assert max(map(len, account.goodbyes.values())) < 100
+def test_goodbyes_before_their_streams_take_little_and_end_with_their_connections():
+    pub = Publisher()
+    for number in range(1_000):
+        name = number.to_bytes(16, "big")
+        pub.come(HOSTILE, key(1, name=name, leaving=True), key(2, name=name, leaving=True) + bytes(1_000))
+        pub.come(HOSTILE, key(3, name=name, leaving=True))
+    assert pub.queue.accounts[HOSTILE].goodbyes == 256
+    assert pub.queue.has_doubts
+    pub.alive.remove(HOSTILE)
+    pub.queue.sweep(10.0)
+    assert pub.queue.accounts[HOSTILE].goodbyes == 0
+    assert not pub.queue.has_doubts
 
 
 def test_a_goodbye_is_believed_of_a_connection_that_has_closed_behind_it():
