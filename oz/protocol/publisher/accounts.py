@@ -296,7 +296,7 @@ class EarlyGoodbyes:
         """Return how many there are."""
         return self._count
 
-    def keep(self, stream: bytes, key: bytes, account: Account) -> None:
+    def add(self, stream: bytes, key: bytes, account: Account) -> None:
         """Keep a goodbye, if it is not one too many.
 
         Args:

@@ -223,7 +223,7 @@ class InterestQueue:
         assert self.holders is not None
         is_plain = not key.startswith(OWN)
         if not self._may_say(key, account, peer):
-            self._goodbyes.keep(keys.stream_key(keys.stream_of(key)), key, account)
+            self._goodbyes.add(keys.stream_key(keys.stream_of(key)), key, account)
             return 0
         reason = self._refusal(key, account, is_plain=is_plain)
         if reason is None and self._ownership is not None and peer is not None:
