@@ -36,6 +36,7 @@ BESIDE = {
     # What every socket has: its guard, its thread, and the engine that holds its parts.
     "oz/transport/guard.py",
     "oz/sync/publisher_engine.py",
+    "oz/sync/answer_line.py",
     "oz/sync/ticker.py",
     "oz/sync/waiting.py",
     "oz/transport/subscriber/engine.py",
