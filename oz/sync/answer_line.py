@@ -62,15 +62,15 @@ class Line(Protocol):
 
 
 class EagerWaiter:
-    """One who is woken at once, whatever that waits for: also by a signal handler, wherever that interrupts."""
+    """One who is woken at once: also by a signal handler, wherever that interrupts."""
 
     __slots__ = ("_untold",)
 
     def __init__(self) -> None:
         """Begin with nothing said."""
-        # Not a `SimpleQueue`, whose `get` with a timeout never ends where that is over before it waits, as on a
-        # busy machine or behind a signal handler (Python 3.11, 3.12; decision 073). Nor an `Event`: a handler
-        # may find its lock taken.
+        # Not a `SimpleQueue`, whose `get` with a timeout never ends where that is over before it waits, as on
+        # a busy machine or behind a signal handler (Python 3.11, 3.12; decision 073). Nor an `Event`: a
+        # handler may find its lock taken.
         self._untold = threading.Lock()
         self._untold.acquire()
 
