@@ -27,8 +27,8 @@ JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
 
 _STEADY_NS = 50_000_000
-"""Nanoseconds by which two records may differ on when a publisher began. By more does the later one of two
-that have waited, or that PGM has repaired: it has waited for less long."""
+"""Nanoseconds by which two records may differ on when a publisher began, and by which one may be wrong. By
+more does the later one of two that have waited, or that PGM has repaired: it has waited for less long."""
 
 
 class HeardSender(Source):
@@ -175,7 +175,9 @@ class MulticastReceiver(BatchDecoder):
         """Find out whether what came before the first message that was heard of was lost.
 
         By when a record was read its publisher seems to have begun too late, by as long as the record has
-        waited. So what was lost is counted once two agree that have come since nothing was left to read.
+        waited. So what was lost is counted once two agree that have come since nothing was left to read. And
+        too early, where what its publisher had to send went faster than it thought: so two also have to
+        agree that nothing is missing.
 
         Args:
             sender: the publisher.
@@ -185,13 +187,22 @@ class MulticastReceiver(BatchDecoder):
         """
         before, began_by, began_from = sender.began_by, time_ns - age, self.idle_at - age
         sender.began_by = began_by
-        if not sender.first or began_by <= self.joined_at:
+        if not sender.first:
             sender.first = None
-        elif before is not None and before - began_by <= _STEADY_NS and began_from > self.joined_at:
+        elif before is None or before - began_by > _STEADY_NS:
+            return
+        elif self._has_begun_before(began_by):
+            if began_by - before <= _STEADY_NS:
+                sender.first = None
+        elif not self._has_begun_before(began_from):
             missed, sender.first = sender.first, None
             # While this subscriber was joining nobody can tell what was lost.
             is_known = began_from > self.joined_at + round(1e9 * JOINING)
             self.losses.report(self._stream, sender, origin, missed if is_known else None, missed)
+
+    def _has_begun_before(self, at: int) -> bool:
+        """Tell whether a publisher that began at this time did so before this subscriber listened."""
+        return at <= self.joined_at - _STEADY_NS
 
     def note_idle(self, time_ns: int) -> None:
         """Record that nothing is left to read.
@@ -202,7 +213,8 @@ class MulticastReceiver(BatchDecoder):
         for origin, sender in self.senders.items():
             if sender.has_left and sender.first is not None:
                 sender.first = None
-                self.doubt(origin)
+                if sender.began_by is None or not self._has_begun_before(sender.began_by):
+                    self.doubt(origin)
 
     def doubt(self, origin: bytes) -> None:
         """Report that messages of a publisher may be missing which nobody counted; it has gone silent.

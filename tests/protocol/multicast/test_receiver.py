@@ -157,6 +157,27 @@ def test_records_that_pgm_has_held_back_do_not_make_a_late_joiner_lose_anything(
     assert (made.stats.lost, gaps) == (0, [])
 
 
+@each("busy_for", [0.005, 0.45])
+def test_a_record_that_makes_its_publisher_too_old_does_not_hide_a_missed_beginning(busy_for):
+    gaps = []
+    # The publisher began one millisecond behind this subscriber, and thinks that what it sends takes longer.
+    made = listening(10, gaps.append)
+    for beat in range(5):
+        age = max(0.2 * beat, busy_for)
+        at = round((10.001 + 0.2 * beat) * SECOND)
+        made.note_idle(at)
+        take(made, message(5 + beat), record(6 + beat, age=age), at=at)
+    assert [gap.count for gap in gaps] == [None]
+
+
+def test_a_late_joiner_that_hears_one_record_and_its_publishers_end_has_lost_nothing():
+    gaps = []
+    made = listening(10, gaps.append)
+    take(made, message(3), record(4, age=9.0, bye=True), at=11 * SECOND)
+    made.note_idle(11 * SECOND)
+    assert (gaps, made.senders[A].first) == ([], None)
+
+
 def test_who_has_left_before_it_is_known_whether_anything_was_lost_leaves_a_gap_without_a_count():
     gaps = []
     made = listening(10, gaps.append)
