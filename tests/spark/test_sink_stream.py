@@ -157,9 +157,10 @@ def test_batches_that_nobody_takes_are_dropped_on_request_and_counted(files, tmp
 
 def test_a_query_waits_on_request_until_somebody_listens(files, tmp_path):
     endpoint = lasting_endpoint()
-    query = started(files, endpoint, tmp_path / "checkpoint", absent="wait", timeout=0.2)
+    query = started(files, endpoint, tmp_path / "checkpoint", absent="wait", timeout=3)
     until(lambda: list(tmp_path.glob("checkpoint/oz-staging/*/0/batch.oz")), 100)
-    time.sleep(0.5)  # longer than the timeout, which would have ended it
+    # The subscriber also has to read within the timeout, beside a busy machine.
+    time.sleep(3.5)  # longer than the timeout, which would have ended it
     with Listening(filtering="publisher", bind=endpoint) as sub:
         query.awaitTermination()
         assert sorted(numbers(sub.received(3000))) == list(range(3000))
