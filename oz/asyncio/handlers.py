@@ -214,9 +214,14 @@ class TaskPool:
 
     async def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
         """Wait for a message; see `Mailbox.receive`."""
-        if not mailbox.is_readable and not await mailbox.news.wait_for(lambda: mailbox.is_readable, timeout):
-            raise Timeout(f"no message in {timeout:g} s")
-        return mailbox.take()
+        while True:
+            if not mailbox.is_readable and not await mailbox.news.wait_for(
+                lambda: mailbox.is_readable, timeout
+            ):
+                raise Timeout(f"no message in {timeout:g} s")
+            message = mailbox.take()
+            if message is not None:
+                return message
 
     async def drain(self, queue: PendingQueue, timeout: float | None = None) -> bool:
         """Wait until all is handled; see `HandlerRunner.drain`."""

@@ -220,14 +220,14 @@ class ThreadPool:
     def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
         """Wait for a message; see `Mailbox.receive`."""
         with mailbox.guard:
-            if mailbox.is_readable:
-                return mailbox.take()
+            if mailbox.is_readable and (message := mailbox.take()) is not None:
+                return message
             self.check_may_wait()
         taken: list[Message] = []
 
         def take() -> bool:
-            if mailbox.is_readable:
-                taken.append(mailbox.take())
+            if mailbox.is_readable and (message := mailbox.take()) is not None:
+                taken.append(message)
             return bool(taken)
 
         if not mailbox.news.wait_for(take, timeout):

@@ -7,11 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, OwnershipError
 from oz.logs import peer_logger
+from oz.sync.answer_line import EagerWaiter
+from oz.sync.waiting import InterruptionCheck
 from oz.system import POLLIN, make_poll
 
 _log = peer_logger("oz.node")
@@ -34,8 +35,7 @@ class IOThread:
         failures: turns that failed since the last that did not; whoever takes turns begins anew at 0.
     """
 
-    __slots__ = ("_bell", "_lock", "_ringer", "_rung", "_take_turns", "_thread", "commands", "failures",
-                 "is_stopped")  # fmt: skip
+    __slots__ = ("_bell", "_ringer", "_rung", "_take_turns", "_thread", "commands", "failures", "is_stopped")
 
     def __init__(self, name: str, take_turns: Callable[[], None]) -> None:
         """Start no thread yet.
@@ -47,8 +47,6 @@ class IOThread:
         """
         self._take_turns = take_turns
         self.commands: deque[Callable[[], None]] = deque()
-        # Re-entrant: a signal handler may close the node in the middle of `call`.
-        self._lock = threading.RLock()
         self.is_stopped = False
         self.failures = 0
         self._rung = False
@@ -102,32 +100,49 @@ class IOThread:
 
         Raises:
             ClosedError: the thread has ended.
+            OwnershipError: a signal handler waits, which holds others up; see `InterruptionCheck`.
         """
         if self.is_current():
             return work()
         # Not a future: a signal handler that raises as its lock is taken leaves it so, for this thread.
-        outcome: SimpleQueue[tuple[_Result, None] | tuple[None, BaseException]] = SimpleQueue()
+        outcome: list[tuple[_Result, None] | tuple[None, BaseException]] = []
+        done, check = EagerWaiter(), InterruptionCheck()
 
         def run() -> None:
             try:
-                outcome.put((work(), None))
+                outcome.append((work(), None))
             except BaseException as error:
-                outcome.put((None, error))
+                outcome.append((None, error))
+            done.tell()
 
-        with self._lock:
-            if self.is_stopped:
-                raise ClosedError("the node is closed")
-            self.commands.append(run)
+        # Without a lock, which a signal handler may find taken: the thread looks once more after it is told
+        # to end, and what comes later is taken back.
+        self.commands.append(run)
+        if self.is_stopped and self._take_back(run):
+            raise ClosedError("the node is closed")
         self.ring()
-        result, error = outcome.get()
+        try:
+            while not outcome:
+                done.wait(check.bound(None))
+        except OwnershipError:
+            self._take_back(run)
+            raise
+        result, error = outcome[0]
         if error is not None:
             raise error
         return result  # type: ignore[return-value]
 
+    def _take_back(self, command: Callable[[], None]) -> bool:
+        """Take a command back, if that has not begun."""
+        try:
+            self.commands.remove(command)
+        except ValueError:
+            return False
+        return True
+
     def stop(self, timeout: float | None) -> bool:
         """End it after its present work; tell whether it has ended within the time."""
-        with self._lock:
-            self.is_stopped = True
+        self.is_stopped = True
         self.ring()
         if not self.is_current():
             self._thread.join(timeout)
@@ -138,9 +153,9 @@ class IOThread:
             while True:
                 if self.commands:
                     self.work_off()
-                with self._lock:
-                    if self.is_stopped and not self.commands:
-                        return
+                # In this order: what is added behind the second look finds that this has stopped.
+                if self.is_stopped and not self.commands:
+                    return
                 try:
                     self._take_turns()
                 except Exception:

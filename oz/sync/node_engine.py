@@ -22,7 +22,7 @@ from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.requesting import ThreadRequester
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import ThreadNews
-from oz.transport.guard import Guard, apart
+from oz.transport.guard import StrictGuard, apart
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.readiness import Wait
@@ -90,7 +90,7 @@ class ThreadedNode:
             engine.client, self.wait, self.pool.lend, self.check_may_ask, self._line.waiter
         )
         self._news = ThreadNews(nullcontext())
-        self._closing = Guard()
+        self._closing = StrictGuard()
         self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         self.pool.check_may_wait = self.check_may_ask
         self.pool.before_inline = self._line.wake_all

@@ -14,6 +14,7 @@ from oz.message import Message
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
 from oz.sync.answer_line import Waiter
+from oz.sync.waiting import InterruptionCheck
 from oz.transport.node.subscriptions import Missing
 
 
@@ -55,7 +56,7 @@ class ThreadRequester:
     ) -> Message:
         """Send a request, and give its first answer; see `oz.Node.request`."""
         self._check_may_wait()
-        waiter = self._make_waiter()
+        waiter, check = self._make_waiter(), InterruptionCheck()
         request = Request(subject, timeout, 1, time.monotonic(), waiter.tell)
         ends = request.next_deadline()
         try:
@@ -64,7 +65,7 @@ class ThreadRequester:
                 self._go_through(steps, timeout)
             while True:
                 # Before the first look: no answer can have come yet, or it has told.
-                self._await(waiter, ends)
+                self._await(waiter, ends, check)
                 answer = request.next_answer(time.monotonic())
                 if answer is not None:
                     return answer
@@ -107,6 +108,7 @@ class ThreadRequester:
                     time.sleep(step)
 
     def _answers(self, request: Request, waiter: Waiter) -> Iterator[Message]:
+        check = InterruptionCheck()
         try:
             while True:
                 answer = request.next_answer(time.monotonic())
@@ -115,12 +117,12 @@ class ThreadRequester:
                 elif request.is_over:
                     return
                 else:
-                    self._await(waiter, request.next_deadline())
+                    self._await(waiter, request.next_deadline(), check)
         finally:
             self._client.end(request.inbox)
 
-    def _await(self, waiter: Waiter, ends: float | None) -> None:
+    def _await(self, waiter: Waiter, ends: float | None, check: InterruptionCheck) -> None:
         """Wait until an answer may have come, or until a time of the monotonic clock."""
         left = None if ends is None else min(max(0.0, ends - time.monotonic()), threading.TIMEOUT_MAX)
         with self._lend():
-            waiter.wait(left)
+            waiter.wait(check.bound(left))

@@ -13,13 +13,50 @@ from typing import Any
 
 import zmq
 
+from oz.errors import OwnershipError
 from oz.message import Message
 from oz.sync.answer_line import EagerWaiter
+from oz.transport.guard import holds_up_others
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
 
 Handler = Callable[[Message], None]
+
+
+HELD_UP_AFTER = 0.5
+"""Seconds for which a signal handler waits before it is told that who it waits for may wait for it."""
+
+
+class InterruptionCheck:
+    """Ends the waiting of a signal handler that has come between two steps of oz, and holds others up.
+
+    What it waits for may wait for a guard that its thread has until it returns. That is so once in many
+    thousand signals, and most of those are answered: so only who has waited for long is asked.
+    """
+
+    __slots__ = ("_is_open",)
+
+    def __init__(self) -> None:
+        """Begin, for one waiting; signal handlers run in the main thread only."""
+        self._is_open: bool | None = None
+
+    def bound(self, seconds: float | None) -> float | None:
+        """Return for how many seconds to wait next, where it is so many that are left; None is for ever.
+
+        Raises:
+            OwnershipError: it has waited for long, and holds others up.
+        """
+        if self._is_open is None:
+            self._is_open = threading.current_thread() is threading.main_thread()
+            return seconds if not self._is_open or (seconds or inf) <= HELD_UP_AFTER else HELD_UP_AFTER
+        if self._is_open and holds_up_others():
+            raise OwnershipError(
+                "a signal handler has interrupted oz in the middle of what other threads wait for, and may "
+                "wait for them: have a thread do this"
+            )
+        self._is_open = False
+        return seconds
 
 
 class ThreadNews:
@@ -63,9 +100,13 @@ class ThreadNews:
             self._rings.discard(ring)
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something is so, for so many seconds; give whether it is."""
+        """Wait until something is so, for so many seconds; give whether it is.
+
+        Raises:
+            OwnershipError: a signal handler waits, which holds others up; see `InterruptionCheck`.
+        """
         ends = inf if timeout is None else monotonic() + timeout
-        told = EagerWaiter()
+        told, check = EagerWaiter(), InterruptionCheck()
         try:
             while True:
                 self._waiters.add(told)
@@ -75,7 +116,7 @@ class ThreadNews:
                 left = ends - monotonic()
                 if left <= 0:
                     return False
-                told.wait(None if left == inf else min(left, threading.TIMEOUT_MAX))
+                told.wait(check.bound(None if left == inf else min(left, threading.TIMEOUT_MAX)))
         finally:
             self._waiters.discard(told)
 

@@ -104,6 +104,9 @@ class Guard(_Lock):
     is_foreign = False
     """Whether its socket was made before a fork, in the parent process."""
 
+    has_waiters = True
+    """Whether other threads wait for it; otherwise they are refused."""
+
     def __init__(self) -> None:
         """Start free."""
         super().__init__()
@@ -336,6 +339,8 @@ class StrictGuard(Guard):
 
     __slots__ = ()
 
+    has_waiters = False
+
     def __enter__(self) -> bool:
         """Take it.
 
@@ -365,6 +370,17 @@ class _Foreign(Guard):
 
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+def holds_up_others() -> bool:
+    """Tell whether this thread has a guard that others wait for.
+
+    Nobody waits with one, but a signal handler that has come between two steps of who has it.
+    """
+    while True:
+        # Another thread may make one meanwhile.
+        with suppress(RuntimeError):
+            return any(one.has_waiters and one.is_mine for one in tuple(_guards))
 
 
 def _disown_all() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import oz
 from oz.protocol.publisher.batches import Batches
+from oz.transport.node.mailbox import Mailbox
 from support.waiting import DEADLINE
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
@@ -40,7 +41,7 @@ def interrupts(monkeypatch):
     kept = signal.getsignal(signal.SIGUSR1)
 
     def interrupt(kind, name, do):
-        method, outcome = getattr(kind, name), []
+        method, outcome, fired = getattr(kind, name), [], []
 
         def handler(*_):
             try:
@@ -50,7 +51,8 @@ def interrupts(monkeypatch):
                 outcome.append(error)
 
         def interrupted(*args, **named):
-            if threading.current_thread() is threading.main_thread() and not outcome:
+            if threading.current_thread() is threading.main_thread() and not fired:
+                fired.append(True)
                 signal.raise_signal(signal.SIGUSR1)
             return method(*args, **named)
 
@@ -93,3 +95,48 @@ def test_a_signal_handler_in_the_middle_of_publishing_is_refused_what_it_would_w
     assert isinstance(error, oz.OwnershipError), repr(error)
     assert "have a thread do this" in str(error)
     assert asks.request("svc", 2, timeout=DEADLINE).payload == 2
+
+
+@pytest.mark.parametrize("wait", [one for one in WAITS if one not in ("receive", "drain")])
+def test_a_signal_handler_in_the_middle_of_receiving_is_refused_what_it_holds_up(
+    make, met, interrupts, monkeypatch, wait
+):
+    put, is_held_up = Mailbox.put, threading.Event()
+
+    def noticed(mailbox, message):
+        is_held_up.set()
+        put(mailbox, message)
+
+    monkeypatch.setattr(Mailbox, "put", noticed)
+    asks, answers = make("asks"), make("answers")
+    answers.subscribe("svc", handler=lambda message: message.reply(message.payload))
+    box = asks.subscribe("md")
+    met(asks, answers)
+
+    def hold_up_and_wait():
+        is_held_up.clear()
+        answers.publish("md", 1)
+        assert is_held_up.wait(DEADLINE)
+        return WAITS[wait](asks, box)
+
+    outcome = interrupts(Mailbox, "take", hold_up_and_wait)
+    answers.publish("md", 0)
+    assert box.receive(DEADLINE).payload == 0
+    [error] = outcome
+    assert isinstance(error, oz.OwnershipError), repr(error)
+    assert "have a thread do this" in str(error)
+    assert box.receive(DEADLINE).payload == 1
+    assert asks.request("svc", 2, timeout=DEADLINE).payload == 2
+
+
+def test_a_signal_handler_may_take_the_message_that_is_about_to_be_received(make, met, interrupts):
+    asks, answers = make("asks"), make("answers")
+    box = asks.subscribe("md")
+    met(asks, answers)
+    outcome = interrupts(Mailbox, "take", lambda: box.receive(DEADLINE).payload)
+    answers.publish("md", 0)
+    with pytest.raises(oz.Timeout):
+        box.receive(0.5)
+    assert outcome == [0]
+    answers.publish("md", 1)
+    assert box.receive(DEADLINE).payload == 1

@@ -100,8 +100,11 @@ class Mailbox:
         self._errors.append(error)
         self.news.tell()
 
-    def take(self) -> Message:
+    def take(self) -> Message | None:
         """Return the next message of a mailbox that is readable; threads have its guard.
+
+        Returns:
+            None when a signal handler has taken it.
 
         Raises:
             ClosedError: the subscription has ended, and nothing is left.
@@ -112,7 +115,9 @@ class Mailbox:
         except IndexError:
             if self._errors:
                 raise self._errors.popleft() from None
-            raise ClosedError("this subscription has ended, and nothing is left") from None
+            if self._is_ended:
+                raise ClosedError("this subscription has ended, and nothing is left") from None
+            return None
         self._partition.handled += 1
         return message
 
