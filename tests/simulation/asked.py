@@ -8,7 +8,7 @@ from oz.protocol.subscriber.absences import UNCOUNTED
 from oz.protocol.subscriber.declarations import MOST_SMALL
 from oz.protocol.subscriber.publishers import SILENCE
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, stream_of
-from simulation.answering import SECRET, parse_declaration
+from simulation.answerers import SECRET, parse_declaration
 from simulation.ledger import check
 
 DEATH_TOLD = 1.8

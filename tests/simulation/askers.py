@@ -24,7 +24,7 @@ from oz.wire.keys import (
     DeliveryOptions,
     is_goodbye,
 )
-from simulation.answering import SECRET, Answerer
+from simulation.answerers import SECRET, Answerer
 from simulation.asked import (
     check_asked,
     check_calm,
