@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def oz_bus(request: pytest.FixtureRequest) -> Iterator[oz.testing.Bus]:
-    """Give a test a bus in a test tube, `oz.testing.Bus`, and close what it leaves open.
+    """Give a test a bus in one process, `oz.testing.Bus`, and close what it leaves open.
 
     Its seed is 0, or what the test is parametrized with: `@pytest.mark.parametrize("oz_bus", range(100),
     indirect=True)`.

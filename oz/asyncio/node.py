@@ -121,16 +121,12 @@ class Node:
     ) -> None:
         """Publish one message; see `oz.Node.publish`."""
         publisher: Any = self._publisher_for(subject)
-        extras = None
-        if not (headers is None is key and message_id is None):
-            extras = Extras(headers, None, message_id, key)
+        extras = None if headers is None is key is message_id else Extras(headers, None, message_id, key)
         await publisher.engine.publish(subject, payload, extras)
 
     async def flush(self) -> None:
         """Send now what waits for others to make a batch."""
-        self._engine.check_open()
-        for publisher in self._engine.sockets.publishers:
-            publisher.engine.flush_now()
+        self._engine.publishing.flush()
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any node has asked for what a subject begins with; see `oz.Node.interest`."""
@@ -191,21 +187,11 @@ class Node:
     ) -> NodeSubscription: ...  # fmt: skip
 
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: Handler | None = None,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-        inline: bool = False,
-    ) -> Any:
+        self, pattern: Patterns, *, handler: Handler | None = None, dialect: str | None = None,
+        group: str | None = None, policy: Policy = "round_robin", overflow: Overflow = None,
+        max_pending: int | None = None, last_value: bool = False, max_messages: int | None = None,
+        concurrency: int = 1, order_by: str | None = None, inline: bool = False,
+    ) -> Any:  # fmt: skip
         """Ask for the messages whose subject matches; see `oz.Node.subscribe`. Nothing is awaited.
 
         A handler is a plain or an async function; without one messages are had by the subscription's

@@ -23,13 +23,10 @@ from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import is_kept, is_wanted
 from oz.transport.subscriber.front import GOODBYE_SECONDS, SubscriberFront
-from oz.transport.subscriber.receiver import RoutedReceivePath
+from oz.transport.subscriber.receiver import MANY, RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
-MANY = 1_000
-"""Messages that `receive_many` takes at most, unless said otherwise."""
-
 _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 

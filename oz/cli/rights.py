@@ -64,9 +64,7 @@ class OwnRights:
         """Return what to add where nobody has answered: empty without keys."""
         if self._credentials is None:
             return ""
-        return (
-            "; whoever may not ask is told by nobody: the log and stats.denied of who would answer tell of it"
-        )
+        return "; nobody tells a program that it may not ask: see the log and stats.denied of the responders"
 
 
 def check_subscribed(

@@ -84,7 +84,9 @@ def _fault(path: Path) -> str | None:
     found = path.lstat()
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
-        return "it is a symbolic link, and whoever made it may lead it elsewhere; give the path it leads to"
+        return (
+            "it is a symbolic link, and the user who made it may lead it elsewhere; give the path it leads to"
+        )
     if not stat.S_ISDIR(found.st_mode):
         return "it is there and no directory; remove it, or give another"
     if found.st_uid != user():

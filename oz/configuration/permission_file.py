@@ -22,9 +22,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from oz.configuration.files import load_toml, open_file
+from oz.configuration.files import Keys, TomlLines, load_toml, open_file, place
 from oz.configuration.settings import meant
-from oz.configuration.toml_lines import Keys, TomlLines, place
 from oz.errors import ConfigurationError, PatternError, Undecidable
 from oz.security.identity import KEY_SIZE, is_key
 from oz.security.permissions import ACTIONS, Action, Effect, Permissions, Responses, Rule, User

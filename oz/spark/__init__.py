@@ -12,8 +12,7 @@ try:
 except ImportError as error:
     raise SparkMissing(error.name or "pyspark") from None
 
-from oz.spark.columns import PythonWarning, depth, join_patterns, match_all, matches, prefix, token
-from oz.spark.gaps import gaps
+from oz.spark.columns import PythonWarning, depth, gaps, join_patterns, match_all, matches, prefix, token
 from oz.spark.jobs.archive import Archived, archive
 from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.loading import lake_files

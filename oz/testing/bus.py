@@ -1,4 +1,4 @@
-"""A bus in a test tube: publishers, subscribers and nodes in one process, on a clock that jumps."""
+"""A bus for tests: publishers, subscribers and nodes in one process, on a clock that jumps."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Bus:
         self._join_loop()
         for one in _OTHERS:
             if options.get(one) is not None:
-                raise ValueError(f"a bus in a test tube has no use for {one}=")
+                raise ValueError(f"a bus of oz.testing has no use for {one}=")
         taken = {one.place.host for one in self._members if not one.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(one for one in numbered if one not in taken)

@@ -1,4 +1,4 @@
-"""The members of a bus in a test tube as code sees them, publishers and subscribers, awaited or blocking.
+"""The members of a bus in one process as code sees them, publishers and subscribers, awaited or blocking.
 
 They are those of `oz.asyncio` but for what is pyzmq's.
 """

@@ -1,4 +1,4 @@
-"""The nodes of a bus in a test tube."""
+"""The nodes of a bus in one process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Node(oz.asyncio.node.Node):
 
     def _make_shell(self, settings: NodeSettings) -> VirtualNode:
         if settings.security is not None and settings.configuration.nameserver:
-            raise ValueError("a bus in a test tube has no name server with keys: leave nameserver= out")
+            raise ValueError("a bus of oz.testing has no name server with keys: leave nameserver= out")
         random_bytes, credentials = self.place.context.backend.random_bytes, settings.credentials
         uuid = (
             make_uuid(random_bytes)

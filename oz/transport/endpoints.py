@@ -222,7 +222,7 @@ def warn_of_strangers(bound: Iterable[str]) -> None:
     reached = [one for one in bound if one.startswith("tcp://") and not is_loopback(one)]
     if reached:
         _log.warning(
-            "whoever reaches %s can subscribe to everything and publish anything: this node has no keys. "
+            "anybody who reaches %s can subscribe to everything and publish anything: this node has no keys. "
             "Give it security=, or bind it to 127.0.0.1; see docs/security.md",
             ", ".join(reached),
         )

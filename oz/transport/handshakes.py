@@ -151,9 +151,9 @@ def is_clear(one: Handshake) -> bool:
 def reason(one: Handshake) -> str:
     """Say in words why a listener has broken off a handshake."""
     if one.outcome is not Outcome.BROKEN:
-        return "whoever calls has gone before it has proved to have a key"
+        return "the caller has gone before it has proved to have a key"
     if one.code == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-        return "whoever calls has no key, and this side demands CURVE"
+        return "the caller has no key, and this side demands CURVE"
     if one.code == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-        return "whoever calls has no key, or takes this side for the holder of another"
-    return f"what whoever calls says makes no sense (error 0x{one.code:x} of ZeroMQ)"
+        return "the caller has no key, or takes this side for the holder of another"
+    return f"the handshake of the caller makes no sense (error 0x{one.code:x} of ZeroMQ)"

@@ -222,7 +222,6 @@ class Plain(World):
         self.line, self.closed = list(line), closed
         self._engine, self._ready, self._waiting = self.engine, self.engine.ready, self.engine.waiting
         self._receive_path, self._iterate = None, partial(Subscriber._iterate, self)
-        self._check = partial(Subscriber._check, self)
         self.engine.take = self._take
         self.engine.declarer = SimpleNamespace(socket="socket", due_at=inf, demands=None)
         self.engine.monotonic = lambda: self.log.append("tended") or 0.0

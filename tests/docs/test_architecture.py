@@ -45,6 +45,7 @@ BESIDE = {
     "oz/wire/batch.py",
     # What a heartbeat takes, which may come in between.
     "oz/protocol/publisher/stream.py",
+    "oz/wire/positions.py",
     "oz/transport/frames.py",
 }
 

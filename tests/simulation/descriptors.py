@@ -16,14 +16,11 @@ from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.security.limits import Limits
 from oz.wire.keys import (
     DECLARATION,
-    ID_SIZE,
     OWN,
     STREAM,
     Declaration,
-    Declared,
     is_goodbye,
     parse_declaration,
     parse_stream,
@@ -31,8 +28,16 @@ from oz.wire.keys import (
     stream_of,
 )
 from simulation.accounts import check_accounts
-from simulation.leaks import count_reached
-from simulation.ledger import check, matches
+from simulation.connected import DESCRIPTORS, LIMITS, OVERHEAD, PLAIN, Link
+from simulation.ledger import check
+from simulation.left_behind import (
+    check_counts,
+    check_each,
+    check_empty,
+    check_kept,
+    check_left,
+    check_streams,
+)
 from simulation.patterns import changed
 from simulation.places import check_places
 from simulation.schedule import Fault
@@ -40,67 +45,11 @@ from simulation.schedule import Fault
 STEPS, LOOKS = 90, 8
 """Things that happen in a run, and looks for what was left behind after which nothing is."""
 
-LIMITS = Limits(
-    streams=2, patterns=5, plain_subscriptions=3, plain_size=8, plain_bytes=12, all_plain_bytes=20,
-    refused_bytes=60, key_bytes=400, waiting_keys=300,
-)  # fmt: skip
-"""So little that somebody asks for more."""
-
-PLAIN = b"a", b"b", b"bb", b"c", b"c.c.c", b"longer", b"eight...", b"longest..", b"a.b.c.d"
-PATTERNS = b"a.*", b"b.>", b"c", b"*.d"
-SUBJECTS = b"a", b"bb", b"longer", b"longest..", b"a.b.c.d", b"c.x", b"a.d", b"b.c", b"c"
-DESCRIPTORS, MOST_LEFT = 4, 4
-"""Descriptors, and entries of dictionaries, sets and lists that are left of those who have gone."""
-
-BOTH, TWICE = b"both", (2, 3)
-"""The name of a stream that the same subscriber has over two connections, which have these descriptors."""
-
-OVERHEAD = 11
-"""Bytes of a frame on the wire beside its own."""
-
 FEW_ACCOUNTS, SELDOM = 4, 64
 """Accounts from which on those that are idle are forgotten, and bytes after which it is found out anew what
 ZeroMQ reads besides."""
 
 ACTIONS = {"come": 18, "go": 6, "end": 4, "read": 18, "sweep": 2, "look": 4, "lose": 1, "leave": 4}
-
-
-class Link:
-    """A connection, as ZeroMQ has it.
-
-    Attributes:
-        held: what it has asked for, and not taken back, as often as it has: a verbose proxy asks each time.
-        refusals: the keys that it was refused.
-        returned: the keys of streams on which it did not listen for a moment, whose patterns end later then.
-        left: the names of the streams to which it has said goodbye.
-        ended: what it has declared on a stream to which another said goodbye while it did not listen there.
-        early: the goodbyes that it said to streams on which it did not listen.
-        in_zmq: of that what ZeroMQ takes back when it ends: once, and nothing of what was taken back once.
-        is_inside: it is inside the process, and ZeroMQ tells nothing of it.
-    """
-
-    def __init__(self, descriptor, inode, *, is_inside=False):
-        self.peer, self.is_inside = Peer(descriptor, inode), is_inside
-        self.names = [(b"%d.%d" % (inode, number)).ljust(ID_SIZE) for number in range(2)]
-        # One subscriber may be connected twice.
-        self.names.append((BOTH if descriptor in TWICE else b"%d" % inode).ljust(ID_SIZE))
-        self.held, self.granted, self.streams, self.in_zmq = [], set(), set(), set()
-        self.refusals, self.left, self.returned, self.ended = set(), set(), set(), set()
-        self.early = set()
-        self.refused = self.bytes = 0
-
-    def keys(self, random, plain, number):
-        """Return something that it may ask for; a declaration has a number."""
-        name = random.choice(self.names)
-        patterns = tuple(Declared(1, text) for text in random.sample(PATTERNS, random.choice((1, 2, 3))))
-        return random.choice(
-            (
-                random.choice(plain),
-                random.choice(plain),
-                stream_key(name),
-                Declaration(name, number, patterns=patterns).encode(),
-            )
-        )
 
 
 class DescriptorWorld:
@@ -125,7 +74,7 @@ class DescriptorWorld:
         self.router = Router(bytes(16), self.stats, limits=LIMITS)
         self.queue = InterestQueue(self.router, LIMITS, self.is_there)
         self.links, self.alive, self._unread = {}, {}, []
-        self._inodes, self._number, self.refused, self.warned = 0, 10, set(), []
+        self.inodes, self._number, self.refused, self.warned = 0, 10, set(), []
 
     def is_there(self, peer):
         return peer in self.alive
@@ -147,13 +96,13 @@ class DescriptorWorld:
                 getattr(self, f"_{fault.kind}")(link)
                 if not self.is_late:
                     self._read_all()
-                    self._check_each()
+                    check_each(self)
                     if fault.at % 5 == 0 and not self.is_hostile:
-                        self._check_streams()
+                        check_streams(self)
                 self._cut()
             self._read_all()
             self._sweep()
-            self._check_kept()
+            check_kept(self)
             if not (self.is_late or self.is_hostile):
                 check_accounts(self)
             for link in list(self.links.values()):
@@ -163,7 +112,7 @@ class DescriptorWorld:
             # Streams are kept for a while.
             self.now += 40.0
             self._sweep()
-            self._check_empty()
+            check_empty(self)
         told, refused = len(self.warned), self.stats.refused
         check(told == (refused > 0), "{} were refused, and {} were logged", refused, told)
         check_places(self.random)
@@ -172,9 +121,9 @@ class DescriptorWorld:
     def _link(self, descriptor):
         link = self.links.get(descriptor)
         if link is None:
-            self._inodes += 1
+            self.inodes += 1
             is_inside = self.has_inside and not descriptor
-            link = self.links[descriptor] = Link(descriptor, self._inodes, is_inside=is_inside)
+            link = self.links[descriptor] = Link(descriptor, self.inodes, is_inside=is_inside)
             self.alive[link.peer] = link
         return link
 
@@ -240,7 +189,7 @@ class DescriptorWorld:
         self._say(link, goodbye)
         if not self.is_late:
             self._read_all()
-            self._check_left(link, name)
+            check_left(self, link, name)
 
     def _go(self, link):
         key = self.random.choice(link.held) if link.held else None
@@ -417,117 +366,5 @@ class DescriptorWorld:
         if not (self.is_late or self.is_hostile):
             # What was left behind was found; who was refused something is still to end.
             self.refused = set().union(*(link.refusals for link in self.links.values()))
-            self._check_counts()
-            self._check_streams(is_swept=True)
-
-    # what must be so -------------------------------------------------------------------------------------
-
-    def _check_each(self):
-        """Messages go to all who have asked, and to nobody else: each of its own, and plain ones of all."""
-        granted = {one for link in self.links.values() for one in link.granted if not one.startswith(OWN)}
-        for subject in SUBJECTS:
-            expected = any(subject.startswith(one) for one in granted)
-            found = self.router.plain.matches(subject)
-            if any(subject.startswith(one) for one in self.refused):
-                # Who ends may be the one that was refused it: rather an interest that lasts too long.
-                expected |= found
-            check(found == expected, "{!r} is asked for: {}, and goes out: {}", subject, expected, found)
-
-    def _check_kept(self):
-        """Who is there has what it has asked for, whatever others did; who asks once more is answered."""
-        for link in self.links.values():
-            for key in link.held:
-                if self.is_late and (len(key) > LIMITS.plain_size or key.startswith(OWN)):
-                    continue
-                if key in link.granted and not key.startswith(OWN):
-                    check(self.router.plain.matches(key), "{!r} is held, and nobody gets it", key)
-                # Those that are asked for no more are counted for a while.
-                has_room = len(link.streams) <= LIMITS.streams
-                if has_room and key in link.granted and key.startswith(STREAM):
-                    stream = self.router.streams.get(key)
-                    check(stream is not None and stream.listeners, "a stream is held, and nobody listens")
-        most = 5 * DESCRIPTORS
-        check(len(self.queue.accounts) <= most, "{} accounts are known", len(self.queue.accounts))
-
-    def _check_left(self, link, name):
-        """Who has said goodbye to a stream that nobody else has is given nothing more on it."""
-        key = stream_key(name)
-        self.mechanisms["left at a publisher"] += 1
-        if key not in link.granted or any(key in one.held for one in self.links.values() if one is not link):
-            return
-        self.mechanisms["left alone"] += 1
-        for subject in SUBJECTS:
-            found = [one.key for one in self.router.find(subject, subject).streams]
-            check(
-                key not in found or key in self.refused, "{!r} goes out to {}, which has left", subject, name
-            )
-
-    def _check_streams(self, *, is_swept=False):
-        """Who asks for something is given it on its stream until it has left, and nobody else is."""
-        asked, given = {}, {}
-        for link in self.links.values():
-            # Those that are asked for no more are counted for a while, and the next may have no room.
-            has_room = len(link.streams) <= LIMITS.streams
-            for key in link.granted.intersection(link.held):
-                if key.startswith(OWN + b"D") and not is_goodbye(key) and key not in link.ended:
-                    said = parse_declaration(key)
-                    stream = self.router.streams.get(stream_key(said.stream))
-                    is_there = said.stream not in link.left and stream_key(said.stream) in link.granted
-                    if is_there and stream is not None and said.chunk not in stream.refused:
-                        texts = [one.text.decode() for one in said.patterns]
-                        asked.setdefault(stream, []).extend(texts)
-                        given.setdefault(stream, []).extend(texts if has_room else ())
-        there = [link.granted - link.returned for link in self.links.values() if not link.is_inside]
-        for subject in SUBJECTS:
-            found = self.router.find(subject, subject).streams
-            for stream, texts in given.items():
-                if any(matches(text, subject.decode()) for text in texts):
-                    check(
-                        stream in found, "{!r} is asked for on {}, and does not go out", subject, stream.name
-                    )
-            if is_swept:
-                for stream in found:
-                    texts = asked.get(stream, ())
-                    is_asked = any(matches(text, subject.decode()) for text in texts)
-                    # Who was cut off is counted on for a while, and may be inside the process.
-                    is_cut = stream.name.startswith(BOTH) or not any(stream.key in one for one in there)
-                    check(
-                        is_asked or is_cut or stream.refused or stream.key in self.refused,
-                        "{!r} goes out on {}, and nobody asks for it", subject, stream.name,
-                    )  # fmt: skip
-
-    def _check_counts(self):
-        """Subscriptions are as many as those who are there have asked for and not been refused."""
-        for subject in SUBJECTS:
-            if any(subject.startswith(one) for one in self.refused):
-                continue
-            expected = sum(
-                subject.startswith(key)
-                for link in self.links.values()
-                for key in link.held
-                if key in link.granted and not key.startswith(OWN)
-            )
-            found = self.router.plain.count(subject)
-            check(found == expected, "{} are counted for {!r}, and there are {}", found, subject, expected)
-
-    def _check_empty(self):
-        """Of who has gone nothing is left."""
-        queue, router, holders = self.queue, self.router, self.queue.holders
-        left = [holders.held(), holders.refusals.unknown, queue.turns.accounts(), router.streams]
-        # What was refused is remembered where it was taken back, and another had the descriptor by then.
-        left += [holders.refusals.counts] * (not self.is_late)
-        check(not any(left), "of those who have gone there is {}", left)
-        check(not queue.has_doubts, "of those who have gone something is doubted")
-        check(not queue.plain_bytes and not queue.turns.size, "bytes of those who have gone are counted")
-        check(not router.interest.pattern_count, "patterns of those who have gone are counted")
-        for subject in SUBJECTS:
-            check(not router.find(subject, subject).kind, "{!r} goes out to nobody", subject)
-        for account in (*queue.accounts.values(), *queue.closed.values()):
-            sums = account.keys, account.streams, account.plain, account.plain_bytes, account.key_bytes
-            sums += account.patterns, account.pattern_weight, account.own_streams, account.beating
-            check(not any(sums) or account.peer is None, "{} has gone, and is counted {}", account.peer, sums)
-        # Accounts are kept for a while, and the newest of each descriptor.
-        most = len(queue.accounts) + DESCRIPTORS + sum(len(one.refused) for one in queue.accounts.values())
-        held = count_reached(queue, router, beside=(self, self.alive))
-        check(held <= most + MOST_LEFT, "{} entries are left of those who have gone", held - most)
-        self.mechanisms["descriptor used again"] += self._inodes > DESCRIPTORS
+            check_counts(self)
+            check_streams(self, is_swept=True)

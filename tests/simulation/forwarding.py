@@ -18,14 +18,15 @@ from typing import NamedTuple
 
 import oz
 import oz.testing
-from oz.asyncio.node_engine import finish
-from oz.services.leg import LEG_SETTINGS, Leg, hand_over, join_legs
 from oz.testing.nodes import Node
 from oz.transport.node.notices import Watcher
 from simulation.failing import unfailing
+from simulation.forwarders import SimForwarder
+from simulation.heard import Account, Heard, Published
 from simulation.nodes import NAMESERVER, SimNameServer
 from simulation.oracle import check
-from simulation.pausing import Gate, Machine, Pausable, PausableNode
+from simulation.pausing import Machine
+from simulation.ways import Ways
 from support.inside import engine_of
 
 BEGINS, LASTS = 1.0, 8.0
@@ -34,7 +35,6 @@ BEGINS, LASTS = 1.0, 8.0
 SETTLES = 10.0
 """Virtual seconds within which all must be well after the last fault."""
 
-COLLECTS = 0.005
 REQUESTS, NEWS, JOBS, FAULTS = 20, 80, 30, (6, 10)
 KINDS = {
     "cut": 4, "stall": 3, "half_open": 2, "part": 3, "kill_forwarder": 3, "close_forwarder": 2, "freeze": 3,
@@ -42,9 +42,6 @@ KINDS = {
 }  # fmt: skip
 MEETING = 10
 """Messages while two forwarders meet that were apart."""
-
-LONG = 4.5
-"""Virtual seconds of standing still, also of one that looked a second before, in which others go on."""
 
 LATE = 0.5
 """Virtual seconds that a request may take longer than it was given, where many things go wrong at once."""
@@ -54,9 +51,6 @@ QUIET = 1.5
 
 NOTICED = 6.0
 """Virtual seconds after which all have noticed that one was killed."""
-
-COVERS = 12.0
-"""Virtual seconds within which it is told that a message may be lost."""
 
 TOPOLOGIES = (
     {"f1": ("a", "b"), "f2": ("a", "b")},
@@ -72,144 +66,6 @@ class ForwarderFault(NamedTuple):
     kind: str
     who: tuple[str, ...]
     lasts: float
-
-
-class SimForwarder:
-    """One life of a forwarder: `oz.services.Forwarder` in tasks, as a process that can stand still."""
-
-    def __init__(self, world, name, buses):
-        self.world, self.name = world, name
-        self.gate = Gate()
-        self.is_ending = False
-        self._network = network = world.network
-        self.nodes = [
-            PausableNode(network, host, self.gate, **world.joins(host, bus), **LEG_SETTINGS)
-            for bus in buses
-            for host in [f"{name}.{bus}"]
-        ]
-        self.legs = []
-        self.open_buses = set()
-        self._frozen_at, self._taken, self._must_stand_by = 0.0, 0, False
-        self._has_news, self._woken = False, asyncio.Event()
-
-    async def start(self):
-        for node in self.nodes:
-            await node.start()
-        self.legs = [Leg(number, node, self._wake) for number, node in enumerate(self.nodes)]
-        self.forwarding = join_legs(self.legs)
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    def freeze(self):
-        """Stand still."""
-        self.gate.shut()
-        self._frozen_at, self._taken = self._network.now, self.forwarding.stats.received
-        self.open_buses = set()
-        self.world.look_at_tree()
-
-    def thaw(self):
-        """Go on. After a long time it passes on nothing that another forwarder it knows of may have, too."""
-        taken = self.forwarding.stats.received - self._taken
-        check(not taken, "{} took {} messages while it stood still", self.name, taken)
-        self.gate.open()
-        if self.forwarding.has_stand_by and self._network.now - self._frozen_at > LONG:
-            self._must_stand_by = True
-        else:
-            # Another may have taken over already, where it was cut off from this one as well.
-            self._note_ways()
-
-    def _wake(self):
-        self._has_news = True
-        self._woken.set()
-
-    async def _run(self):
-        await Pausable(self._take_turns(), self.gate)
-
-    async def _take_turns(self):
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self.forwarding.next_deadline() - self._network.now)):
-                    await self._woken.wait()
-            self._woken.clear()
-            if has_news := self._has_news:
-                await asyncio.sleep(COLLECTS)
-                self._has_news = False
-            self.forwarding.turn(self._network.now, has_news=has_news)
-            if self._must_stand_by:
-                self._must_stand_by = False
-                self.world.went_on += any(leg.is_open for leg in self.legs)
-            self._note_ways()
-
-    def _note_ways(self):
-        self.open_buses = {leg.bus for leg in self.legs if leg.is_open}
-        self.world.look_at_tree()
-
-    # its end ---------------------------------------------------------------------------------------------
-
-    async def close(self):
-        """End in order."""
-        self.is_ending = True
-        ends = self._network.now + 5.0
-        self._task.cancel()
-        await finish(hand_over(self.forwarding, self.legs, asyncio.sleep, ends))
-        for leg in self.legs:
-            leg.is_open = False
-        for node in self.nodes:
-            await node.close(drain=False, timeout=max(0.0, ends - self._network.now))
-        self._end()
-
-    def kill(self):
-        """End without a word."""
-        self.is_ending = True
-        self.gate.open()
-        if self.legs:
-            self._task.cancel()
-        for node in self.nodes:
-            self._network.kill(node.place.host)
-            node.die()
-        self._end()
-
-    def _end(self):
-        for leg in self.legs:
-            leg.is_open = False
-        if self.legs:
-            self.world.count_forwarder(self.forwarding.stats)
-        self._note_ways()
-
-
-class Account:
-    """What one life of a node was given and told."""
-
-    def __init__(self, name, bus, began_at):
-        self.name, self.bus, self.began_at = name, bus, began_at
-        self.ended_at = inf
-        self.heard = []
-        """When, and which number."""
-        self.gaps = []
-        """When, and of how many; None for nobody knows."""
-
-    def covers(self, missing, published):
-        """Tell whether it was told of messages that are missing."""
-        unknown = [at for at, count in self.gaps if count is None]
-        left = []
-        for number in missing:
-            at = published[number].at
-            if not any(at - 0.5 <= told <= at + COVERS for told in unknown):
-                left.append(number)
-        if not left:
-            return True
-        begins = min(published[number].at for number in left)
-        return sum(count for at, count in self.gaps if count is not None and at >= begins - 0.5) >= len(left)
-
-
-class Published(NamedTuple):
-    """A message that was published."""
-
-    by: Account
-    subject: str
-    at: float
-    reach: set[str]
-    """The buses that forwarders which have begun join with its own; one that has yet to promises nothing."""
 
 
 class ForwarderWorld:
@@ -238,11 +94,10 @@ class ForwarderWorld:
             self.members = random.sample(sorted(self.places), 2)
         self.nodes, self.forwarders, self.lives = {}, dict.fromkeys(self.topology), Counter()
         self.served, self.handled = Counter(), Counter()
-        self.accounts, self.published, self.numbers = [], {}, 0
+        self.numbers = 0
         self.died_at, self.went_on = 0.0, 0
-        self.ambiguous = []
-        """From when to when there was more than one way between two buses, or the ways changed."""
-        self._shape = None
+        self.ways = Ways(self.topology, self.buses, self.forwarders, self.network, self.mechanisms)
+        self.heard = Heard(self.ways.were_ambiguous, self.mechanisms)
         every = [self._fault(kind) for kind in ("part", "freeze")]
         every += [self._fault() for _ in range(random.randint(*FAULTS) - len(every))]
         self.faults = sorted(every) if faults is None else faults
@@ -268,42 +123,6 @@ class ForwarderWorld:
         nodes = [name for name, its in self.places.items() if its == bus]
         return nodes + [f"{name}.{bus}" for name, buses in self.topology.items() if bus in buses]
 
-    # the tree --------------------------------------------------------------------------------------------
-
-    def look_at_tree(self):
-        """Note when the ways between buses change, and for how long there are several."""
-        shape = tuple(sorted((name, *sorted(one.open_buses)) for name, one in self._running()))
-        if shape == self._shape:
-            return
-        now = self.network.now
-        if self._shape is not None:
-            self.mechanisms["ways between buses changed"] += 1
-        if self.ambiguous and self.ambiguous[-1][1] is None:
-            self.ambiguous[-1][1] = now
-        self._shape = shape
-        # What is on its way while they change may come by either.
-        self.ambiguous.append([now, None if has_cycle(shape) else now])
-
-    def _running(self):
-        return [(name, one) for name, one in self.forwarders.items() if one is not None]
-
-    def was_ambiguous(self, begins, ends):
-        """Tell whether the ways changed, or were several, at any time between two."""
-        return any(one <= ends and (other is None or other >= begins) for one, other in self.ambiguous)
-
-    def _is_tree(self):
-        """Tell whether exactly one way leads between any two buses."""
-        ways = [one.open_buses for _, one in self._running()]
-        return not has_cycle(self._shape) and len(joined(ways, self.buses)) == 1
-
-    def _reach(self, bus):
-        begun = [
-            set(self.topology[name])
-            for name, one in self._running()
-            if one.legs and not one.is_ending and one.forwarding.is_settled
-        ]
-        return next(part for part in joined(begun, self.buses) if bus in part)
-
     def count_forwarder(self, stats):
         self.mechanisms["passed on by a forwarder"] += stats.passed
 
@@ -319,7 +138,7 @@ class ForwarderWorld:
         try:
             await self._play()
         finally:
-            for _, one in self._running():
+            for _, one in self.ways.running():
                 one.kill()
             for node, _ in self.nodes.values():
                 self._end_node(node)
@@ -367,7 +186,7 @@ class ForwarderWorld:
         account = Account(name, self.places[name], self.network.now)
         node = Node(Machine(self.network, name), name, **self.joins(name, account.bus))
         await node.start()
-        self.accounts.append(account)
+        self.heard.accounts.append(account)
         self.nodes[name] = node, account
         now = self.network
         engine_of(node).watch(Watcher(bool, lambda gap: account.gaps.append((now.now, gap.count))))
@@ -402,7 +221,9 @@ class ForwarderWorld:
         number = self.numbers
         with suppress(oz.ClosedError):
             await node.publish(subject, str(number))
-            self.published[number] = Published(account, subject, self.network.now, self._reach(account.bus))
+            self.heard.published[number] = Published(
+                account, subject, self.network.now, self.ways.reach(account.bus)
+            )
         return number
 
     async def _ask(self):
@@ -422,7 +243,7 @@ class ForwarderWorld:
         now = self.network.now
         check(now - began <= timeout + LATE, "a request with {} s took {} s", timeout, now - began)
         times = self.served[token]
-        check(times <= 1 or self.was_ambiguous(began, now), "{} was handled {} times", token, times)
+        check(times <= 1 or self.ways.were_ambiguous(began, now), "{} was handled {} times", token, times)
         if answer is not None:
             self.mechanisms["request across answered"] += 1
             check(answer.payload.startswith(f"{token} by "), "{!r} is no answer to {}", answer.payload, token)
@@ -517,11 +338,11 @@ class ForwarderWorld:
             check(self.network.now < ends, "after {} s {} hears nothing of {}", SETTLES, *missing[0])
 
     def _not_well(self):
-        for name, one in self._running():
+        for name, one in self.ways.running():
             if not one.forwarding.is_settled:
                 return f"{name} has not settled"
-        if not self._is_tree():
-            return f"the ways are {self._shape}"
+        if not self.ways.are_tree():
+            return f"the ways are {self.ways.shape}"
         for name, (node, account) in self.nodes.items():
             others = sorted(one for one in self._hosts_on(account.bus) if one != name)
             known = sorted(peer.name for peer in node.peers)
@@ -542,7 +363,7 @@ class ForwarderWorld:
         while max(self._newest_gap() + QUIET, self.died_at + NOTICED) > self.network.now:
             check(self.network.now < ends, "losses are told {} s after the last fault", SETTLES)
             await asyncio.sleep(0.1)
-        looped = sum(one.forwarding.stats.looped for _, one in self._running())
+        looped = sum(one.forwarding.stats.looped for _, one in self.ways.running())
         gaps = {account: len(account.gaps) for _, account in self.nodes.values()}
         began = self.network.now
         news = [await self._tell(name) for _ in range(3) for name in self.places]
@@ -556,70 +377,11 @@ class ForwarderWorld:
             check(len(account.gaps) == gaps[account], "{} was told of {}", account.name, account.gaps[-3:])
         for number in jobs:
             check(self.handled[number] == 1, "job {} was handled {} times", number, self.handled[number])
-        now = sum(one.forwarding.stats.looped for _, one in self._running())
+        now = sum(one.forwarding.stats.looped for _, one in self.ways.running())
         check(now == looped, "{} messages went round at the end", now - looped)
 
     def _check_accounts(self):
         check(not self.went_on, "{} went on after they stood still, beside others", self.went_on)
         twice = [number for number, count in self.handled.items() if count > 1]
         check(not twice, "jobs {} were handled twice", twice[:3])
-        for account in self.accounts:
-            self._check_order(account)
-            for other in self.accounts:
-                self._check_losses(account, other)
-
-    def _check_order(self, account):
-        newest = {}
-        for at, number in account.heard:
-            by, subject, published_at, _ = self.published[number]
-            if newest.get((by, subject), 0) >= number:
-                check(
-                    self.was_ambiguous(published_at, at), "{}: {} of {} came twice or late",
-                    account.name, number, by.name,
-                )  # fmt: skip
-                self.mechanisms["twice or late while forwarders disagree"] += 1
-            else:
-                newest[by, subject] = number
-
-    def _check_losses(self, account, other):
-        """What one that is heard published has come, or it is told that it is lost."""
-        heard = {number for _, number in account.heard if self.published[number].by is other}
-        if not heard:
-            return
-        ends = max(heard) if min(account.ended_at, other.ended_at) < inf else inf
-        missing = [
-            number
-            for number, (by, subject, _, reach) in self.published.items()
-            if by is other
-            and account.bus in reach
-            and subject.startswith("news.")
-            and min(heard) < number < ends
-            and number not in heard
-        ]
-        if missing:
-            self.mechanisms["lost across, and told"] += len(missing)
-            check(
-                account.covers(missing, self.published), "{} misses {} of {} and was told of {}",
-                account.name, missing[:5], other.name, account.gaps[:9],
-            )  # fmt: skip
-
-
-def joined(groups, buses):
-    """Give the buses in parts that hang together."""
-    parts = [{bus} for bus in buses]
-    for group in groups:
-        touched = [part for part in parts if part & group]
-        if touched:
-            parts = [part for part in parts if part not in touched] + [set().union(*touched)]
-    return parts
-
-
-def has_cycle(shape):
-    """Tell whether there are several ways between two buses."""
-    parts = []
-    for _, *open_buses in shape:
-        touched = [part for part in parts if part & set(open_buses)]
-        if sum(len(part & set(open_buses)) for part in touched) > len(touched):
-            return True
-        parts = [part for part in parts if part not in touched] + [set(open_buses).union(*touched)]
-    return False
+        self.heard.check()

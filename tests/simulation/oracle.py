@@ -114,7 +114,7 @@ class Oracle:
         for ledger in self.ledgers:
             has_last_values = ledger.subscriber.last_value
             for origin, messages in ledger.by_origin.items():
-                if self._may_be_late(ledger, origin):
+                if self.may_be_late(ledger, origin):
                     self._check_once(ledger, messages)
                     continue
                 last, seen = {}, set()
@@ -130,7 +130,7 @@ class Oracle:
                     seen.add(number)
                     last[subject] = number
 
-    def _may_be_late(self, ledger, origin):
+    def may_be_late(self, ledger, origin):
         """Tell whether one of two ways was slower than any is taken to be: what it brings is given late."""
         publisher = self.publishers[origin]
         return ledger.decoder.stats.contradictions > 0 and publisher.binds and publisher.connects
@@ -163,43 +163,6 @@ class Oracle:
         self._epochs = defaultdict(list)
         for origin, key, epoch in self.books:
             self._epochs[key].append((origin, key, epoch))
-
-    def check_groups(self):
-        """A message for a group is given to one member at most, and to one unless that is told."""
-        members = defaultdict(list)
-        for ledger in self.ledgers:
-            if ledger.delivery.group:
-                members[ledger.delivery.group].append(ledger)
-        for (origin, group), numbers in self.groups.items():
-            given = Counter(
-                number for ledger in members[group] for number, _, _ in ledger.by_origin.get(origin, ())
-            )
-            twice = [number for number, count in given.items() if count > 1]
-            check(not twice, "group {}: {} came to several members", group, twice[:5])
-            if not members[group]:
-                # That of a stranger.
-                continue
-            self._account_for_group(origin, group, numbers, given, members[group])
-
-    def _account_for_group(self, origin, group, numbers, given, members):
-        lost = sum(count or 0 for ledger in members for one, _, _, count in ledger.gaps if one == origin)
-        missing = len(numbers) - len(given) - lost
-        is_late = any(self._may_be_late(ledger, origin) for ledger in members)
-        check(missing >= 0 or is_late, "group {}: {} were told to be lost that were not", group, -missing)
-        passed_over = sum(
-            number not in given
-            and (number in self.unheard or any(self._may_be_refused(ledger, number) for ledger in members))
-            for number in numbers
-        )
-        if missing > passed_over and self.is_alive(origin):
-            # Nobody can tell of what a member was sent that is gone, or that was cut off and is a new one.
-            is_told = any(
-                ledger.is_over
-                or not self.is_current(ledger)
-                or any(one == origin and count is None for one, _, _, count in ledger.gaps)
-                for ledger in members
-            )
-            check(is_told, "group {}: {} are missing and nobody knows", group, missing)
 
     def is_alive(self, origin):
         publisher = self.publishers[origin]
@@ -270,7 +233,7 @@ class Oracle:
             self._check_before(ledger, taken, lost, self._late(ledger, origin, given, lost))
         false = lost.intersection(given.values())
         check(
-            not false or self._may_be_late(ledger, origin),
+            not false or self.may_be_late(ledger, origin),
             "{}: {} were given and told as lost", ledger.name, sorted(false)[:5],
         )  # fmt: skip
         if lost and not ledger.delivery.is_shared:
@@ -282,7 +245,7 @@ class Oracle:
         begins_unknown = (ledger.delivery.is_shared) or any(count is None for _, count in gaps)
         known = lost | {place[number] for number in given}
         missing = [at for at in range(len(book)) if at not in known and at not in perhaps]
-        missing = [at for at in missing if not self._may_be_refused(ledger, book[at])]
+        missing = [at for at in missing if not self.may_be_refused(ledger, book[at])]
         if begins_unknown:
             first = min(known, default=len(book))
             if ledger.delivery.is_shared:
@@ -305,7 +268,7 @@ class Oracle:
             if known or not self._was_never_heard_before(source, book):
                 self._check_told(ledger, origin, epoch, missing)
             missing = [at for at in missing if at <= max(known, default=-1)]
-        if begins_unknown and self._may_be_late(ledger, origin):
+        if begins_unknown and self.may_be_late(ledger, origin):
             # It was told that an unknown number is missing: behind what came late nobody can count.
             missing = []
         if ledger.delivery.overflow is None:
@@ -332,7 +295,7 @@ class Oracle:
 
     def _late(self, ledger, origin, given, lost):
         """Return what was given behind messages that were published after it, or that were told as lost."""
-        if not self._may_be_late(ledger, origin):
+        if not self.may_be_late(ledger, origin):
             return set()
         late, newest = set(), -1
         for number, _, _ in ledger.by_origin.get(origin, ()):
@@ -368,7 +331,7 @@ class Oracle:
         stream = ledger.streams.by_key.get(ledger.key)
         return None if stream is None else stream.sources.get(origin)
 
-    def _may_be_refused(self, ledger, number):
+    def may_be_refused(self, ledger, number):
         """Tell whether a subscriber may have passed a message over, as it asked no longer for it."""
         if isinstance(number, dict):
             # Last values that were given before, as they were asked for again.

@@ -34,7 +34,9 @@ def test_all_that_must_be_so_is_so_whatever_goes_wrong(first):
 
 def test_seed_of_forwarders_replays_exactly():
     one, other = ForwarderWorld(7).run(), ForwarderWorld(7).run()
-    assert [account.heard for account in one.accounts] == [account.heard for account in other.accounts]
+    assert [account.heard for account in one.heard.accounts] == [
+        account.heard for account in other.heard.accounts
+    ]
     assert one.mechanisms == other.mechanisms
 
 

@@ -13,8 +13,9 @@ from oz.protocol.subscriber.absences import UNCOUNTED
 from oz.protocol.subscriber.declarations import GREETING
 from oz.testing.network import Network
 from oz.wire.keys import DeliveryOptions
+from simulation.harm import Harm
 from simulation.oracle import Oracle, Violation, check
-from simulation.policies import check_policies
+from simulation.policies import check_groups, check_policies
 from simulation.processes import CLOSING, SimPlainSubscriber, SimProxy
 from simulation.publishers import SimPublisher
 from simulation.rest import Rest
@@ -86,7 +87,6 @@ class World:
         self.rest = Rest(self)
         self._forms = Random(seed + 2)
         self._number = 0
-        self._healing = {}
         self.forged, self.declared_by_others = set(), set()
         self._make_processes(random)
         self.plain = SimPlainSubscriber(
@@ -94,6 +94,7 @@ class World:
         )
         everybody = (*self.publishers, *self.subscribers, *self.proxies, self.plain)
         self.processes = {one.name: one for one in everybody}
+        self.harm = Harm(self.network, self.processes, self.mechanisms)
         names = [[one.name for one in some] for some in (self.publishers, self.subscribers, self.proxies)]
         pairs = [(one, "hub") for one in ("p2", "p3", *names[1])]
         pairs += [(one, other) for one in ("p1", "p2") for other in names[1]]
@@ -190,7 +191,7 @@ class World:
         for burst in self.traffic:
             call_at(burst.at, partial(self._publish, burst))
         for fault in self.faults:
-            call_at(fault.at, partial(self._begin, fault))
+            call_at(fault.at, partial(self.harm.begin, fault))
         call_at(self._forms.uniform(0.3, BUSY), partial(self.plain.unsubscribe, PLAIN_TOO))
         call_at(BUSY, partial(self.plain.subscribe, PLAIN_TOO))
         call_at(self._forms.uniform(BUSY / 2, BUSY), partial(self.plain.subscribe, PLAIN_LATE))
@@ -231,7 +232,7 @@ class World:
         rest.check_idle(RESTS)
         rest.check_newest(numbers)
         oracle.check_order()
-        oracle.check_groups()
+        check_groups(oracle)
         oracle.check_streams()
         if len(self.quiet) == 2:
             rest.check_quiet(*sorted(self.quiet))
@@ -348,100 +349,12 @@ class World:
                 self.network.run_until(self.network.now + 0.02)
         return numbers
 
-    # faults ----------------------------------------------------------------------------------------------
-
-    def _begin(self, fault):
-        self.mechanisms[f"fault: {fault.kind}"] += 1
-        undo = getattr(self, f"_{fault.kind}")(*fault.who)
-        if undo is not None:
-            self._healing[fault] = undo
-            self.network.call_at(self.network.now + fault.lasts, partial(self._end, fault))
-
-    def _end(self, fault):
-        undo = self._healing.pop(fault, None)
-        if undo is not None:
-            undo()
-
     def _end_all(self):
-        for fault in list(self._healing):
-            self._end(fault)
-        self.network.heal()
+        self.harm.end_all()
         for process in self.processes.values():
             process.thaw()
             if not process.is_alive:
                 process.start()
-
-    def _reset(self, one, other):
-        self.network.reset(one, other)
-
-    def _cut(self, one, other):
-        self.network.cut(one, other)
-        return self._heal
-
-    def _half_open(self, one, other):
-        self.network.half_open(one, other)
-        return self._heal
-
-    def _stall(self, one, other):
-        self.network.stall(one, other)
-        return self._heal
-
-    def _throttle(self, one, other):
-        self.network.throttle(one, other, 20.0)
-        return self._heal
-
-    def _heal(self):
-        """End this fault; the network ends all, so those that are to last begin anew."""
-        self.network.heal()
-        for fault in self._healing:
-            if fault.kind in ("cut", "stall", "throttle"):
-                getattr(self, f"_{fault.kind}")(*fault.who)
-
-    def _busy(self, name):
-        subscriber = self.processes[name]
-        subscriber.is_busy = True
-
-        def undo():
-            subscriber.is_busy = False
-            subscriber.wake()
-
-        return undo
-
-    def _freeze(self, name):
-        process = self.processes[name]
-        process.freeze()
-        return process.thaw
-
-    def _kill(self, name):
-        process = self.processes[name]
-        process.kill()
-        return lambda: None if process.is_alive else process.start()
-
-    def _close(self, name):
-        process = self.processes[name]
-        process.end()
-        return partial(self._start_when_closed, process)
-
-    def _start_when_closed(self, process):
-        if process.is_alive and process.is_ending:
-            process.close()
-        if not process.is_alive:
-            process.start()
-
-    def _more(self, name):
-        process = self.processes[name]
-        if process.is_alive and not process.is_frozen:
-            process.subscribe_more()
-
-    def _less(self, name):
-        process = self.processes[name]
-        if process.is_alive and not process.is_frozen:
-            process.unsubscribe()
-
-    def _drain(self, name):
-        process = self.processes[name]
-        if process.is_alive and not process.is_frozen:
-            process.drain()
 
 
 def run(seed, faults=None, mechanisms=None, kind=World):

@@ -14,7 +14,7 @@ import oz
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from oz.spark.java_home import _linked_home, java_home, require_java
+from oz.spark.session import _linked_home, java_home, require_java
 
 
 def program(path, text):
@@ -189,7 +189,7 @@ spark.stop()
 
 ASKING = """
 import os, subprocess, pyspark
-from oz.spark.java_home import require_java
+from oz.spark.session import require_java
 require_java()
 subprocess.run([os.path.join(pyspark.__path__[0], "bin", "spark-submit"), "--version"], check=True)
 """

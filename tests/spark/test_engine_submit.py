@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
 from oz.journal import Record, Writer
-from oz.spark.java_home import java_home
+from oz.spark.session import java_home
 from support.waiting import until
 
 SUBMIT = Path(_find_spark_home()) / "bin" / "spark-submit"

@@ -9,8 +9,8 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 
 from oz.spark.jobs.report import Report
-from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
 from oz.spark.jobs.reporting.page import STYLE
+from oz.spark.jobs.reporting.parts import LossMark, TimeSteps, by_size, over_time, tracks
 from spark import browser as chromium
 
 pytestmark = pytest.mark.skipif(

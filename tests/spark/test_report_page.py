@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 
 import oz.spark
 from oz.spark.jobs.reporting import writing
-from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
+from oz.spark.jobs.reporting.parts import LossMark, TimeSteps, by_size, over_time, tracks
 from spark.recorded import random_records, record_journal
 
 VOID = {"meta", "link", "br"}

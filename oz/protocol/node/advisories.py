@@ -10,7 +10,7 @@ from oz.protocol.node.reserved_subjects import ADVISORY
 
 Severity = Literal["information", "warning", "error"]
 
-_SEVERITIES: dict[str, Severity] = {
+SEVERITIES: dict[str, Severity] = {
     "peer_up": "information",
     "peer_left": "information",
     "peer_lost": "warning",
@@ -26,6 +26,8 @@ _SEVERITIES: dict[str, Severity] = {
     "malformed": "error",
     "contradiction": "error",
 }
+"""The advisories of nodes, each with its class; docs/node.md lists them."""
+
 _WORDS = {"information": "INFO", "warning": "WARN", "error": "ERROR"}
 
 EVERY = 1.0
@@ -76,7 +78,7 @@ def advise(
     kind: str, text: str, *, about: str | None = None, count: int | None = 1, origin: bytes | None = None
 ) -> Advisory:
     """Make an advisory of a node."""
-    return Advisory(kind, None, origin, text, _SEVERITIES[kind], count, about)
+    return Advisory(kind, None, origin, text, SEVERITIES[kind], count, about)
 
 
 class Throttle:

@@ -123,22 +123,26 @@ class Acceptance:
             # ZeroMQ was told of their keys when the declaration was read: since then comes what is published
             # on one that somebody listened to already.
             before = tuple(max(read.kept, one.since) if one.listeners else self.kept() for one in shared)
-            for one in shared:
-                if not one.listeners:
-                    one.since = self.kept()
-                one.listeners += 1
-                one.sharers[chunk] = (stream, place)
-                self._lifetimes.to_answer[one] = None
-                for pattern in one.suspended:
-                    stream.refused[declaration.chunk] = suspension(pattern)
-            # Their numbers must be known when the declaration is answered.
-            self._lifetimes.to_answer.move_to_end(stream)
+            self._listen_with_others(stream, declaration.chunk, place, chunk)
         else:
             for pattern in patterns:
                 self._interest.add(stream, pattern)
         if declaration.wants_last_value:
             self.to_serve.append((stream, place, before))
         return chunk
+
+    def _listen_with_others(self, stream: OutStream, number: int, place: int, chunk: AcceptedChunk) -> None:
+        """Let a chunk of a stream listen on the shared patterns that it declares."""
+        for one in chunk.shared:
+            if not one.listeners:
+                one.since = self.kept()
+            one.listeners += 1
+            one.sharers[chunk] = (stream, place)
+            self._lifetimes.to_answer[one] = None
+            for pattern in one.suspended:
+                stream.refused[number] = suspension(pattern)
+        # Their numbers must be known when the declaration is answered.
+        self._lifetimes.to_answer.move_to_end(stream)
 
     def _refusal(self, stream: OutStream, declaration: Declaration) -> str | None:
         """Say why the subscriber of a stream gets nothing, if so; then it keeps nothing that it has."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from oz.logs import peer_logger
 from oz.protocol.prefix_counts import NOTHING, KeyChanges
 from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.accounts import Account, EarlyGoodbyes, IsAlive, Peer
-from oz.protocol.publisher.interest_turns import InterestTurns
+from oz.protocol.publisher.accounts import Account, IsAlive, Peer
+from oz.protocol.publisher.interest_turns import EarlyGoodbyes, InterestTurns
 from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.key_ownership import KeyOwnership
 from oz.protocol.publisher.router import Router
@@ -156,17 +156,20 @@ class InterestQueue:
                 account, teller = self.turns.behind(key, gone), self._ended
         granted = NOTHING
         for _ in range(times):
-            if key.startswith(OWN):
-                self.turns.put(frame, account, teller, now)
-                goodbye = self._goodbyes.take(key, account) if comes else None
-                if goodbye is not None and self._come(goodbye, account, peer):
-                    self.turns.put(b"\x01" + goodbye, account, teller, now)
-                granted = self._router.granted(key, comes=comes)
-                if self._ownership is not None:
-                    granted = self._ownership.permitted(granted, account)
-            else:
-                granted = self._router.learn(frame, now)
+            granted = self._put(frame, account, teller, now)
+        goodbye = self._goodbyes.take(key, account) if comes and times else None
+        if goodbye is not None and self._come(goodbye, account, peer):
+            self.turns.put(b"\x01" + goodbye, account, teller, now)
         return granted
+
+    def _put(self, frame: bytes, account: Account, teller: Account, now: float) -> KeyChanges:
+        """Have a frame wait for its turn, or learn at once what is plain; return what ZeroMQ is to send."""
+        key = frame[1:]
+        if not key.startswith(OWN):
+            return self._router.learn(frame, now)
+        self.turns.put(frame, account, teller, now)
+        granted = self._router.granted(key, comes=frame[:1] == b"\x01")
+        return granted if self._ownership is None else self._ownership.permitted(granted, account)
 
     def is_all_read(self, peer: Peer, read_by_zmq: Callable[[Peer], int | None]) -> None:
         """Record that ZeroMQ has nothing more for oz to read.
@@ -289,10 +292,7 @@ class InterestQueue:
         for key, less, gone in self.holders.sweep(_MOST_SWEPT, self.accounts.values()):
             self._count_out(key, gone)
             for _ in range(less):
-                if key.startswith(OWN):
-                    self.turns.put(b"\0" + key, self.turns.behind(key, gone), self._ended, now)
-                else:
-                    self._router.learn(b"\0" + key, now)
+                self._put(b"\0" + key, self.turns.behind(key, gone), self._ended, now)
 
     def _refusal(self, key: bytes, account: Account, *, is_plain: bool) -> str | None:
         """Say why a connection may not subscribe to a key, if so."""

@@ -1,16 +1,20 @@
-"""The frames of subscribers that wait for a publisher to learn what they mean: connections take turns."""
+"""The frames of subscribers that wait at a publisher: to be learned, in turns; or, goodbyes, for a stream."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
-from oz.protocol.publisher.accounts import Account
+from oz.protocol.publisher.accounts import Account, IsAlive
 
 Learn = Callable[[bytes, float, Account], Iterator[None]]
 """Called with a frame, the time and the account that tells, learns what the frame means step by step."""
 
 _DONE = object()
+
+_MOST_EARLY, _MOST_OF_ONE, _LONGEST_GOODBYE = 4_096, 256, 320
+"""Goodbyes that are kept, of all connections and of one; and their bytes: what is longer has patterns, and is
+malformed."""
 
 
 class _Waiting:
@@ -121,3 +125,72 @@ class InterestTurns:
                 self._keys[key] = (holder, count - 1)
             else:
                 del self._keys[key]
+
+
+class EarlyGoodbyes:
+    """The goodbyes of connections that do not listen on the stream yet.
+
+    A connection that begins asks in the order of bytes: a goodbye before its stream. So they come of a
+    subscriber that leaves just as it meets a publisher, and waits for its answer.
+    """
+
+    __slots__ = ("_count", "_kept")
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._kept: dict[bytes, dict[Account, bytes]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._count
+
+    def add(self, stream: bytes, key: bytes, account: Account) -> None:
+        """Keep a goodbye, if it is not one too many.
+
+        Args:
+            stream: the key of the stream.
+            key: the goodbye's.
+            account: of the connection that says it.
+        """
+        self.take(stream, account)
+        if len(key) <= _LONGEST_GOODBYE and account.goodbyes < _MOST_OF_ONE and self._count < _MOST_EARLY:
+            self._kept.setdefault(stream, {})[account] = key
+            account.goodbyes += 1
+            self._count += 1
+
+    def take(self, stream: bytes, account: Account) -> bytes | None:
+        """Return the goodbye of a connection, which is not kept any more; None where there is none."""
+        kept = self._kept.get(stream, {})
+        key = kept.pop(account, None)
+        if key is not None:
+            account.goodbyes -= 1
+            self._count -= 1
+            if not kept:
+                del self._kept[stream]
+        return key
+
+    def forget(self, stream: bytes, key: bytes, account: Account) -> None:
+        """Forget a goodbye that is taken back.
+
+        Args:
+            stream: the key of the stream.
+            key: the goodbye's.
+            account: of the connection. Where ZeroMQ does not tell, one of those that have said it counts.
+        """
+        said = [one for one, kept in self._kept.get(stream, {}).items() if kept == key]
+        if account in said or account.peer is None:
+            for one in (account,) if account in said else said[:1]:
+                self.take(stream, one)
+
+    def sweep(self, is_alive: IsAlive) -> None:
+        """Forget those of connections that have ended, or of which nothing is known.
+
+        Args:
+            is_alive: tells whether a connection is still there.
+        """
+        known = {one for kept in self._kept.values() for one in kept}
+        gone = {one for one in known if one.peer is None or not is_alive(one.peer)}
+        for stream, kept in list(self._kept.items()) if gone else ():
+            for account in gone & kept.keys():
+                self.take(stream, account)

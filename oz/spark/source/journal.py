@@ -1,10 +1,11 @@
-"""A journal as the driver's side sees it while a query is planned."""
+"""A journal as the driver's side sees it while a query is planned, and how far a stream has read it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,8 @@ class PlannedJournal:
     """A journal, and what a query wants of it.
 
     Attributes:
-        id: the journal's id.
+        directory: where it is.
+        id: its id.
     """
 
     def __init__(self, options: Options, wanted: WantedRecords) -> None:
@@ -38,13 +40,13 @@ class PlannedJournal:
         Raises:
             JournalError: there is none, it is damaged, or of a newer version.
         """
-        self._directory = options.journal
+        self.directory = options.journal
         self._options = options
         self._wanted = wanted
         self._seen: tuple[int, int] | None = None
         self._manifest: Manifest | None = None
         self._verdicts: dict[Entry, bool] = {}
-        self.id = found_at(self._directory)
+        self.id = found_at(self.directory)
 
     @property
     def end(self) -> int:
@@ -53,12 +55,12 @@ class PlannedJournal:
         Raises:
             JournalError: the head of the last segment is damaged.
         """
-        return end_of(self._directory)
+        return end_of(self.directory)
 
     @property
     def first(self) -> int:
         """The offset of the first record that is kept; the end when there is none."""
-        return min((segment.base for segment in own.segments(self._directory)), default=self.end)
+        return min((segment.base for segment in own.segments(self.directory)), default=self.end)
 
     def beginning(self, since_ns: int | None = None) -> int:
         """The offset where a new query begins, by the options.
@@ -89,7 +91,7 @@ class PlannedJournal:
         Raises:
             JournalError: it is another, and that is an error.
         """
-        history, end = history_of(self._directory, self.id), self.end
+        history, end = history_of(self.directory, self.id), self.end
         agreed = history.agreed(position.epoch, position.offset)
         if agreed == position.offset and agreed <= end:
             return agreed
@@ -103,10 +105,10 @@ class PlannedJournal:
         begins = self.first if agreed is None else min(agreed, end)
         if self._options.fails_on_loss:
             raise JournalError(
-                f"{self._directory}: {why}. Begin anew with another checkpointLocation; or option "
+                f"{self.directory}: {why}. Begin anew with another checkpointLocation; or option "
                 f"failOnDataLoss=false goes on at offset {begins}"
             )
-        _log.warning("%s: %s; the query goes on at offset %d", self._directory, why, begins)
+        _log.warning("%s: %s; the query goes on at offset %d", self.directory, why, begins)
         return begins
 
     def pass_by(self, offset: int) -> int:
@@ -115,7 +117,7 @@ class PlannedJournal:
         Raises:
             JournalError: there are some, and that is an error.
         """
-        where, first = self._directory, self.first
+        where, first = self.directory, self.first
         lost = max(0, first - offset)
         if lost and self._options.fails_on_loss:
             raise JournalError(
@@ -164,11 +166,11 @@ class PlannedJournal:
             time_ns: nanoseconds since 1970.
         """
         end = self.end
-        for span in spans_of(self._directory, self._known(), self.first, end):
+        for span in spans_of(self.directory, self._known(), self.first, end):
             if span.entry is not None and span.entry.max_time_ns < time_ns:
                 continue
             for table in read_range(
-                self._directory,
+                self.directory,
                 span.first,
                 span.end,
                 ["offset", "time_ns"],
@@ -192,13 +194,13 @@ class PlannedJournal:
         if first < end:
             self.pass_by(first)  # what was there before the segments were listed may be missing in the list
         shares = share_out(spans, options.partitions, options.partition_rows, options.tasks)
-        history = history_of(self._directory, self.id)
+        history = history_of(self.directory, self.id)
         return [
-            Share(self.id, ranges, history.epoch_before(ranges[-1].end), self._directory) for ranges in shares
+            Share(self.id, ranges, history.epoch_before(ranges[-1].end), self.directory) for ranges in shares
         ]
 
     def _spans(self, first: int, end: int) -> Iterator[Span]:
-        spans = spans_of(self._directory, self._known(), first, end)
+        spans = spans_of(self.directory, self._known(), first, end)
         return (span for span in spans if self._wanted.may_be_in(span.entry) and self._may_hold(span.entry))
 
     def _may_hold(self, entry: Entry | None) -> bool:
@@ -206,25 +208,25 @@ class PlannedJournal:
         if entry is None or entry.subjects.complete or not self._wanted.has_subjects:
             return True
         if entry not in self._verdicts:
-            subjects = subjects_of(self._directory, entry, self.id)
+            subjects = subjects_of(self.directory, entry, self.id)
             self._verdicts[entry] = subjects is None or self._wanted.may_be_among(entry, subjects)
         return self._verdicts[entry]
 
     def _known(self) -> Manifest | None:
         """The manifest; read again when it has changed."""
         try:
-            status = (self._directory / files.MANIFEST).stat()
+            status = (self.directory / files.MANIFEST).stat()
         except FileNotFoundError:
             return None
         seen = status.st_mtime_ns, status.st_ino
         if seen != self._seen:
-            self._manifest = manifest.load(self._directory)
+            self._manifest = manifest.load(self.directory)
             self._seen = seen
         return self._manifest
 
     def position(self, offset: int, lost: int = 0) -> Position:
         """Make a position in it."""
-        return Position(self.id, offset, lost, history_of(self._directory, self.id).epoch_before(offset))
+        return Position(self.id, offset, lost, history_of(self.directory, self.id).epoch_before(offset))
 
 
 def found_at(directory: Path) -> str:
@@ -239,3 +241,83 @@ def found_at(directory: Path) -> str:
         if files.is_journal(directory):
             raise
         raise JournalError(f"{error}; `oz record` or oz.journal.Writer makes one") from None
+
+
+class Ahead(NamedTuple):
+    """The records that lie before a stream in a journal.
+
+    Attributes:
+        first: the offset to begin with.
+        end: the offset to stop before, without a limit.
+        lost: how many records are lost to the query, in all.
+    """
+
+    first: int
+    end: int
+    lost: int
+
+
+class JournalProgress:
+    """Plans what a stream reads of one journal.
+
+    Attributes:
+        journal: the journal.
+        reached: how far the last micro-batch went; None before there is one.
+    """
+
+    def __init__(self, journal: PlannedJournal) -> None:
+        """Begin before the first micro-batch.
+
+        Args:
+            journal: the journal.
+        """
+        self.journal = journal
+        self.reached: Position | None = None
+        self._target: int | None = None
+        self._late = 0
+
+    def stop_at_the_end(self) -> None:
+        """Note the end, which the query is to reach and not to pass."""
+        self._target = self.journal.end
+
+    def ahead(self, position: Position) -> Ahead:
+        """Tell what lies before a position.
+
+        Raises:
+            JournalError: retention has removed what is to be read next, or other records have the offsets
+                now, and that is an error.
+        """
+        first = self.journal.going_on(position)
+        if self._target is None:
+            lost = self.journal.pass_by(first)
+            end = self.journal.end
+        else:
+            # Who followed a retention that is quicker than the query would never come to an end.
+            end = max(first, self._target)
+            lost = min(self.journal.pass_by(first), end - first) if first < end else 0
+        return Ahead(first + lost, max(first + lost, end), position.lost + lost + self._late)
+
+    def go_to(self, end: int, lost: int) -> Position:
+        """Note where a micro-batch ends."""
+        self.reached = self.journal.position(end, lost)
+        self._late = 0
+        return self.reached
+
+    def shares(self, first: Position, last: Position) -> Sequence[Share]:
+        """Share out what a micro-batch has of it.
+
+        Raises:
+            JournalError: retention has removed some of it, and that is an error.
+        """
+        begins, ends = self.journal.going_on(first), self.journal.going_on(last)
+        gone = self.journal.pass_by(begins)
+        # Of a batch that was planned before, and whose records have gone since.
+        self._late += max(0, min(gone, ends - begins) - (last.lost - first.lost))
+        self.reached = last
+        return self.journal.shares(min(begins + gone, ends), ends)
+
+    def report(self) -> dict[str, str | int]:
+        """Say where it ends, and how many records lie between that and the last micro-batch."""
+        end, reached = self.journal.end, self.reached
+        lag = {} if reached is None else {"lag": max(0, end - reached.offset), "lost": reached.lost}
+        return {"journal": self.journal.id, "offset": end, **lag}

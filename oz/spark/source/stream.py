@@ -31,10 +31,10 @@ from oz.logs import logger
 from oz.services.recorder import Recorder
 from oz.spark.source.batch import read_share, rows_for, wanted_of
 from oz.spark.source.fetch import Fetcher
+from oz.spark.source.journal import Ahead, JournalProgress, PlannedJournal
 from oz.spark.source.options import Options
 from oz.spark.source.planning import Share, shared_among
 from oz.spark.source.position import Position, are_several_in, positions_as_data, positions_of
-from oz.spark.source.progress import Ahead, JournalProgress
 
 _log = logger("oz.spark.source")
 
@@ -274,7 +274,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if self._live is not None:
             self._live.check()
         if not self._journals:
-            found = [JournalProgress(each) for each in self._options.each()]
+            planned = [PlannedJournal(each, wanted_of(each)) for each in self._options.each()]
+            found = [JournalProgress(journal) for journal in planned]
             self._journals = {one.journal.id: one for one in found}
             if len(self._journals) < len(found):
                 raise JournalError(
@@ -294,7 +295,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """Read a checkpoint's positions; a journal that it does not know is begun with its first record."""
         if not self._options.journals and not are_several_in(data):
             [(name, one)] = journals.items()
-            return {name: Position.from_data(data, one.directory, name)}
+            return {name: Position.from_data(data, one.journal.directory, name)}
         known = positions_of(data)
         if gone := known.keys() - journals.keys():
             said = f"the query has read journal {min(gone)}, and none of the directories has it"

@@ -138,40 +138,13 @@ class NodeEngine:
 
     def _connect(self) -> None:
         sockets, config = self.sockets, self.settings.configuration
-        sub, uuid = sockets.sub, self.settings.uuid.hex()
-        self.subscriptions.open(sub)
-        # In one declaration, which costs each peer a third: who has the presence announcement has the others.
-        sub.introduce(
-            (
-                compile(f"{reserved_subjects.NAMING}{uuid}", "nats"),
-                compile(interest_subject(self.settings.uuid), "nats"),
-                presence_pattern(sockets.announcement),
-            ),
-            self._hear_node,
-        )
-        sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
+        self.subscriptions.open(sockets.sub)
+        self._listen()
         self.membership = Membership(sockets.announcement, config.lost_after)
         self.introductions = Introductions(sockets.main, self.membership)
         self.introduce = self.introductions.introduce
-        self.inquiries = Inquiries(sub.asked, self.introductions.tell)
-        place = sockets.local_directory
-        configured = (*config.nameserver, *config.peers)
-        prefix = None if place is None else place.prefix
-        looks_around: Directory | None = None if configured else place
-        trusted = None if configured or place is None else self._key_checks.known_in(place)
-        if trusted is not None:
-            looks_around = trusted
-        reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._key_checks.trusted)
-        connections = Connections(
-            sockets.announcement, sub, looks_around, config.peers,
-            reach=reach, limits=self.settings.publishing.limits,
-        )  # fmt: skip
-        self.links = self.publishing.links = Links(
-            self.membership, connections, sockets.local, sockets.network,
-            servers=config.nameserver, echo=self.settings.echo,
-        )  # fmt: skip
-        self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
-        self.dialler.place = trusted
+        self.inquiries = Inquiries(sockets.sub.asked, self.introductions.tell)
+        self._link()
         tells_absence = self._shell.kinds.backend.has_handle
         self._seeds = Seeds(
             config.peers, sockets.announcement, self.monotonic(), PATIENCE if tells_absence else ASKED_AFTER
@@ -183,14 +156,50 @@ class NodeEngine:
             self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
-            self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
+            config, self._shell, sockets, self.links, self.subscriptions,
             self.publishing.tell_own, sockets.say, self.monotonic, self._key_checks.refusals,
         )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
-                sub.connector.dial(endpoint, stop=FOR_EVER)
+                sockets.sub.connector.dial(endpoint, stop=FOR_EVER)
         self.dialler.start(self.monotonic())
+
+    def _listen(self) -> None:
+        """Subscribe to what nodes say to each other."""
+        sub, uuid = self.sockets.sub, self.settings.uuid.hex()
+        # In one declaration, which costs each peer a third: who has the presence announcement has the others.
+        sub.introduce(
+            (
+                compile(f"{reserved_subjects.NAMING}{uuid}", "nats"),
+                compile(interest_subject(self.settings.uuid), "nats"),
+                presence_pattern(self.sockets.announcement),
+            ),
+            self._hear_node,
+        )
+        sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
+
+    def _link(self) -> None:
+        """Decide whom the node connects to, and how; it begins later."""
+        sockets, config = self.sockets, self.settings.configuration
+        place = sockets.local_directory
+        configured = (*config.nameserver, *config.peers)
+        prefix = None if place is None else place.prefix
+        looks_around: Directory | None = None if configured else place
+        trusted = None if configured or place is None else self._key_checks.known_in(place)
+        if trusted is not None:
+            looks_around = trusted
+        reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._key_checks.trusted)
+        connections = Connections(
+            sockets.announcement, sockets.sub, looks_around, config.peers,
+            reach=reach, limits=self.settings.publishing.limits,
+        )  # fmt: skip
+        self.links = self.publishing.links = Links(
+            self.membership, connections, sockets.local, sockets.network,
+            servers=config.nameserver, echo=self.settings.echo,
+        )  # fmt: skip
+        self.dialler = Dialler(self.links, (sockets.sub, sockets.local, sockets.network), self)
+        self.dialler.place = trusted
 
     def _is_awaited(self, endpoint: str) -> bool:
         """Tell whether it is to be found out whether somebody is at an endpoint that the user has named.

@@ -18,7 +18,7 @@ _INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
 
 
 class NodePublishing:
-    """Says which publisher of one node a subject goes out by, once the node has its sockets.
+    """Says which publisher of a node a subject goes out by, and flushes all, once it has its sockets.
 
     Attributes:
         sockets: of the node.
@@ -89,6 +89,16 @@ class NodePublishing:
         # Asked for each request: a loop over them takes four times as long.
         local, network = self.sockets.local, self.sockets.network
         return local.engine.guard.is_mine or (network is not None and network.engine.guard.is_mine)
+
+    def flush(self) -> None:
+        """Send now what waits for others to make a batch.
+
+        Raises:
+            ClosedError: the node is closed.
+        """
+        self._check_open()
+        for publisher in self.sockets.publishers:
+            publisher.engine.flush_now()
 
     def look_soon(self) -> None:
         """Take in what was unsubscribed before anybody asks: over inproc it is there already."""

@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Peer
-from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
-from oz.protocol.publisher.records import RECORD_PATIENCE, Records
-from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.records import RECORD_PATIENCE
 from oz.security.limits import Limits
 from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
@@ -24,7 +21,7 @@ from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
 from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
-from oz.transport.publisher.sink import XpubSink
+from oz.transport.publisher.sink import SendingParts
 
 _log = peer_logger("oz.publisher")
 
@@ -142,10 +139,7 @@ class Attendant:
         self,
         socket: zmq.Socket[Any],
         guard: Guard,
-        router: Router,
-        dispatch: Dispatch,
-        records: Records | MulticastDispatch,
-        sink: XpubSink,
+        parts: SendingParts,
         sender: Sender,
         closing: PublisherClosing,
         shell: Shell,
@@ -159,10 +153,7 @@ class Attendant:
         Args:
             socket: of the publisher.
             guard: of the publisher.
-            router: knows who wants what.
-            dispatch: sends batches.
-            records: tells subscribers where the publisher stands.
-            sink: what it sends them into.
+            parts: what sends to those who ask.
             sender: what is published passes through.
             closing: the end of it all.
             shell: the thread or the loop.
@@ -174,15 +165,17 @@ class Attendant:
         self._backend = backend = backend_of(socket)
         self._has_come = make_asking(socket)
         self._guard = guard
-        self._router = router
+        self._router = parts.router
         self._access = access = None if security is None else security.access
         self._calls = None if security is None else security.calls
         self._receive = backend.recv_named if security is None else security.receive
-        self._queue = InterestQueue(router, limits, self._is_alive if backend.tells_peers else None, access)
+        self._queue = InterestQueue(
+            parts.router, limits, self._is_alive if backend.tells_peers else None, access
+        )
         self._read_time = limits.interest_time
-        self._dispatch = dispatch
-        self._records = records
-        self._sink = sink
+        self._dispatch = parts.dispatch
+        self._records = parts.records
+        self._sink = sink = parts.sink
         sink.peers = closing.peers = self._queue.peers
         sink.cut = self._cut
         self._sender = sender

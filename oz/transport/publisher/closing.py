@@ -14,9 +14,7 @@ from oz.numbers import check_wait
 from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer
-from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
-from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
@@ -25,6 +23,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
+from oz.transport.publisher.sink import SendingParts
 from oz.transport.publisher.untaken import Untaken, is_unwritten, kept, take_up
 from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
@@ -116,9 +115,7 @@ class PublisherClosing:
         guard: Guard,
         attachments: Attachments,
         monitor: Monitor,
-        router: Router,
-        dispatch: Dispatch,
-        records: Records | MulticastDispatch,
+        parts: SendingParts,
         sender: Sender,
         *,
         take_more: Callable[[], bool] | None,
@@ -130,9 +127,7 @@ class PublisherClosing:
             guard: of the publisher.
             attachments: where it is bound and connected to.
             monitor: of the socket.
-            router: knows who wants what.
-            dispatch: sends batches.
-            records: tells subscribers that nothing more comes.
+            parts: what sends to those who ask.
             sender: what is published passes through.
             take_more: takes in what is still to be sent from elsewhere; tells whether that was all.
                 None where nothing comes from elsewhere.
@@ -145,9 +140,9 @@ class PublisherClosing:
         self._monitor = monitor
         self.calls: Calls | None = None
         self.peers: Callable[[], Iterable[Peer]] = tuple
-        self._router = router
-        self._dispatch = dispatch
-        self._records = records
+        self._router = parts.router
+        self._dispatch = parts.dispatch
+        self._records = parts.records
         self._sender = sender
         self._take_more = take_more
         self._untaken: Untaken | None = None

@@ -108,27 +108,24 @@ class PublisherEngine:
         )
         plain = PlainFrames(guard, self.dispatch, parts.sink, backend, is_joined=delimiter is not None)
         self.sender = Sender(
-            guard, codec, self.router, self.dispatch, parts.last_values, options.max_batch,
+            guard, codec, parts, options.max_batch,
             routes=routes, hand_over=plain.shortest(), in_use=shell.in_use, check_open=self.check_open,
             expect_more=shell.expect_more, in_turns=shell.in_turns, backend=backend,
         )  # fmt: skip
         self.raw = RawSends(
-            socket, guard, self.router, self.dispatch, parts.sink, self.sender,
+            socket, guard, parts, self.sender,
             delimiter=delimiter or b"", is_framed=isinstance(self.records, MulticastDispatch),
             deliver=shell.deliver, as_result=shell.as_result, send_whole=shell.send_whole,
         )  # fmt: skip
         self.closing = PublisherClosing(
-            socket, guard, self.attachments, self._monitor, self.router, self.dispatch, self.records,
-            self.sender, take_more=shell.take_more,
+            socket, guard, self.attachments, self._monitor, parts, self.sender,
+            take_more=shell.take_more,
         )  # fmt: skip
         self.sender.most_bytes = options.limits.message_size
         attendant = Attendant(
             socket,
             guard,
-            self.router,
-            self.dispatch,
-            self.records,
-            parts.sink,
+            parts,
             self.sender,
             self.closing,
             shell,

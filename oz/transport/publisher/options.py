@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import zmq
 
@@ -14,7 +14,6 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, high_water_mark_for
 from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.batches import MAX_BATCH, Batches
-from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.pattern_time import PatternTime, Stopwatch
 from oz.protocol.publisher.records import Records
@@ -27,7 +26,7 @@ from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import MulticastGroup, group_for
-from oz.transport.publisher.sink import XpubSink
+from oz.transport.publisher.sink import SendingParts, XpubSink
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import (
     CLOSE_TIMEOUT,
@@ -77,24 +76,6 @@ class Role:
     last_values: LastValueCache | None
     interest_changed: Callable[[], object] | None = None
     reserved: Reserved | None = None
-
-
-class SendingParts(NamedTuple):
-    """The parts by which a publisher sends to those who ask for a subject.
-
-    Attributes:
-        router: who wants what.
-        dispatch: sends batches.
-        records: tells subscribers where the publisher stands; the dispatch too, for multicast.
-        sink: what it sends them into.
-        last_values: what keeps the last values, if they are kept.
-    """
-
-    router: Router
-    dispatch: Dispatch
-    records: Records | MulticastDispatch
-    sink: XpubSink
-    last_values: LastValueCache | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

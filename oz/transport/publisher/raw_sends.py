@@ -12,12 +12,10 @@ import zmq
 from oz.errors import ProtocolError
 from oz.protocol.prefix_counts import UNREACHABLE
 from oz.protocol.publisher.backlog import WATCHED_FROM
-from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
-from oz.transport.publisher.sink import XpubSink
+from oz.transport.publisher.sink import SendingParts
 from oz.wire.keys import OWN as OWN_KEYS
 
 _send = zmq.backend.Socket.send
@@ -66,9 +64,7 @@ class RawSends:
         self,
         socket: zmq.Socket[Any],
         guard: Guard,
-        router: Router,
-        dispatch: Dispatch,
-        sink: XpubSink,
+        parts: SendingParts,
         sender: Sender,
         *,
         delimiter: bytes,
@@ -82,9 +78,7 @@ class RawSends:
         Args:
             socket: of the publisher.
             guard: of the publisher.
-            router: knows who wants what.
-            dispatch: sends batches.
-            sink: counts what waits.
+            parts: what sends to those who ask.
             sender: what is published passes through.
             delimiter: what ends the subject in a message of one frame, or nothing.
             is_framed: whether every message is framed by oz.
@@ -94,9 +88,9 @@ class RawSends:
         """
         self._socket = socket
         self._guard = guard
-        self._router = router
-        self._dispatch = dispatch
-        self._sink = sink
+        self._router = parts.router
+        self._dispatch = parts.dispatch
+        self._sink = parts.sink
         self._sender = sender
         self._delimiter = delimiter
         self.is_framed = is_framed

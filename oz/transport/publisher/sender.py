@@ -15,16 +15,13 @@ from typing import Any
 import zmq
 
 from oz.message import Extras
-from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
 from oz.transport.backend import Backend
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
-from oz.transport.publisher.sink import HandOver, as_item, as_sendable
+from oz.transport.publisher.sink import HandOver, SendingParts, as_item, as_sendable
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
@@ -89,9 +86,7 @@ class Sender:
         self,
         guard: Guard,
         codec: Codec | None,
-        router: Router,
-        dispatch: Dispatch,
-        last_values: LastValueCache | None,
+        parts: SendingParts,
         max_batch: int,
         *,
         routes: Routes,
@@ -107,9 +102,7 @@ class Sender:
         Args:
             guard: of the publisher.
             codec: encodes payloads, if there is one.
-            router: knows who wants what.
-            dispatch: sends batches.
-            last_values: the last values, if they are kept.
+            parts: what sends to those who ask.
             max_batch: messages in a batch at most.
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
@@ -121,8 +114,8 @@ class Sender:
         """
         self.guard = guard
         self._encode = codec.encode if codec is not None else None
-        self.dispatch = dispatch
-        self._last_values = last_values
+        self.dispatch = parts.dispatch
+        self._last_values = parts.last_values
         self._is_publishing = False
         self._interrupting: deque[tuple[Any, Any, Any]] = deque()
         # The attendant's, once there is one.
@@ -133,11 +126,11 @@ class Sender:
         self.routes = routes
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
-        self.stats: PublisherStats = router.stats
+        self.stats: PublisherStats = parts.router.stats
         self.accumulator = Accumulator(
             guard,
-            dispatch,
-            router.stats,
+            self.dispatch,
+            self.stats,
             max_batch,
             self.look,
             expect_more,

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import zmq
 
 from oz.compiled import HOT
+from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer, SlowPeers
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.records import Records
+from oz.protocol.publisher.router import Router
 from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
@@ -338,3 +342,21 @@ class PlainFrames:
         else:
             # Rare, and the rest for pyzmq, which says when they have gone.
             self._guard.apart(send_frames, self._send, socket, frames, flags)
+
+
+class SendingParts(NamedTuple):
+    """The parts by which a publisher sends to those who ask for a subject.
+
+    Attributes:
+        router: who wants what.
+        dispatch: sends batches.
+        records: tells subscribers where the publisher stands; the dispatch too, for multicast.
+        sink: what it sends them into.
+        last_values: what keeps the last values, if they are kept.
+    """
+
+    router: Router
+    dispatch: Dispatch
+    records: Records | MulticastDispatch
+    sink: XpubSink
+    last_values: LastValueCache | None

@@ -40,6 +40,9 @@ _LATER = 0.15
 _LOOK_NS = 250_000_000
 """Nanoseconds between two looks at what is due where there is always something to read."""
 
+MANY = 1_000
+"""Messages that `receive_many` takes at most, unless said otherwise."""
+
 PATIENCE = 0.01
 """Seconds that a call which must not wait may look through what is not for its caller. What is left is for
 the next call."""

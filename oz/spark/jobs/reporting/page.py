@@ -5,8 +5,20 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
-from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
+from oz.spark.jobs.reporting.parts import (
+    LossMark,
+    TimeSteps,
+    bar,
+    bars,
+    by_size,
+    definitions,
+    details,
+    figure,
+    over_time,
+    section,
+    table,
+    tracks,
+)
 from oz.spark.jobs.reporting.steps import HOUR, SECOND
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher, subject
 
