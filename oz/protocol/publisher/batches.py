@@ -105,18 +105,20 @@ class Batches:
         self.full.clear()
         self.is_blocked = False
 
-    def skip(self, count: int | None) -> None:
+    def skip(self, count: int | None, recipients: Recipients | None = None) -> None:
         """Count messages that were lost before they came here: subscribers find them missing.
 
         Args:
             count: how many; None when nobody knows, and subscribers learn just that.
+            recipients: those that they were for; None where that is not known, and may be everybody.
         """
         if count is None:
             self.lose_count()
             return
         self.position += count
         groups: set[str] = set()
-        for stream in sorted(self._router.counted(), key=lambda one: one.joined):
+        counted = self._router.counted() if recipients is None else recipients.everybody
+        for stream in sorted(counted, key=lambda one: one.joined):
             if self._is_over(stream):
                 continue
             # Only one member of a group would have been given each: the senior one stands for all.

@@ -53,6 +53,11 @@ class Recipients:
         self.is_simple = not choices and all(one.delivery.overflow is None for one in streams)
 
     @property
+    def everybody(self) -> list[OutStream]:
+        """All streams that it may go out on: of a group each member that wants it."""
+        return [*self.streams, *(one for choice in self.choices for one in choice.members)]
+
+    @property
     def is_sole(self) -> bool:
         """Whether one queue group is all that a message goes to."""
         return self.kind == ROUTED and not self.streams and len(self.choices) == 1
