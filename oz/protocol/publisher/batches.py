@@ -117,7 +117,7 @@ class Batches:
             return
         self.position += count
         groups: set[str] = set()
-        counted = self._router.counted() if recipients is None else recipients.everybody
+        counted = self._router.counted() if recipients is None else recipients.all_streams
         for stream in sorted(counted, key=lambda one: one.joined):
             if self._is_over(stream):
                 continue

@@ -53,7 +53,7 @@ class Recipients:
         self.is_simple = not choices and all(one.delivery.overflow is None for one in streams)
 
     @property
-    def everybody(self) -> list[OutStream]:
+    def all_streams(self) -> list[OutStream]:
         """All streams that it may go out on: of a group each member that wants it."""
         return [*self.streams, *(one for choice in self.choices for one in choice.members)]
 
