@@ -94,6 +94,7 @@ class Batches:
         self._passing = Passing(batches)
         for batch in batches:
             self._send_batch(batch, is_rich=is_rich)
+        self._recipients.clear()  # nobody who leaves is kept in memory until the next message
 
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
