@@ -108,7 +108,10 @@ class Publisher(PublisherSocket):
         publish = self.publish
         with self.batch():
             for pair in pairs:
-                subject, payload = pair if type(pair) is tuple and len(pair) == 2 else as_pair(pair)
+                try:
+                    subject, payload = pair if type(pair) is tuple else as_pair(pair)
+                except ValueError:
+                    subject, payload = as_pair(pair)
                 publish(subject, payload)
                 count += 1
         return count

@@ -63,7 +63,7 @@ def as_pair(given: Any) -> tuple[Any, Any]:
     raise TypeError(
         f"publish_many() takes pairs of subject and payload, not {given!r}: of a dict give its items(), and "
         "what has headers, a key or an id to publish()"
-    )
+    ) from None
 
 
 def long_way(
