@@ -194,6 +194,9 @@ _PLACES = {
 All of them together take 0.4 s of a processor; whoever reads a journal needs none of the sockets.
 """
 
+_PARTS = ("cli", "journal", "services", "spark", "testing")
+"""Parts of oz that an application imports by their names, as some need more than oz itself."""
+
 _OTHER_NAMES = {"resolve_configuration": "resolve", "survey_configuration": "survey"}
 
 
@@ -202,7 +205,8 @@ def __getattr__(name: str) -> Any:
     if name == "asyncio":
         return importlib.import_module("oz.asyncio")
     if (place := _PLACES.get(name)) is None:
-        raise AttributeError(f"module 'oz' has no attribute {name!r}")
+        how = f" until it is imported: import oz.{name}" if name in _PARTS else ""
+        raise AttributeError(f"module 'oz' has no attribute {name!r}{how}")
     found = getattr(importlib.import_module(place), _OTHER_NAMES.get(name, name))
     # The next time it is there.
     return globals().setdefault(name, found)

@@ -45,6 +45,17 @@ def test_a_star_leaves_what_python_calls_asyncio_and_compile_alone():
     assert oz.asyncio.Subscriber is not oz.Subscriber
 
 
+@pytest.mark.parametrize("part", ["journal", "services", "spark", "testing"])
+def test_a_part_that_was_not_imported_says_how(part):
+    said = python(f"import oz; oz.{part}", fails=True).stderr
+    assert f"module 'oz' has no attribute '{part}' until it is imported: import oz.{part}" in said
+
+
+def test_what_oz_does_not_have_is_no_part_to_import():
+    with pytest.raises(AttributeError, match=r"module 'oz' has no attribute 'Publishr'$"):
+        oz.Publishr  # noqa: B018
+
+
 def python(code, *, fails=False, cwd=ROOT):
     """Run a program in the checkout."""
     done = subprocess.run(

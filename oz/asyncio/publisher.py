@@ -15,7 +15,7 @@ from oz.asyncio.closing import Closing
 from oz.asyncio.publisher_engine import LoopPublisher, LoopSocket
 from oz.transport.publisher.front import PublisherFront, PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
-from oz.transport.publisher.publish import by_fields
+from oz.transport.publisher.publish import as_pair, by_fields
 
 _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
@@ -67,15 +67,16 @@ class LoopPublishing(PublisherFront):
 
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `publish`.
+            TypeError: something is no pair; or as `publish`.
         """
         count = 0
         if isinstance(pairs, AsyncIterable):
-            async for subject, payload in pairs:
-                await self.publish(subject, payload)
+            async for pair in pairs:
+                await self.publish(*as_pair(pair))
                 count += 1
             return count
-        for subject, payload in pairs:
-            await self.publish(subject, payload)
+        for pair in pairs:
+            await self.publish(*as_pair(pair))
             count += 1
             if not count % _TURN:
                 await asyncio.sleep(0)

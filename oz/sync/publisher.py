@@ -11,7 +11,7 @@ from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.publisher.closing import PartRead
 from oz.transport.publisher.front import PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
-from oz.transport.publisher.publish import by_fields
+from oz.transport.publisher.publish import as_pair, by_fields
 
 
 class Publisher(PublisherSocket):
@@ -101,12 +101,17 @@ class Publisher(PublisherSocket):
 
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `publish`.
+            TypeError: something is no pair; or as `publish`.
         """
         count = 0
         # An attribute of a socket costs about as much as a message that joins others.
         publish = self.publish
         with self.batch():
-            for subject, payload in pairs:
+            for pair in pairs:
+                try:
+                    subject, payload = pair if type(pair) is tuple else as_pair(pair)
+                except ValueError:
+                    subject, payload = as_pair(pair)
                 publish(subject, payload)
                 count += 1
         return count

@@ -8,6 +8,7 @@ import zmq
 
 import oz
 from support import scripts
+from support.cases import each
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
@@ -26,6 +27,36 @@ def test_what_was_published_after_waiting_for_a_fresh_subscriber_is_never_lost(c
             pub.wait_for_subscribers(timeout=DEADLINE)
             pub.publish("a.b", b"%d" % number)
             assert sub.receive(timeout=DEADLINE).payload == b"%d" % number
+
+
+NO_PAIRS = (
+    "ab",
+    b"ab",
+    {"a.b": 1, "a.c": 2},
+    {"a.b", "a.c"},
+    ("a.b",),
+    ("a.b", 1, {"trace": "7"}),
+    ["a.b"],
+    None,
+    5,
+)
+
+
+@each("no_pair", NO_PAIRS)
+def test_what_is_no_pair_of_subject_and_payload_is_named(no_pair):
+    with oz.Publisher("tcp://127.0.0.1:*", codec="msgpack") as pub:
+        with pytest.raises(TypeError, match="takes pairs of subject and payload, not ") as raised:
+            pub.publish_many([("a.b", 1), no_pair, ("a.b", 2)])
+        assert repr(no_pair) in str(raised.value)
+        assert pub.stats.published == 1
+        assert pub.publish_many([["a.b", 1], ("a.b", 2), ("a.b", "ab")]) == 3
+
+
+def test_the_items_of_a_dict_are_pairs_and_the_dict_is_none():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        with pytest.raises(TypeError, match=r"not 'ab': of a dict give its items\(\)"):
+            pub.publish_many({"ab": b"1"})
+        assert pub.publish_many({"ab": b"1"}.items()) == 1
 
 
 def test_waiting_counts_only_what_lets_the_subject_through(pair):

@@ -1,12 +1,15 @@
 """Signal handlers that publish in the middle of `publish`: Python runs them between any two lines of oz."""
 
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import oz
+from oz.transport.publisher.sender import Sender
+from support.inside import engine_of
 from support.sizes import one_of_each
 
 OF_OZ = str(Path(oz.__file__).parent)
@@ -61,6 +64,30 @@ def publish_interrupted(publisher, send):
         if at_line.left:
             return published[:-1]
     raise AssertionError(f"publish runs more than {MOST_LINES} lines")
+
+
+def test_what_a_handler_publishes_and_is_dropped_is_told_lost_to_those_only_who_wanted_it(monkeypatch):
+    """It finds no room, and nobody is there to wait for some."""
+    gaps = {"a.x": [], "b.x": [], "b.*": []}
+    with ExitStack() as stack:
+        publisher = stack.enter_context(oz.Publisher("tcp://127.0.0.1:*", on_full="error"))
+        subscribers = []
+        for pattern, told in gaps.items():
+            one = oz.Subscriber(publisher.endpoint, filtering="publisher", on_gap=told.append)
+            subscribers.append(stack.enter_context(one))
+            one.subscribe(pattern, group="g" if pattern == "b.*" else None)
+            one.wait_ready(timeout=10)
+        engine = engine_of(publisher)
+        with engine.guard, monkeypatch.context() as full:
+            full.setattr(
+                Sender, "_publish_now", lambda _, socket, route, payload, item: (route, payload, item)
+            )
+            # As behind what the handler has interrupted.
+            engine.sender._publish_later(engine.socket, engine.sender.routes.find("a.x"), b"1", None)
+        publisher.publish_many([("a.x", b"2"), ("b.x", b"2")])
+        assert [one.receive(timeout=10).payload for one in subscribers] == [b"2"] * 3
+        assert publisher.stats.dropped == 1
+    assert [(pattern, gap.count) for pattern, told in gaps.items() for gap in told] == [("a.x", 1)]
 
 
 @pytest.mark.parametrize(

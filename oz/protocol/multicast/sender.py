@@ -244,8 +244,8 @@ class MulticastDispatch:
             self.full.clear()
             self.is_blocked = False
 
-    def skip(self, count: int | None) -> None:
-        """Count messages that were lost before they came here; see `Batches.skip`."""
+    def skip(self, count: int | None, recipients: Recipients | None = None) -> None:
+        """Count messages that were lost before they came here, as everybody gets all; see `Batches.skip`."""
         if self._began_at is None:
             self._began_at = self._clock()
         if count is None:

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from oz.protocol.publisher.backlog import WATCHED_FROM
-from oz.protocol.publisher.batching import Batch, sticky_key
+from oz.protocol.publisher.batching import STEP, Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
@@ -38,7 +38,9 @@ class Batches:
         "_clock",
         "_doubtful",
         "_drops",
+        "_first",
         "_passing",
+        "_recipients",
         "_router",
         "_sink",
         "full",
@@ -65,6 +67,9 @@ class Batches:
         self._clock = clock
         self._drops = drops
         self._passing = Passing()
+        # Those of the messages that are being sent, and the position of the first.
+        self._recipients: list[Recipients] = []
+        self._first = 0
         # What is being sent of a send buffer: it stays there until that is done.
         self._doubtful: tuple[OutStream, int, tuple[bytes, ...]] | None = None
         self.full: dict[OutStream, float] = {}
@@ -84,10 +89,12 @@ class Batches:
         """
         self._sink.make_lossless()
         self.size = 0
+        self._recipients, self._first = accumulated[0::STEP], first
         batches = split_accumulated(accumulated, first)
         self._passing = Passing(batches)
         for batch in batches:
             self._send_batch(batch, is_rich=is_rich)
+        self._recipients.clear()  # nobody who leaves is kept in memory until the next message
 
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
@@ -99,18 +106,20 @@ class Batches:
         self.full.clear()
         self.is_blocked = False
 
-    def skip(self, count: int | None) -> None:
+    def skip(self, count: int | None, recipients: Recipients | None = None) -> None:
         """Count messages that were lost before they came here: subscribers find them missing.
 
         Args:
             count: how many; None when nobody knows, and subscribers learn just that.
+            recipients: those that they were for; None where that is not known, and may be everybody.
         """
         if count is None:
             self.lose_count()
             return
         self.position += count
         groups: set[str] = set()
-        for stream in sorted(self._router.counted(), key=lambda one: one.joined):
+        counted = self._router.counted() if recipients is None else recipients.all_streams
+        for stream in sorted(counted, key=lambda one: one.joined):
             if self._is_over(stream):
                 continue
             # Only one member of a group would have been given each: the senior one stands for all.
@@ -122,6 +131,10 @@ class Batches:
     def _is_over(self, stream: OutStream) -> bool:
         """Tell whether a stream has said goodbye and was told that this is all: nothing of it is lost."""
         return stream.is_closing and stream not in self._router.to_answer
+
+    def _has_left(self, stream: OutStream) -> bool:
+        """Tell whether a member of a queue group gets nothing more: a message was on its way to it."""
+        return stream.is_gone or self._is_over(stream)
 
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
@@ -149,6 +162,7 @@ class Batches:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
         recipients, subject, payload = accumulated
         self._passing = Passing()
+        self._recipients, self._first = [recipients], self.position
         self._sink.make_lossless()
         attached = payload[0] if isinstance(payload, list) else payload
         item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
@@ -161,9 +175,10 @@ class Batches:
         for stream in streams:
             if stream.is_full:
                 self._retry(stream)
+            takes = not (stream.is_full or (stream.delivery.group and self._has_left(stream)))
             first, *trailer = stream.frames(RICH, stream.sequence, positions, body)
             frames = (first, attached, *trailer)
-            if not stream.is_full and self.try_send(stream, frames):
+            if takes and self.try_send(stream, frames):
                 stream.sequence += 1
             elif stream.delivery.group or stream.delivery.overflow in SEND_BUFFERS:
                 # Within a batch, which can be held back or passed on.
@@ -177,6 +192,9 @@ class Batches:
         stream = batch.stream
         if stream.delivery.group:
             self._passing.begin(batch)
+            if self._has_left(stream):
+                self._send_to_others(batch)
+                return
         if stream.is_full:
             self._retry(stream)
         if stream.is_full and self._buffer(batch):
@@ -257,7 +275,7 @@ class Batches:
     def _send_to_others(self, batch: Batch) -> None:
         """Return what a member of a queue group has no room for to others; the rest is its own after all."""
         full = batch.stream
-        must_go = full.is_gone
+        must_go = self._has_left(full)
         if full.delivery.policy != "round_robin" and not (full.is_closing or must_go):
             # Whoever relies on one member would see its messages overtaken at another.
             self._keep_own(batch, must_wait=False)
@@ -279,13 +297,20 @@ class Batches:
         stream, count = batch.stream, batch.count
         if not count:
             return
-        if stream.is_gone:
-            self._router.lifetimes.count_lost(stream, count)
+        if self._has_left(stream):
+            if not self._router.lifetimes.count_lost(stream, count):
+                self._count_unwanted(batch.positions)
             return
         frames = stream.frames(RICH, stream.sequence, batch.positions, batch.body)
         stream.sequence += count
         self.overflow(stream, count, frames, must_wait=must_wait)
         self._passing.note(batch)
+
+    def _count_unwanted(self, positions: list[int]) -> None:
+        """Count messages as wanted by nobody that were for one queue group alone, all of which has left."""
+        sole = [self._recipients[one - self._first].is_sole for one in positions].count(True)
+        self._router.stats.sent -= sole
+        self._router.stats.unwanted += sole
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True

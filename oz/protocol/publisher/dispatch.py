@@ -41,8 +41,13 @@ class Dispatch(Protocol):
     def retry(self) -> None:
         """Send what waits for room, as far as there is some."""
 
-    def skip(self, count: int | None) -> None:
-        """Count messages that were lost before they came here; None when nobody knows how many."""
+    def skip(self, count: int | None, recipients: Recipients | None = None) -> None:
+        """Count messages that were lost before they came here.
+
+        Args:
+            count: how many; None when nobody knows.
+            recipients: those that they were for; None where that is not known, and may be everybody.
+        """
 
     def lose_count(self) -> None:
         """Show as a gap what was being sent when that was cut short."""

@@ -7,7 +7,7 @@ Source: docs/decisions/013-queue-groups-by-name.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -59,6 +59,10 @@ class Group:
         """Whether there is any member."""
         return bool(self._members)
 
+    def __iter__(self) -> Iterator[Any]:
+        """Return its members."""
+        return iter(self._members)
+
     def join(self, member: Member, policy: str) -> None:
         """Take a member in; the senior member's policy is the group's."""
         self._members.setdefault(member, policy)
@@ -92,11 +96,20 @@ class Choice:
         sticky: the members that were chosen for subjects lately.
     """
 
-    __slots__ = ("_group", "_shares", "_turn", "is_outdated", "members", "sticky")
+    __slots__ = ("_group", "_groups", "_shares", "_turn", "is_outdated", "members", "sticky")
 
-    def __init__(self, group: Group, members: Iterable[Any]) -> None:
-        """Put them in order."""
+    def __init__(
+        self, group: Group, members: Iterable[Any], groups: Mapping[str, Group] | None = None
+    ) -> None:
+        """Put them in order.
+
+        Args:
+            group: theirs.
+            members: those that want the subject.
+            groups: all that there are, by name; without members a group is none of them any more.
+        """
         self._group = group
+        self._groups = {} if groups is None else groups
         self.members = tuple(sorted(members, key=lambda one: one.joined))
         shares: dict[bytes, list[Any]] = {}
         for member in self.members:
@@ -117,8 +130,12 @@ class Choice:
         """
         if not self.is_outdated:
             return self
+        group = self._group
         members = [one for one in self.members if one.wants(subject)]
-        return Choice(self._group, members) if members else self
+        if not members and (heirs := self._groups.get(group.name)) is not None:
+            # Whoever has joined since, before the last of them left.
+            group, members = heirs, [one for one in heirs if one.wants(subject)]
+        return Choice(group, members) if members else self
 
     def pick(self, key: bytes) -> Any:
         """Pick the member that gets a message.

@@ -52,6 +52,16 @@ class Recipients:
         self.choices = choices
         self.is_simple = not choices and all(one.delivery.overflow is None for one in streams)
 
+    @property
+    def all_streams(self) -> list[OutStream]:
+        """All streams that it may go out on: of a group each member that wants it."""
+        return [*self.streams, *(one for choice in self.choices for one in choice.members)]
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether one queue group is all that a message goes to."""
+        return self.kind == ROUTED and not self.streams and len(self.choices) == 1
+
 
 class RecipientSets:
     """All recipients in use; forgotten whenever an interest comes or goes."""
@@ -86,7 +96,7 @@ class RecipientSets:
                     grouped.setdefault(stream.delivery.group, []).append(stream)
                 else:
                     streams.append(stream)
-            choices = tuple(Choice(groups[name], several) for name, several in grouped.items())
+            choices = tuple(Choice(groups[name], several, groups) for name, several in grouped.items())
             recipients = Recipients(is_plain=is_plain, streams=tuple(streams), choices=choices)
             self._known[members, is_plain] = recipients
         return recipients

@@ -312,11 +312,17 @@ class Lifetimes:
         while len(self.cut_members) > VANISHED_KEPT:
             del self.cut_members[next(iter(self.cut_members))]
 
-    def count_lost(self, stream: OutStream, count: int) -> None:
-        """Count messages that were for a member of a group which is gone, and that nobody else wants."""
+    def count_lost(self, stream: OutStream, count: int) -> bool:
+        """Count messages that were for a member of a group which is gone, and that nobody else wants.
+
+        Returns:
+            Whether it was cut off, and finds that it missed them if it comes back; it may have left in order.
+        """
         before = self.cut_members.get(stream.key)
-        if before is not None and before.epoch == stream.epoch:
-            self.cut_members[stream.key] = before._replace(sequence=before.sequence + count)
+        if before is None or before.epoch != stream.epoch:
+            return False
+        self.cut_members[stream.key] = before._replace(sequence=before.sequence + count)
+        return True
 
     def returned(self, stream: OutStream, now: float, account: Account) -> None:
         """A connection has come back: what it does not declare again ends later."""

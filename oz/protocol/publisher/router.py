@@ -145,7 +145,7 @@ class Router:
             streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
         else:
             recipients = self.find(subject, plain) if known is None else known
-            streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
+            streams = recipients.all_streams
             streams = [one for one in streams if not one.ending or one.still_wants(subject)]
         own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
         shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0

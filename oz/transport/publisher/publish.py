@@ -6,6 +6,7 @@ docs/decisions/014-the-short-way.md
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,22 @@ def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[...
 
     long_way.__name__ = long_way.__qualname__ = "publish"
     return long_way
+
+
+def as_pair(given: Any) -> tuple[Any, Any]:
+    """Return subject and payload that were given in one, such as a list.
+
+    Raises:
+        TypeError: it is no such pair. Text of two characters is none either.
+    """
+    if not isinstance(given, (str, bytes, bytearray, dict, set, frozenset)):
+        with suppress(TypeError, ValueError):
+            subject, payload = given
+            return subject, payload
+    raise TypeError(
+        f"publish_many() takes pairs of subject and payload, not {given!r}: of a dict give its items(), and "
+        "what has headers, a key or an id to publish()"
+    ) from None
 
 
 def long_way(

@@ -301,17 +301,18 @@ class Sender:
 
     def _publish_later(self, socket: Any, route: Route, payload: Any, item: Any) -> None:
         """Send what a signal handler published in the middle of something else."""
+        route = self.routes.look_up(*route[1:])
         with suppress(zmq.ZMQError):
-            if self._publish_now(socket, self.routes.look_up(*route[1:]), payload, item) is None:
+            if self._publish_now(socket, route, payload, item) is None:
                 return
         # Nobody is there any more to wait for room, or to be told.
         self.stats.dropped += 1
-        self.skip(1)
+        self.skip(1, route[0])
 
-    def skip(self, count: int | None) -> None:
-        """Report messages as lost here; called where nothing comes in between."""
+    def skip(self, count: int | None, recipients: Recipients | None = None) -> None:
+        """Report messages as lost here; called where nothing comes in between. See `Dispatch.skip`."""
         self.guard.is_torn = True
-        self.dispatch.skip(count)
+        self.dispatch.skip(count, recipients)
         self.guard.is_torn = False
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:

@@ -241,6 +241,17 @@ def test_who_was_told_that_this_is_all_is_told_of_no_loss_behind_it(count):
     assert (stream.epoch, stream.sequence) == before
 
 
+def test_a_loss_of_what_was_for_some_is_told_to_nobody_else():
+    pub, member = Publisher(), DeliveryOptions(group="g")
+    names = [letter * 16 for letter in (b"a", b"b", b"m", b"n")]
+    for name, delivery in zip(names, (DeliveryOptions(), DeliveryOptions(), member, member), strict=True):
+        pattern = declare(oz.compile("b" if name == names[1] else "a"))
+        for key in (Declaration(name, 1, delivery, patterns=(pattern,)).encode(), stream_key(name)):
+            pub.router.learn(b"\1" + key, pub.now)
+    pub.batches.skip(3, pub.router.find(b"a", b"a"))
+    assert [pub.router.streams[stream_key(name)].sequence for name in names] == [3, 0, 3, 0]
+
+
 def test_a_loss_for_a_group_is_told_to_a_member_that_stays():
     pub = Publisher()
     group, other = DeliveryOptions(group="g"), b"o" * 16
