@@ -15,6 +15,10 @@ GRACE, DELAY = 30.0, 1.0
 """Seconds for which a stream is kept that was cut off, and after which ends what was taken back."""
 
 
+OWNER_SIZE = 14
+"""Bytes that the names of all streams of one subscriber have in common: docs/wire.md."""
+
+
 class Taker:
     """A sink with room for everything.
 
@@ -51,6 +55,7 @@ class Subscriber:
     """One stream, as the book has it.
 
     Attributes:
+        owner: whose it is.
         keys: what it asks for: the texts of each declaration, by number and key.
         connections: by which it comes, and what it has said by each.
         chunks: declarations that stand, or have not ended yet, by number.
@@ -59,7 +64,10 @@ class Subscriber:
     """
 
     def __init__(self, number, delivery):
-        self.name = (READS_POSITIONS + b"%d" % number).ljust(ID_SIZE)
+        # Two streams may be of one subscriber: then all but the end of their names is the same.
+        self.owner = number if number != 2 else 1
+        name = (READS_POSITIONS + b"%d" % self.owner).ljust(OWNER_SIZE)
+        self.name = (name + b"%d" % number).ljust(ID_SIZE)
         self.key, self.delivery = stream_key(self.name), delivery
         self.asked, self.number, self.connections = {}, 0, {}
         self.kept, self.epochs, self.life, self.sequence = None, [], 0, 0

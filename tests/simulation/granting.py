@@ -87,6 +87,7 @@ class GrantWorld:
         self.delimiter = random.choice((b"", b"; "))
         self.access = Access(lambda: self.rights, "nats", self.delimiter, self.reserved)
         self.publishing = PublishAccess(lambda: self.rights, self.stats)
+        check(not self.publishing.has_denied, "nothing was looked at, and something was denied")
         self.publishing.rules = self.reserved
         self.owners = {}
 

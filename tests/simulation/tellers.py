@@ -85,6 +85,21 @@ class Room:
     make_lossless = make_lossy = look
 
 
+def check_moments(random):
+    """Publishers of nodes beat once in each period, those of one moment together."""
+    now, period = random.uniform(0.0, 1e6), random.choice((0.5, 1.0, 3.0))
+    origin = random.randrange(256)
+    first, other = (Router(bytes([origin, number] * 8), PublisherStats()) for number in range(2))
+    check(first.next_beat(now, period) == now + period, "it beats at {}", first.next_beat(now, period))
+    for one in (first, other):
+        one.interest.watcher = one
+    at, later = first.next_beat(now, period), now + random.uniform(0.0, period)
+    check(now < at <= now + period + 1e-6, "it beats at {} after {}, every {}", at, now, period)
+    again = other.next_beat(at + 1e-6, period)
+    check(abs(again - at - period) < 1e-6, "it beats at {} after {}, every {}", again, at, period)
+    check(first.next_beat(later, period) in (at, again) or abs(later - at) < 1e-6, "it beats otherwise later")
+
+
 class TellerWorld:
     """A publisher, and connections with very many streams."""
 
@@ -99,7 +114,7 @@ class TellerWorld:
         self.records = Records(self.router, self.batches, None, self.sink, self._clock)
         self.accounts = [Account(Peer(number, number)) for number in range(1, 4)]
         self.keys, self._declared = {}, Counter()
-        self.counts = [random.choice((1, FEW, 40, 160)) for _ in self.accounts]
+        self.counts = [random.choice((1, FEW, 40, 160, random.randrange(200))) for _ in self.accounts]
 
     def _clock(self):
         return self.now
@@ -130,8 +145,11 @@ class TellerWorld:
         records, router = self.records, self.router
         while self.now < until:
             records.is_halfway = False
-            if router.to_answer:
+            if waiting := len(router.to_answer):
                 records.answer()
+                left = len(router.to_answer)
+                goes_on = records.is_halfway or left in (0, waiting)
+                check(goes_on, "{} of {} are to be answered, and wait for nothing", left, waiting)
             records.beat(self.now)
             due = self.now + TURN if records.is_halfway else records.next_deadline(self.now)
             self.now = max(self.now + MOMENT, min(until, until if due is None else due))
@@ -148,6 +166,7 @@ class TellerWorld:
         self._check_beats()
         self._check_crowd()
         self._part()
+        check_moments(self.random)
         return self
 
     # what must be so -------------------------------------------------------------------------------------
