@@ -31,9 +31,9 @@ from oz.wire.keys import (
     stream_of,
 )
 from simulation.accounts import check_accounts
+from simulation.changing import changed
 from simulation.leaks import count_reached
 from simulation.ledger import check, matches
-from simulation.patterns import changed
 from simulation.places import check_places
 from simulation.schedule import Fault
 

@@ -20,8 +20,8 @@ from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.permissions import Permissions, Rule, User
 from oz.wire.denials import Denial
 from oz.wire.keys import Declared, pattern_key
+from simulation.changing import changed
 from simulation.ledger import check, matches
-from simulation.patterns import changed
 from simulation.schedule import Fault
 
 KEYS = [name.ljust(40, "0") for name in ("one", "two", "three", "nobody")]

@@ -7,7 +7,6 @@ docs/prefixes.md; this adds up for itself what everybody has used.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
 from random import Random
 
 import oz
@@ -21,6 +20,7 @@ from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.subjects.index import buckets
 from oz.wire.keys import Declaration, Declared, stream_key
+from simulation.changing import changed
 from simulation.hostile import REGEX
 from simulation.ledger import check
 from simulation.schedule import Fault
@@ -343,20 +343,3 @@ class PatternWorld(Credit):
                 expected = list(range(SUBJECTS, 2 * SUBJECTS))
                 check(numbers == expected, "of {} last values {} were found", SUBJECTS, len(numbers))
             self.mechanisms["last values cut short"] += took >= most
-
-
-@contextmanager
-def changed(*changes):
-    """Have other values in modules, as long as this lasts: bounds so small that they matter.
-
-    Args:
-        changes: modules, names, and their values.
-    """
-    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    for module, name, value in changes:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)

@@ -28,8 +28,8 @@ from oz.wire.codec import find_codec
 from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import OWN, Declaration, Declared, DeliveryOptions, stream_of
 from simulation.books import Taker
+from simulation.changing import changed
 from simulation.ledger import check, matches
-from simulation.patterns import changed
 from simulation.schedule import Fault
 
 STEPS = 60

@@ -21,8 +21,8 @@ from oz.protocol.stats import PublisherStats
 from oz.wire.batch import CHUNK_FIELD, key_size, parse_body, parse_chunk
 from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
 from simulation.books import Taker
+from simulation.changing import changed
 from simulation.ledger import check, matches
-from simulation.patterns import changed
 from simulation.schedule import Fault
 
 TICK = SLICE / 40
