@@ -60,6 +60,7 @@ class Subscriber:
         connections: by which it comes, and what it has said by each.
         chunks: declarations that stand, or have not ended yet, by number.
         life: changes when it is counted anew.
+        cut_as: the how manieth cut the last of it was.
         kept: the life and the number of a member of a group that was cut off, and when that was.
     """
 
@@ -71,6 +72,7 @@ class Subscriber:
         self.key, self.delivery = stream_key(self.name), delivery
         self.asked, self.number, self.connections = {}, 0, {}
         self.kept, self.epochs, self.life, self.sequence = None, [], 0, 0
+        self.cut_as = 0
         self.forget()
 
     def forget(self):
@@ -103,11 +105,14 @@ class Book:
 
     Attributes:
         answered: those that are to be answered.
+        most_kept: streams that were cut off and are kept, and so many members of groups.
     """
+
+    most_kept = 1_000
 
     def __init__(self, mechanisms):
         self.mechanisms, self.now, self.answered = mechanisms, 100.0, set()
-        self._joined = self._life = 0
+        self._joined = self._life = self._cuts = 0
 
     def _begin(self, one, connection):
         """A stream begins, goes on, or is back."""
@@ -168,8 +173,21 @@ class Book:
         elif one.group:
             one.kept = one.life, one.sequence, self.now
             one.forget()
+            self._keep_few(one, [other for other in self.subscribers if other.kept is not None])
         else:
             one.vanished_at = self.now
+            self._keep_few(one, [other for other in self.subscribers if other.vanished_at is not None])
+
+    def _keep_few(self, one, kept):
+        """Forget the one that was cut off first, where there are too many."""
+        self._cuts += 1
+        one.cut_as = self._cuts
+        if len(kept) > self.most_kept:
+            first = min(kept, key=lambda other: other.cut_as)
+            if first.kept is None:
+                first.forget()
+            first.kept = None
+            self.mechanisms["standing: cut off, and too many were"] += 1
 
     def _hear_goodbye(self, one, connection, number):
         one.goodbyes.add(connection)

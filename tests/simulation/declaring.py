@@ -81,6 +81,7 @@ def check_soon(random):
     gone = random.sample(some, random.randrange(1, MANY))
     for one in gone:
         take(streams.remove(one))
+        check(not one.active, "what has ended is active")
     due = streams.next_deadline()
     check(due <= now + SOON, "what nobody wants is taken back after {} s", due - now)
     take(streams.renew(now + SOON))

@@ -12,6 +12,7 @@ from collections import Counter
 from random import Random
 
 import oz
+from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.interest_queue import InterestQueue
@@ -23,6 +24,7 @@ from oz.subjects.pattern import weight_of
 from oz.wire.batch import parse_body, parse_control
 from oz.wire.keys import PATTERN, Declaration, Declared, DeliveryOptions
 from simulation.books import DELAY, GRACE, Book, Subscriber, Taker
+from simulation.changing import changed
 from simulation.leaks import count_reached
 from simulation.ledger import check
 from simulation.schedule import Fault
@@ -70,6 +72,7 @@ class StandingWorld(Book):
         ]
         self.faults = every if faults is None else faults
         self.alive, self._inode = {}, 0
+        self.most_kept = random.choice((1_000, 1, 1))
         self.stats, self.sink = PublisherStats(), Taker()
         self.router = Router(bytes(16), self.stats)
         self.queue = InterestQueue(self.router, DEFAULT_LIMITS, self.alive.__contains__)
@@ -83,6 +86,11 @@ class StandingWorld(Book):
 
     def run(self):
         """Let everything happen, and check what must be so after each step."""
+        with changed((lifetimes, "VANISHED_KEPT", self.most_kept)):
+            self._run()
+        return self
+
+    def _run(self):
         for one in self.subscribers:
             self._connect(one)
             self._declare(one)
@@ -102,7 +110,6 @@ class StandingWorld(Book):
         left = self.router.streams, self.router.lifetimes.cut_members, self.router.interest.groups
         check(not any(left), "of those who have gone there is {}", left)
         self._check_left()
-        return self
 
     # what subscribers do ---------------------------------------------------------------------------------
 
