@@ -35,6 +35,7 @@ from oz.wire.keys import (
     stream_of,
 )
 from oz.wire.keys import parse_declaration as parsed
+from simulation.answering import check_answering
 from simulation.ledger import check
 from simulation.schedule import Fault
 
@@ -260,6 +261,8 @@ class AskerWorld:
         self._check_gaps()
         self._check_leaving()
         check_chunks(self.random)
+        for _ in range(4):
+            check_answering(self.random)
         return self
 
     def _run_until(self, at):
