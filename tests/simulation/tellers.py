@@ -19,6 +19,7 @@ from oz.protocol.stats import PublisherStats
 from oz.wire.batch import key_size, parse_control, parse_head
 from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
 from simulation.ledger import check
+from simulation.promises import check_promises
 from simulation.schedule import Fault
 
 MOMENT = 0.00002
@@ -168,6 +169,7 @@ class TellerWorld:
         self._check_crowd()
         self._part()
         check_moments(self.random)
+        check_promises()
         return self
 
     # what must be so -------------------------------------------------------------------------------------
