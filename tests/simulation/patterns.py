@@ -62,6 +62,9 @@ which nobody is touched, others of what each subject gives to one."""
 MOST_LOGGED = 10
 """Patterns that ran out of time of which a publisher logs each, once."""
 
+ENDED = 1.5
+"""Seconds after which what was taken back has ended."""
+
 HARDLY = 1e-9
 """Seconds that are none."""
 
@@ -104,12 +107,15 @@ class Connection(Credit):
             others[0].is_twin = True
 
     def declare(self, world):
-        """Ask for all of its patterns, once more."""
+        """Ask for all of its patterns, once more: in place of what stands, or once that has ended."""
         patterns = tuple(Declared(REGEX, text.encode()) for text in self.texts)
         self.chunk += 1
-        for comes, number in ((b"\1", self.chunk), (b"\0", self.chunk - 1)):
+        changes = [(b"\1", self.chunk), (b"\0", self.chunk - 1)]
+        for comes, number in reversed(changes) if world.random.random() < 0.5 else changes:
             frame = Declaration(self.name, number, patterns=patterns).encode()
             world.router.learn(comes + frame, world.passed, self.account)
+            # What was taken back ends in a second.
+            world.router.expire(world.passed + ENDED)
         if self.chunk == 1:
             world.router.learn(b"\1" + self.key, world.passed, self.account)
         check(not self.stream(world).suspended, "{} asks anew, and stays suspended", self.kind)

@@ -141,6 +141,7 @@ def check_plain(world, numbers):
             one.table.add(Subscribed([oz.compile(PLAIN)], handler, print))
             is_simple = type(one) is PrefixReceiver and codec is None and handler is None
             check(one.is_simple == is_simple, "plain: {} is simple: {}", one, one.is_simple)
+            check(one.decodes == (codec is not None), "plain: {} decodes: {}", one, one.decodes)
     found = [table.find(one.patterns) for one in table]
     check(found == list(subscriber.standing.values()), "plain: {} stand", found)
 
