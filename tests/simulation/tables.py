@@ -138,10 +138,13 @@ def check_plain(world, numbers):
     table = subscriber.receiver.table
     for codec, handler in ((None, None), (None, print), (find_codec("json"), None)):
         for one in (PrefixReceiver(codec), SplittingReceiver(DELIMITER, codec)):
-            one.table.add(Subscribed([oz.compile(PLAIN)], handler, print))
+            subscription = Subscribed([oz.compile(PLAIN)], handler, print)
+            one.table.add(subscription)
             is_simple = type(one) is PrefixReceiver and codec is None and handler is None
             check(one.is_simple == is_simple, "plain: {} is simple: {}", one, one.is_simple)
             check(one.decodes == (codec is not None), "plain: {} decodes: {}", one, one.decodes)
+            one.table.remove(subscription)
+            check(not (subscription.active or list(one.table)), "plain: what has ended goes on")
     found = [table.find(one.patterns) for one in table]
     check(found == list(subscriber.standing.values()), "plain: {} stand", found)
 
