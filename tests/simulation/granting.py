@@ -22,6 +22,7 @@ from oz.wire.denials import Denial
 from oz.wire.keys import Declared, pattern_key
 from simulation.changing import changed
 from simulation.ledger import check, matches
+from simulation.losing import check_forgotten, check_losers
 from simulation.schedule import Fault
 
 KEYS = [name.ljust(40, "0") for name in ("one", "two", "three", "nobody")]
@@ -98,6 +99,9 @@ class GrantWorld:
                 getattr(self, f"_{fault.kind}")()
                 remembered = [self.access.answers, *self.publishing.allowed.values()]
                 check(max(map(len, remembered)) <= FEW, "more is remembered than {}", FEW)
+        for _ in range(3):
+            check_losers(self.random)
+            check_forgotten(self.random)
         return self
 
     # what changes ----------------------------------------------------------------------------------------
