@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import oz
 from oz.protocol.publisher.access import Access, Rights
-from oz.protocol.publisher.accounts import Account, Peer
-from oz.protocol.publisher.key_holders import KeyHolders
-from oz.protocol.publisher.key_ownership import KeyOwnership
+from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.sequences import Source, forget_some
+from oz.security.limits import DEFAULT_LIMITS
 from oz.security.permissions import Permissions, Rule, User
 from oz.wire.keys import ID_SIZE, Declaration, Declared, pattern_key, stream_key
 from simulation.ledger import check
@@ -30,26 +30,33 @@ def _keys(way, name):
 
 def check_losers(random):
     """Once rights have changed those are to be cut off that hold what they may not have, in whatever way."""
-    accounts = [Account(Peer(number, number, str(number) * 40)) for number in range(5)]
-    holders, router = KeyHolders(lambda _: True), Router(bytes(16), PublisherStats())
-    asked = {one: random.choice(WAYS) for one in accounts}
+    peers = [Peer(number, number, str(number) * 40) for number in range(5)]
+    rights = [Rights(frozenset(one.key for one in peers), None)]
+    access = Access(lambda: rights[-1], "nats", b"")
+    router = Router(bytes(16), PublisherStats())
+    queue = InterestQueue(router, DEFAULT_LIMITS, lambda _: True, access)
+    asked = {one: random.choice(WAYS) for one in peers}
     for one, way in asked.items():
         for key in _keys(way, one.key.encode()[:ID_SIZE]):
-            holders.add(key, one, one.peer)
-            router.learn(b"\1" + key, 100.0, one)
-    trusted = frozenset(one.key for one in accounts if random.random() < 0.8)
-    denied = {one.key for one in accounts if random.random() < 0.5}
+            queue.take(b"\1" + key, one, 100.0)
+    while queue.waits:
+        queue.work(lambda: 100.0)
+    queue.revoke(100.0)
+    check(not queue.to_cut, "{} have lost nothing, and are cut off", queue.to_cut)
+    trusted = frozenset(one.key for one in peers if random.random() < 0.8)
+    denied = {one.key for one in peers if random.random() < 0.5}
     rule = Rule("subscribe", "deny", "a.*", oz.compile("a.*"), "r", None)
     users = {one: User(one[:4], (one,), rules=(rule,)) for one in denied}
-    access = Access(lambda: Rights(trusted, Permissions("allow", users)), "nats", b"")
-    found = KeyOwnership(access, router, holders).losers(accounts, 100.0)
-    expected = {
+    rights.append(Rights(trusted, Permissions("allow", users)))
+    access.has_changed()
+    queue.revoke(100.0)
+    lost = {
         one for one, way in asked.items() if one.key not in trusted or (one.key in denied and way != "other")
     }
-    ways = [asked[one] for one in expected], [asked[one] for one in found]
-    check(found == expected, "{} are to be cut off, not {}", *ways)
-    kept = {one.account for one in router.streams.values() if not one.is_shared}
-    left = {one for one, way in asked.items() if way == "own" and one not in expected}
+    ways = [asked[one] for one in lost], [asked[one] for one in queue.to_cut]
+    check(sorted(queue.to_cut) == sorted(lost), "{} are to be cut off, not {}", *ways)
+    kept = {one.account.peer for one in router.streams.values() if not one.is_shared}
+    left = {one for one, way in asked.items() if way == "own" and one not in lost}
     check(kept == left, "streams are kept of {}, not of {}", len(kept), len(left))
 
 
