@@ -13,6 +13,7 @@ from random import Random
 import oz
 from oz.protocol.subscriber.contradictions import LONGEST, MOST_EPOCHS, MOST_MESSAGES, SLACK, can_be
 from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import OUTLIVED
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -106,6 +107,18 @@ def check_claims(random):
         check(found == is_possible, "{} epochs later is possible: {}", later, found)
 
 
+def check_reached(random):
+    """A publisher is not followed to where it cannot have come since its last loss, and no less far."""
+    source, began, seconds = Source(), random.randrange(10**18), random.randrange(2 * int(LONGEST))
+    source.advance(Head(MESSAGES, ORIGIN, 3, 0, 1), began, is_shared=False)
+    most = int(MOST_MESSAGES * (SLACK + min(seconds, LONGEST)))
+    for number, is_possible in ((most + 2, False), (most + 1, True)):
+        head = Head(MESSAGES, ORIGIN, 3, number, 1)
+        lost, is_new = source.advance(head, began + seconds * NS, is_shared=False)
+        check(is_new == is_possible, "after {} s it has come to {}: {}", seconds, number, is_new)
+    check(lost == most, "{} are lost, and {} told", most, lost)
+
+
 class DoubleWorld:
     """One subscriber, a publisher, and others in its name.
 
@@ -173,6 +186,7 @@ class DoubleWorld:
         self._check_calm()
         self._check_goodbye()
         check_claims(self.random)
+        check_reached(self.random)
         check_repeats(self.random)
         return self
 
