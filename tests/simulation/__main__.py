@@ -17,6 +17,7 @@ from simulation.askers import AskerWorld
 from simulation.backlogs import BacklogWorld
 from simulation.counters import CounterWorld
 from simulation.crowds import Crowd, Equals
+from simulation.declaring import DeclaringWorld
 from simulation.descriptors import DescriptorWorld
 from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
@@ -31,6 +32,7 @@ from simulation.queues import QueueWorld
 from simulation.readings import ReadingWorld
 from simulation.secure import SecureWorld
 from simulation.servings import ServingWorld
+from simulation.sharing import SharingWorld
 from simulation.standings import StandingWorld
 from simulation.tellers import TellerWorld
 from simulation.world import World, run
@@ -41,7 +43,7 @@ FORWARDERS_EVERY = 40
 PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 9, 7, 7
 BACKLOGS_EVERY, QUEUES_EVERY, GRANTS_EVERY, COUNTERS_EVERY = 8, 8, 8, 16
 ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
-STANDINGS_EVERY, READINGS_EVERY = 16, 16
+STANDINGS_EVERY, READINGS_EVERY, SHARINGS_EVERY, DECLARINGS_EVERY = 16, 16, 16, 16
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -58,6 +60,7 @@ WORLDS = {
     "forwarders": ForwarderWorld,
     "patterns": PatternWorld,
     "doubles": DoubleWorld,
+    "declarings": DeclaringWorld,
     "descriptors": DescriptorWorld,
     "backlogs": BacklogWorld,
     "queues": QueueWorld,
@@ -65,6 +68,7 @@ WORLDS = {
     "counters": CounterWorld,
     "askers": AskerWorld,
     "standings": StandingWorld,
+    "sharings": SharingWorld,
     "tellers": TellerWorld,
     "servings": ServingWorld,
 }
@@ -99,6 +103,10 @@ def worlds(seed):
         kinds.append(StandingWorld)
     if seed % READINGS_EVERY == 14:
         kinds.append(ReadingWorld)
+    if seed % SHARINGS_EVERY == 8:
+        kinds.append(SharingWorld)
+    if seed % DECLARINGS_EVERY == 10:
+        kinds.append(DeclaringWorld)
     if seed % TELLERS_EVERY == 6:
         kinds.append(TellerWorld)
     if seed % SERVINGS_EVERY == 12:

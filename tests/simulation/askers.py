@@ -25,6 +25,7 @@ from oz.wire.keys import (
     is_goodbye,
 )
 from simulation.answerers import SECRET, Answerer
+from simulation.answering import check_answering
 from simulation.asked import (
     check_asked,
     check_calm,
@@ -160,6 +161,8 @@ class AskerWorld:
         check_gaps(self)
         self._check_leaving()
         check_chunks(self.random)
+        for _ in range(4):
+            check_answering(self.random)
         return self
 
     def _run_until(self, at):

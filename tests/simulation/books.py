@@ -15,6 +15,10 @@ GRACE, DELAY = 30.0, 1.0
 """Seconds for which a stream is kept that was cut off, and after which ends what was taken back."""
 
 
+OWNER_SIZE = 14
+"""Bytes that the names of all streams of one subscriber have in common: docs/wire.md."""
+
+
 class Taker:
     """A sink with room for everything.
 
@@ -51,18 +55,24 @@ class Subscriber:
     """One stream, as the book has it.
 
     Attributes:
+        owner: whose it is.
         keys: what it asks for: the texts of each declaration, by number and key.
         connections: by which it comes, and what it has said by each.
         chunks: declarations that stand, or have not ended yet, by number.
         life: changes when it is counted anew.
+        cut_as: the how manieth cut the last of it was.
         kept: the life and the number of a member of a group that was cut off, and when that was.
     """
 
     def __init__(self, number, delivery):
-        self.name = (READS_POSITIONS + b"%d" % number).ljust(ID_SIZE)
+        # Two streams may be of one subscriber: then all but the end of their names is the same.
+        self.owner = number if number != 2 else 1
+        name = (READS_POSITIONS + b"%d" % self.owner).ljust(OWNER_SIZE)
+        self.name = (name + b"%d" % number).ljust(ID_SIZE)
         self.key, self.delivery = stream_key(self.name), delivery
         self.asked, self.number, self.connections = {}, 0, {}
         self.kept, self.epochs, self.life, self.sequence = None, [], 0, 0
+        self.cut_as = 0
         self.forget()
 
     def forget(self):
@@ -95,11 +105,14 @@ class Book:
 
     Attributes:
         answered: those that are to be answered.
+        most_kept: streams that were cut off and are kept, and so many members of groups.
     """
+
+    most_kept = 1_000
 
     def __init__(self, mechanisms):
         self.mechanisms, self.now, self.answered = mechanisms, 100.0, set()
-        self._joined = self._life = 0
+        self._joined = self._life = self._cuts = 0
 
     def _begin(self, one, connection):
         """A stream begins, goes on, or is back."""
@@ -160,8 +173,21 @@ class Book:
         elif one.group:
             one.kept = one.life, one.sequence, self.now
             one.forget()
+            self._keep_few(one, [other for other in self.subscribers if other.kept is not None])
         else:
             one.vanished_at = self.now
+            self._keep_few(one, [other for other in self.subscribers if other.vanished_at is not None])
+
+    def _keep_few(self, one, kept):
+        """Forget the one that was cut off first, where there are too many."""
+        self._cuts += 1
+        one.cut_as = self._cuts
+        if len(kept) > self.most_kept:
+            first = min(kept, key=lambda other: other.cut_as)
+            if first.kept is None:
+                first.forget()
+            first.kept = None
+            self.mechanisms["standing: cut off, and too many were"] += 1
 
     def _hear_goodbye(self, one, connection, number):
         one.goodbyes.add(connection)

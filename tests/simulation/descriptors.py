@@ -28,6 +28,7 @@ from oz.wire.keys import (
     stream_of,
 )
 from simulation.accounts import check_accounts
+from simulation.changing import changed
 from simulation.connected import DESCRIPTORS, LIMITS, OVERHEAD, PLAIN, Link
 from simulation.ledger import check
 from simulation.left_behind import (
@@ -38,7 +39,6 @@ from simulation.left_behind import (
     check_left,
     check_streams,
 )
-from simulation.patterns import changed
 from simulation.places import check_places
 from simulation.schedule import Fault
 

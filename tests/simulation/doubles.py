@@ -13,6 +13,8 @@ from random import Random
 import oz
 from oz.protocol.subscriber.contradictions import LONGEST, MOST_EPOCHS, MOST_MESSAGES, SLACK, can_be
 from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.sequences import Source
+from oz.protocol.subscriber.stream import OUTLIVED
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import (
@@ -105,6 +107,18 @@ def check_claims(random):
         check(found == is_possible, "{} epochs later is possible: {}", later, found)
 
 
+def check_reached(random):
+    """A publisher is not followed to where it cannot have come since its last loss, and no less far."""
+    source, began, seconds = Source(), random.randrange(10**18), random.randrange(2 * int(LONGEST))
+    source.advance(Head(MESSAGES, ORIGIN, 3, 0, 1), began, is_shared=False)
+    most = int(MOST_MESSAGES * (SLACK + min(seconds, LONGEST)))
+    for number, is_possible in ((most + 2, False), (most + 1, True)):
+        head = Head(MESSAGES, ORIGIN, 3, number, 1)
+        lost, is_new = source.advance(head, began + seconds * NS, is_shared=False)
+        check(is_new == is_possible, "after {} s it has come to {}: {}", seconds, number, is_new)
+    check(lost == most, "{} are lost, and {} told", most, lost)
+
+
 class DoubleWorld:
     """One subscriber, a publisher, and others in its name.
 
@@ -131,6 +145,7 @@ class DoubleWorld:
         self.streams.add(subscription, DeliveryOptions(), last_value=False)
         self.stream = self.streams.stream(subscription)
         self._events, self._order, self.now = [], 0, 0.0
+        self._is_heard = False
         self._last = {}
         self.disturbed, self.impossible = [], 0
         self.ahead, self.replaced_from = 0, inf
@@ -169,7 +184,9 @@ class DoubleWorld:
         self._check_gaps()
         self._check_replaced()
         self._check_calm()
+        self._check_goodbye()
         check_claims(self.random)
+        check_reached(self.random)
         check_repeats(self.random)
         return self
 
@@ -271,6 +288,11 @@ class DoubleWorld:
         while (message := self.decoder.next()) is not None:
             self.given[message.payload.decode()].append((message.sequence, self.now))
         source = self.stream.sources.get(ORIGIN)
+        if source is not None and not self._is_heard:
+            # Who was heard from its beginning has said nothing else before.
+            self._is_heard, number = True, parse_head(frame, key_size(frame)).sequence
+            is_right = (source.doubt is not None) == (number > 0)
+            check(is_right, "it is heard from {} on, and doubted: {}", number, source.doubt is not None)
         if source is not None and source.doubt is not None:
             doubt = source.doubt
             places = max(len(doubt.rivals), len(doubt.runs))
@@ -356,6 +378,35 @@ class DoubleWorld:
         check(not replaced, "{} were replaced in silence", replaced)
         is_told = self.decoder.stats.contradictions > 0 or len(self.honest.said) > len(self.given)
         self.mechanisms["forged: ahead"] += is_told
+
+    def _check_goodbye(self):
+        """What was on its way when a publisher said goodbye is not given, and does not bring it back."""
+        stream, honest = self.stream, self.honest
+        if stream.sources[ORIGIN].is_contested:
+            return
+        stands, before = (honest.epoch, honest.sequence), self.decoder.stats.contradictions
+        goodbye = self.frame(*stands, 0, pack_control(bye=True))
+        self._hear(self.now + 0.5, 0, goodbye, ())
+        left_at, known = self.now, len(self.gaps)
+        late = pack_array([b"a.x", b"late"])
+        for place in (stands, (honest.epoch, honest.sequence + 3), (honest.epoch - 1, 7)):
+            self._hear(
+                self.now + self.random.uniform(0.0, OUTLIVED / 3.1), 0, self.frame(*place, 1, late), ()
+            )
+            is_known = ORIGIN in stream.sources or not stream.has_said_goodbye(ORIGIN)
+            check(not is_known, "{} came behind a goodbye, and brought it back", place)
+        self._hear(self.now, 0, goodbye, ())
+        check("late" not in self.given, "what came behind a goodbye was given")
+        check(len(self.gaps) == known, "what came behind a goodbye was told as lost")
+        if self.random.random() < 0.5:
+            self._hear(left_at + OUTLIVED + 0.1, 0, self.frame(*stands, 1, late), ())
+            check(stream.sources[ORIGIN].is_contested, "it goes on behind its goodbye, and that is no matter")
+            said = self.decoder.stats.contradictions - before
+            check(said == 1, "it goes on behind its goodbye, and that are {} contradictions", said)
+        else:
+            self._hear(self.now, 0, self.frame(honest.epoch + 1, 0, 1, late), ())
+            check(stream.sources[ORIGIN].doubt is None, "it has begun anew, and is doubted")
+        check(len(self.given["late"]) == 1, "it goes on behind its goodbye, and is not heard")
 
     def _check_calm(self):
         """When nobody else has spoken for long it is believed as any other."""

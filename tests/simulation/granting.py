@@ -20,8 +20,9 @@ from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.permissions import Permissions, Rule, User
 from oz.wire.denials import Denial
 from oz.wire.keys import Declared, pattern_key
+from simulation.changing import changed
 from simulation.ledger import check, matches
-from simulation.patterns import changed
+from simulation.losing import check_forgotten, check_losers
 from simulation.schedule import Fault
 
 KEYS = [name.ljust(40, "0") for name in ("one", "two", "three", "nobody")]
@@ -87,6 +88,7 @@ class GrantWorld:
         self.delimiter = random.choice((b"", b"; "))
         self.access = Access(lambda: self.rights, "nats", self.delimiter, self.reserved)
         self.publishing = PublishAccess(lambda: self.rights, self.stats)
+        check(not self.publishing.has_denied, "nothing was looked at, and something was denied")
         self.publishing.rules = self.reserved
         self.owners = {}
 
@@ -97,6 +99,9 @@ class GrantWorld:
                 getattr(self, f"_{fault.kind}")()
                 remembered = [self.access.answers, *self.publishing.allowed.values()]
                 check(max(map(len, remembered)) <= FEW, "more is remembered than {}", FEW)
+        for _ in range(3):
+            check_losers(self.random)
+            check_forgotten(self.random)
         return self
 
     # what changes ----------------------------------------------------------------------------------------

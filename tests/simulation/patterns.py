@@ -7,7 +7,6 @@ docs/prefixes.md; this adds up for itself what everybody has used.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
 from random import Random
 
 import oz
@@ -21,6 +20,7 @@ from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.subjects.index import buckets
 from oz.wire.keys import Declaration, Declared, stream_key
+from simulation.changing import changed
 from simulation.hostile import REGEX
 from simulation.ledger import check
 from simulation.schedule import Fault
@@ -61,6 +61,9 @@ which nobody is touched, others of what each subject gives to one."""
 
 MOST_LOGGED = 10
 """Patterns that ran out of time of which a publisher logs each, once."""
+
+ENDED = 1.5
+"""Seconds after which what was taken back has ended."""
 
 HARDLY = 1e-9
 """Seconds that are none."""
@@ -104,12 +107,15 @@ class Connection(Credit):
             others[0].is_twin = True
 
     def declare(self, world):
-        """Ask for all of its patterns, once more."""
+        """Ask for all of its patterns, once more: in place of what stands, or once that has ended."""
         patterns = tuple(Declared(REGEX, text.encode()) for text in self.texts)
         self.chunk += 1
-        for comes, number in ((b"\1", self.chunk), (b"\0", self.chunk - 1)):
+        changes = [(b"\1", self.chunk), (b"\0", self.chunk - 1)]
+        for comes, number in reversed(changes) if world.random.random() < 0.5 else changes:
             frame = Declaration(self.name, number, patterns=patterns).encode()
             world.router.learn(comes + frame, world.passed, self.account)
+            # What was taken back ends in a second.
+            world.router.expire(world.passed + ENDED)
         if self.chunk == 1:
             world.router.learn(b"\1" + self.key, world.passed, self.account)
         check(not self.stream(world).suspended, "{} asks anew, and stays suspended", self.kind)
@@ -343,20 +349,3 @@ class PatternWorld(Credit):
                 expected = list(range(SUBJECTS, 2 * SUBJECTS))
                 check(numbers == expected, "of {} last values {} were found", SUBJECTS, len(numbers))
             self.mechanisms["last values cut short"] += took >= most
-
-
-@contextmanager
-def changed(*changes):
-    """Have other values in modules, as long as this lasts: bounds so small that they matter.
-
-    Args:
-        changes: modules, names, and their values.
-    """
-    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    for module, name, value in changes:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)

@@ -21,8 +21,39 @@ def check_places(random):
     """Have two declare under the same numbers, and several hold one key."""
     _check_numbers(random)
     _check_alone(random)
+    _check_sure(random)
     for _ in range(8):
         _check_conserved(random)
+
+
+def _check_sure(random):
+    """Where each has a key of its own, and what it says is read in time, nothing is doubted."""
+    alive = {Peer(number, number): None for number in range(1, 5)}
+    holders, held = KeyHolders(alive.__contains__), {}
+    accounts = {peer: Account(peer) for peer in alive}
+    for number in range(STEPS):
+        peer, key = random.choice(list(alive)), b"%d" % number
+        check(
+            holders.add(key, accounts[peer], peer),
+            "{} holds a key, and not for the first time",
+            peer,
+        )
+        held[key] = accounts[peer]
+        if random.random() < 0.3:
+            gone = random.choice(list(held))
+            found = holders.take_back(gone, held[gone])
+            check(
+                found == (1, [held.pop(gone)]),
+                "a key was taken back, and that is {}",
+                found,
+            )
+    leaver = random.choice(list(alive))
+    del alive[leaver]
+    for key in [one for one, account in held.items() if account is accounts[leaver]]:
+        check(holders.end_one(key) == (1, [held.pop(key)]), "the one holder of a key has ended, and holds it")
+    check(not holders.has_doubts, "each has keys of its own, and something is doubted")
+    check(sorted(holders.held()) == sorted(held), "{} are held, not {}", holders.held(), list(held))
+    check(all(holders.accounts(key) == [one] for key, one in held.items()), "keys are held by others")
 
 
 def _check_numbers(random):

@@ -16,13 +16,13 @@ from oz.protocol.stats import PublisherStats
 from oz.wire.batch import RICH, key_size, parse_body, parse_head
 from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, DeliveryOptions, stream_key
+from simulation.choosing import POLICIES, check_choices
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
 
 STEPS = 120
 SUBJECTS = "a.x", "a.y", "a.z", "b.x", "b.y", "b.z"
 PATTERNS = "a.*", "b.*", "*.x", ">"
-POLICIES = "round_robin", "sticky", "failover"
 OVERFLOWS = "drop_oldest", "drop_newest", "conflate"
 ENDLESS = 10**9
 LARGEST = 512
@@ -185,6 +185,7 @@ class QueueWorld:
         self._check_missed()
         self._check_batches()
         self._lose_count()
+        check_choices(self.random)
         return self
 
     def _publish(self):
@@ -277,6 +278,8 @@ class QueueWorld:
         check(not (self.batches.full or self.batches.is_blocked), "what was lost waits still: {}", blocked)
         for one, epoch in zip(self.receivers, epochs, strict=True):
             check(one is self.leaver or one.stream.epoch > epoch, "a stream goes on as before")
+            held = one.stream.unsent or one.stream.send_buffer or one.stream.is_full
+            check(one is self.leaver or not held, "what was lost waits still for {}", one.name)
 
     def _settle(self):
         """Everybody reads, until nothing waits."""

@@ -13,7 +13,7 @@ from collections import Counter
 from random import Random
 
 import oz
-from oz.protocol.subscriber import losses, receiver
+from oz.protocol.subscriber import decoder, dedupe, losses, receiver
 from oz.protocol.subscriber.columns import MessageBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
@@ -22,12 +22,15 @@ from oz.wire.batch import key_size
 from oz.wire.codec import find_codec
 from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import OWN, Declaration, Declared, DeliveryOptions
+from simulation.changing import changed
 from simulation.ledger import check, matches
-from simulation.patterns import changed
 from simulation.schedule import Fault
 from simulation.speaking import LIMIT, Reader, Sent, Speaker
 
 STEPS = 60
+MOST_FRAMES, FRAMES = 32_768, 8
+"""Frames that are remembered to have been given, by docs/limits.md; and half as many as are in a run."""
+
 SUBJECTS = "a.x", "a.y", "b.x", "b.y", "c"
 DELIVERIES = (
     DeliveryOptions(),
@@ -78,7 +81,8 @@ class ReadingWorld:
 
     def run(self):
         """Let everything happen, and check what must be so after each step."""
-        with changed((losses, "_log", self), (receiver, "_log", self)):
+        check(2 * dedupe.FRAMES == MOST_FRAMES, "{} frames are remembered", 2 * dedupe.FRAMES)
+        with changed((losses, "_log", self), (receiver, "_log", self), (decoder, "FRAMES", FRAMES)):
             for fault in self.faults:
                 self.now += self.random.choice((0.0, 0.01, 0.4))
                 getattr(self, f"_{fault.kind}")(self.speakers[int(fault.who[0])])
@@ -331,6 +335,7 @@ class ReadingWorld:
         for one in self.readers:
             buffered = one.stream.receive_buffer
             count = 0 if buffered is None else len(list(buffered))
+            check(len(self.decoder.given) <= 2 * FRAMES, "{} frames are remembered", len(self.decoder.given))
             check(count == len(one.held) and bool(buffered) == bool(count), "{} are held", count)
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from oz.protocol.subscriber import dedupe
 from oz.protocol.subscriber.dedupe import Repeats
+from simulation.changing import changed
 from simulation.ledger import check
-from simulation.patterns import changed
 
 SINGLES, SERIES, SPANS = 6, 3, 12
 """So few that they matter."""

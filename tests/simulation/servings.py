@@ -11,7 +11,18 @@ from random import Random
 from types import SimpleNamespace
 
 import oz
+from oz.protocol.publisher import last_value_cache
+from oz.protocol.publisher.accounts import Account, Peer
+from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.last_value_cache import MOST_ITEMS, SLICE, LastValueCache, LastValueServing
+from oz.protocol.publisher.records import Records
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
+from oz.wire.batch import CHUNK_FIELD, RICH, key_size, parse_body, parse_chunk
+from oz.wire.extras import Extras, rich
+from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
+from simulation.books import Taker
+from simulation.changing import changed
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
 
@@ -20,6 +31,84 @@ TICK = SLICE / 40
 
 TEXTS = "a.*", "*.1", "b.>", ">", "a.7"
 ASKERS, CALLS = 12, 4000
+
+
+MOST_KEPT, FEW = 65_536, 5
+"""Subjects whose newest message is kept, by docs/limits.md; and how many in a run, as those take long."""
+
+
+def check_kept(random):
+    """Those subjects are kept on which something was published last, as many as docs/limits.md says."""
+    check(last_value_cache.LIMIT == MOST_KEPT, "{} last values are kept", last_value_cache.LIMIT)
+    with changed((last_value_cache, "LIMIT", FEW)):
+        cache, newest = LastValueCache(), {}
+        for number in range(4 * FEW):
+            subject = b"a.%d" % random.randrange(2 * FEW)
+            newest.pop(subject, None)
+            newest[subject] = b"%d" % number
+            cache.put(subject, newest[subject], number)
+            expected = [one for two in list(newest.items())[-FEW:] for one in two]
+            check(cache.match([ALL]) == expected, "{} are kept, not {}", cache.match([ALL]), expected)
+
+
+ALL = oz.compile(">")
+
+
+class Narrow(Taker):
+    """A sink that takes so many frames of a key until they are read."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.most, self.read = most, 0
+
+    def try_send(self, frames, backlog=None):
+        if len(self.taken[frames[0][: key_size(frames[0])]]) - self.read >= self.most:
+            return False
+        return super().try_send(frames, backlog)
+
+
+def check_waiting(random):
+    """Last values wait for room, even where messages are dropped: all come, in order and numbered."""
+    now, cache, sink = [100.0], LastValueCache(), Narrow(random.choice((1, 2, 3)))
+
+    def clock():
+        return now[0]
+
+    router = Router(bytes(16), PublisherStats())
+    batches = Batches(router, sink, clock, drops=random.random() < 0.7)
+    records = Records(router, batches, cache, sink, clock)
+    count = random.choice((3, 3, MOST_ITEMS))
+    with_headers = random.sample(range(count), random.randrange(2))
+    for number in range(count):
+        payload = rich(b"", Extras({"n": number})) if number in with_headers else b""
+        cache.put(b"a.%d" % number, payload, number)
+    name, account = (READS_POSITIONS + b"1").ljust(ID_SIZE), Account(Peer(1, 1))
+    said = [Declaration(name, one, wants_last_value=True, patterns=(Declared(1, b"a.*"),)) for one in (1, 2)]
+    for key in (stream_key(name), *(one.encode() for one in said)):
+        router.learn(b"\1" + key, now[0], account)
+    frames = sink.taken[stream_key(name)]
+    for _ in range(CALLS):
+        records.answer()
+        batches.retry()
+        records.beat(now[0])
+        sink.read, now[0] = random.randint(sink.read, len(frames)), now[0] + 0.1
+        if not (records.is_serving or batches.full or router.to_answer):
+            break
+    sequence, given = 0, {1: [], 2: []}
+    for head, parts, size in frames:
+        check(head.sequence == sequence, "{} has the number {}", sequence, head.sequence)
+        sequence += head.count
+        if head.count:
+            at = size + head.size
+            items = parse_body(parts[0], at + CHUNK_FIELD + head.width * (head.count - 1), head.count)
+            given[parse_chunk(parts[0], at)] += items[0::2]
+            is_rich = any(type(one) is not bytes for one in items[1::2])
+            check(
+                bool(head.flags & RICH) == is_rich, "last values have headers, and are said to: {}", is_rich
+            )
+    expected = [b"a.%d" % number for number in range(count)]
+    check(given == {1: expected, 2: expected}, "of {} last values not all came, or in another order", count)
+    check(not router.stats.missed, "{} last values are missed", router.stats.missed)
 
 
 class Asker:
@@ -68,6 +157,8 @@ class ServingWorld:
         for one in self.askers:
             self._check(one)
         self.mechanisms["last values given"] += len(self.askers)
+        check_waiting(self.random)
+        check_kept(self.random)
         return self
 
     # what happens ----------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import oz
+from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.interest_queue import InterestQueue
@@ -18,15 +20,21 @@ from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
+from oz.subjects.pattern import weight_of
 from oz.wire.batch import parse_body, parse_control
-from oz.wire.keys import Declaration, Declared, DeliveryOptions
+from oz.wire.keys import PATTERN, Declaration, Declared, DeliveryOptions
 from simulation.books import DELAY, GRACE, Book, Subscriber, Taker
+from simulation.changing import changed
 from simulation.leaks import count_reached
 from simulation.ledger import check
 from simulation.schedule import Fault
 
 STEPS = 50
-TEXTS = "a.*", "b.*", "*.x", "a.x", ">", "c.>"
+HEAVY = "a.*." + "h" * 60
+"""It takes more memory than any pattern may, and that is counted."""
+
+TEXTS = "a.*", "b.*", "*.x", "a.x", ">", "c.>", HEAVY
+WEIGHTS = {text: weight_of(oz.compile(text)) for text in TEXTS}
 SUBJECTS = "a.x", "b.y", "c.z.z", "d"
 DELIVERIES = (
     DeliveryOptions(),
@@ -52,21 +60,25 @@ WAITS = 0.5, 0.5, 1.0, 1.5, 29.5, 30.0
 class StandingWorld(Book):
     """A publisher, and a few subscribers."""
 
+    deliveries, texts = DELIVERIES, TEXTS
+
     def __init__(self, seed, faults=None, mechanisms=None):
         self.random = random = Random(seed + 23)
         super().__init__(Counter() if mechanisms is None else mechanisms)
         kinds = random.choices(list(ACTIONS), list(ACTIONS.values()), k=STEPS)
         every = [
-            Fault(at, kind, (str(random.randrange(len(DELIVERIES))),), 0.0) for at, kind in enumerate(kinds)
+            Fault(at, kind, (str(random.randrange(len(self.deliveries))),), 0.0)
+            for at, kind in enumerate(kinds)
         ]
         self.faults = every if faults is None else faults
         self.alive, self._inode = {}, 0
+        self.most_kept = random.choice((1_000, 1, 1))
         self.stats, self.sink = PublisherStats(), Taker()
         self.router = Router(bytes(16), self.stats)
         self.queue = InterestQueue(self.router, DEFAULT_LIMITS, self.alive.__contains__)
         self.batches = Batches(self.router, self.sink, self._clock, drops=True)
         self.records = Records(self.router, self.batches, None, self.sink, self._clock)
-        self.subscribers = [Subscriber(number, one) for number, one in enumerate(DELIVERIES)]
+        self.subscribers = [Subscriber(number, one) for number, one in enumerate(self.deliveries)]
         self.published, self._beats_at = 0, 0.0
 
     def _clock(self):
@@ -74,6 +86,11 @@ class StandingWorld(Book):
 
     def run(self):
         """Let everything happen, and check what must be so after each step."""
+        with changed((lifetimes, "VANISHED_KEPT", self.most_kept)):
+            self._run()
+        return self
+
+    def _run(self):
         for one in self.subscribers:
             self._connect(one)
             self._declare(one)
@@ -93,7 +110,6 @@ class StandingWorld(Book):
         left = self.router.streams, self.router.lifetimes.cut_members, self.router.interest.groups
         check(not any(left), "of those who have gone there is {}", left)
         self._check_left()
-        return self
 
     # what subscribers do ---------------------------------------------------------------------------------
 
@@ -110,7 +126,7 @@ class StandingWorld(Book):
 
     def _declare(self, one):
         one.number += 1
-        texts = tuple(self.random.sample(TEXTS, self.random.choice((1, 1, 2))))
+        texts = tuple(self.random.sample(self.texts, self.random.choice((1, 1, 2))))
         patterns = tuple(Declared(1, text.encode()) for text in texts)
         key = Declaration(one.name, one.number, one.delivery, patterns=patterns).encode()
         one.asked[key] = one.number, texts
@@ -173,7 +189,7 @@ class StandingWorld(Book):
             self._take(b"\0" + key, None)
             if key == one.key:
                 self._listen_no_more(one)
-            else:
+            elif not key.startswith(PATTERN):
                 number = one.asked[key][0] if key in one.asked else None
                 if number is None:
                     number = next(
@@ -298,10 +314,10 @@ class StandingWorld(Book):
             expected = [one.key for one in wanting if one.group]
             check(members == expected, "{!r} goes to one of {}, not {}", subject, members, expected)
             there = [one for one in known if one.vanished_at is None]
-            count = sum(one.wants(subject, with_ending=False) for one in there)
+            count = len({one.owner for one in there if one.wants(subject, with_ending=False)})
             said = router.count(raw, raw)
             check(said == count, "{} are counted for {!r}, and {} ask", said, subject, count)
-        count = sum(bool(one.texts(with_ending=True)) for one in there)
+        count = len({one.owner for one in there if one.texts(with_ending=True)})
         said = router.count(None, None)
         check(said == count, "{} subscribers are counted, and there are {}", said, count)
         self._check_counts()
@@ -346,6 +362,9 @@ class StandingWorld(Book):
         count = sum(len(chunk.texts) for one in known for chunk in one.chunks.values())
         said = sum(one.patterns for one in accounts)
         check(said == count, "{} patterns are counted of connections, and they have {}", said, count)
+        count = sum(WEIGHTS[text] for one in known for chunk in one.chunks.values() for text in chunk.texts)
+        said = sum(one.pattern_weight for one in accounts)
+        check(said == count, "patterns take {} bytes of connections, and are said to take {}", count, said)
         for name in ("own_streams", "beating"):
             said = sum(getattr(one, name) for one in accounts)
             check(said == len(known), "{} are {}, and there are {}", name, said, len(known))

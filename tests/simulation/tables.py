@@ -100,6 +100,18 @@ def check_paths(subscriber, publisher):
             check(paths == 1, "{} serves {} by {} ways", publisher.name, subscriber.name, paths)
 
 
+def check_taken(receiver, expected):
+    """What comes is given and counted, the first of a subject and the next."""
+    is_splitting = isinstance(receiver, SplittingReceiver)
+    frames = [PLAIN.encode() + DELIMITER + b"1"] if is_splitting else [PLAIN.encode(), b"1"]
+    for count in (1, 2, 3):
+        message = receiver.accept(frames, count)
+        is_right = message is not None and message.payload == expected and message.subject == PLAIN
+        check(is_right and message.time_ns == count, "plain: {!r} comes as {}", frames, message)
+        found = receiver.stats.received, receiver.stats.delivered
+        check(found == (count, count), "plain: of {} {} are counted", count, found)
+
+
 def check_plain(world, numbers):
     """Who filters by a prefix is given what it asks for, in order, and all of it where all is well."""
     oracle, subscriber, last, seen = world.oracle, world.plain, {}, set()
@@ -138,9 +150,14 @@ def check_plain(world, numbers):
     table = subscriber.receiver.table
     for codec, handler in ((None, None), (None, print), (find_codec("json"), None)):
         for one in (PrefixReceiver(codec), SplittingReceiver(DELIMITER, codec)):
-            one.table.add(Subscribed([oz.compile(PLAIN)], handler, print))
+            subscription = Subscribed([oz.compile(PLAIN)], handler, print)
+            one.table.add(subscription)
             is_simple = type(one) is PrefixReceiver and codec is None and handler is None
             check(one.is_simple == is_simple, "plain: {} is simple: {}", one, one.is_simple)
+            check(one.decodes == (codec is not None), "plain: {} decodes: {}", one, one.decodes)
+            check_taken(one, b"1" if codec is None else 1)
+            one.table.remove(subscription)
+            check(not (subscription.active or list(one.table)), "plain: what has ended goes on")
     found = [table.find(one.patterns) for one in table]
     check(found == list(subscriber.standing.values()), "plain: {} stand", found)
 

@@ -19,6 +19,7 @@ from oz.protocol.stats import PublisherStats
 from oz.wire.batch import key_size, parse_control, parse_head
 from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
 from simulation.ledger import check
+from simulation.promises import check_promises
 from simulation.schedule import Fault
 
 MOMENT = 0.00002
@@ -85,6 +86,21 @@ class Room:
     make_lossless = make_lossy = look
 
 
+def check_moments(random):
+    """Publishers of nodes beat once in each period, those of one moment together."""
+    now, period = random.uniform(0.0, 1e6), random.choice((0.5, 1.0, 3.0))
+    origin = random.randrange(256)
+    first, other = (Router(bytes([origin, number] * 8), PublisherStats()) for number in range(2))
+    check(first.next_beat(now, period) == now + period, "it beats at {}", first.next_beat(now, period))
+    for one in (first, other):
+        one.interest.watcher = one
+    at, later = first.next_beat(now, period), now + random.uniform(0.0, period)
+    check(now < at <= now + period + 1e-6, "it beats at {} after {}, every {}", at, now, period)
+    again = other.next_beat(at + 1e-6, period)
+    check(abs(again - at - period) < 1e-6, "it beats at {} after {}, every {}", again, at, period)
+    check(first.next_beat(later, period) in (at, again) or abs(later - at) < 1e-6, "it beats otherwise later")
+
+
 class TellerWorld:
     """A publisher, and connections with very many streams."""
 
@@ -99,7 +115,7 @@ class TellerWorld:
         self.records = Records(self.router, self.batches, None, self.sink, self._clock)
         self.accounts = [Account(Peer(number, number)) for number in range(1, 4)]
         self.keys, self._declared = {}, Counter()
-        self.counts = [random.choice((1, FEW, 40, 160)) for _ in self.accounts]
+        self.counts = [random.choice((1, FEW, 40, 160, random.randrange(200))) for _ in self.accounts]
 
     def _clock(self):
         return self.now
@@ -130,8 +146,11 @@ class TellerWorld:
         records, router = self.records, self.router
         while self.now < until:
             records.is_halfway = False
-            if router.to_answer:
+            if waiting := len(router.to_answer):
                 records.answer()
+                left = len(router.to_answer)
+                goes_on = records.is_halfway or left in (0, waiting)
+                check(goes_on, "{} of {} are to be answered, and wait for nothing", left, waiting)
             records.beat(self.now)
             due = self.now + TURN if records.is_halfway else records.next_deadline(self.now)
             self.now = max(self.now + MOMENT, min(until, until if due is None else due))
@@ -144,10 +163,13 @@ class TellerWorld:
         began = self.now
         self._turns(began + SOON)
         self._check_answered(began)
+        self._declare_without_room()
         self._declare_many()
         self._check_beats()
         self._check_crowd()
         self._part()
+        check_moments(self.random)
+        check_promises()
         return self
 
     # what must be so -------------------------------------------------------------------------------------
@@ -157,6 +179,20 @@ class TellerWorld:
         for key in self.keys:
             live = [body["live"] for _, _, body in self.sink.said[key] if "live" in body]
             check(live and live[-1] == [1], "a stream is answered {} after {} s", live[-1:], self.now - began)
+
+    def _declare_without_room(self):
+        """Who declares something and has no room is answered as soon as it has, however long that takes."""
+        some = self.random.sample(sorted(self.keys), min(3, len(self.keys)))
+        self.sink.full.update(some)
+        for key in some:
+            self._declare(key)
+        self._turns(self.now + self.random.choice((0.0, SOON, 2.0)))
+        self.sink.full.clear()
+        self._turns(self.now + RECORD_PATIENCE + SOON)
+        for key in some:
+            live = [body["live"] for _, _, body in self.sink.said[key] if "live" in body]
+            answered, count = len(live[-1]), self._declared[key]
+            check(answered == count, "{} are answered of {} once there is room", answered, count)
 
     def _declare_many(self):
         """Have one stream declare more and more: it is answered as often as that rate allows, and at last."""
@@ -172,7 +208,8 @@ class TellerWorld:
         for (at, size), (later, _) in pairwise(large):
             check(later - at >= 0.5 * size / ANSWER_RATE, "{} bytes of answers in {} s", size, later - at)
         live = next(body["live"] for _, _, body in reversed(said) if "live" in body)
-        check(len(live) == MANY + 1, "{} are answered of {}", len(live), MANY + 1)
+        count = self._declared[key]
+        check(len(live) == count > MANY, "{} are answered of {}", len(live), count)
         check(self.now - began < 2 * SOON + MANY * 0.001, "answers take {} s", self.now - began)
         self.mechanisms["answers spared"] += len(answers) < MANY
 
