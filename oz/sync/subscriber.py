@@ -19,7 +19,8 @@ from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath, first_of
+from oz.transport.subscriber.receiver import LONGEST, PATIENCE, first_of
+from oz.transport.subscriber.routed import RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)

@@ -60,6 +60,7 @@ class Sender:
         is_behind: more subscriptions wait than were looked at: the thread or loop behind the publisher goes
             on with them, and nothing that is sent waits for that.
         is_unheard: the last look was left out, and somebody else was told to look later.
+        send_alone: the compiled part's way of `Accumulator.begin`; None where there is none.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Sender:
         "monotonic",
         "most_bytes",
         "routes",
+        "send_alone",
         "stats",
     )
 
@@ -148,6 +150,7 @@ class Sender:
         self.most_bytes = DEFAULT_LIMITS.message_size
         self.listened_at = 0.0
         self.is_behind = self.is_unheard = False
+        self.send_alone: Callable[[Any, bytes, bytes], bool] | None = None
 
     @property
     def has_short_way(self) -> bool:

@@ -49,6 +49,11 @@ class Declarer:
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
     """
 
+    __slots__ = (
+        "__weakref__", "_look_at", "_socket", "backend", "calls", "demands", "due_at", "guard", "is_settled",
+        "links", "listening", "receiver", "streams", "when_hastened",
+    )  # fmt: skip
+
     def __init__(
         self,
         socket: zmq.Socket[Any],
