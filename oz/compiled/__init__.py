@@ -79,7 +79,7 @@ class Hot(Protocol):
         monotonic: Callable[[], float],
         socket: Any,
         error: type[Exception],
-        alone: Callable[[Any, bytes, bytes], bool] | None,
+        alone: Callable[[Any, bytes, Any], bool] | None,
         large: int,
         look_every: int,
         listen_every: float,
@@ -167,6 +167,8 @@ class Hot(Protocol):
         messages: list[Any],
         look: Callable[[], object],
         stream: type,
+        rich: type,
+        pack: Callable[[list[Any]], bytes],
         address: int,
         sendiov: int,
         most: int,
@@ -174,7 +176,7 @@ class Hot(Protocol):
         share: float,
         listen_every: float,
         **parts: Any,
-    ) -> Callable[[Any, bytes, bytes], bool]:
+    ) -> Callable[[Any, bytes, Any], bool]:
         """Make what sends a message that waits for no others, to one stream; see `Accumulator.begin`.
 
         It is called with recipients, subject and payload, and gives False where that is still to be called.
@@ -183,6 +185,8 @@ class Hot(Protocol):
             messages: those that wait.
             look: looks for subscriptions.
             stream: the class of streams.
+            rich: that of payloads with extras.
+            pack: packs these, with their subject.
             address: of libzmq's socket.
             sendiov: the address of `zmq_sendiov`.
             most: bytes of subject and payload, packed, from which on it has the other way.

@@ -10,7 +10,7 @@
 #define DONTWAIT 1
 
 enum {
-    ACCUMULATOR, GUARD, POSTPONED, MESSAGES, DISPATCH, SINK, STATS, SENDER, ITS_CLOCK, LOOK, SOCKET, STREAM, ALONE_HELD
+    ACCUMULATOR, GUARD, POSTPONED, MESSAGES, DISPATCH, SINK, STATS, SENDER, ITS_CLOCK, LOOK, SOCKET, STREAM, RICH, PACK, ALONE_HELD
 };
 enum {
     QUIET, TOOK, SENT_AT, OTHERS_UNWANTED, HOLDERS, IS_OVER,
@@ -102,18 +102,27 @@ put_bytes(unsigned char *at, PyObject *item)
     return at + size;
 }
 
+/* A message: its subject and its payload; or both as they are packed, where it has extras, and NULL otherwise. */
+typedef struct {
+    PyObject *subject, *payload, *packed;
+} Message;
+
 /* What frames of a stream begin with, if it leaves room; NULL where not. A borrowed reference. */
 static PyObject *
-head_of(Plain *self, PyObject *stream)
+head_of(Plain *self, PyObject *stream, const Message *message)
 {
     PyObject *heads = hot_get(stream, self->places[HEADS]);
-    PyObject *head = heads != NULL && PyTuple_CheckExact(heads) && PyTuple_GET_SIZE(heads) ? PyTuple_GET_ITEM(heads, 0) : NULL;
+    /* Those of plain and of rich messages come first. */
+    Py_ssize_t place = message->packed != NULL;
+    PyObject *head = heads != NULL && PyTuple_CheckExact(heads) && PyTuple_GET_SIZE(heads) > place
+                         ? PyTuple_GET_ITEM(heads, place)
+                         : NULL;
     return head != NULL && PyBytes_CheckExact(head) && PyBytes_GET_SIZE(head) < LONGEST - 1024 ? head : NULL;
 }
 
 /* Write a frame of one message: docs/wire.md. */
 static size_t
-write_frame(unsigned char *frame, PyObject *head, long long sequence, long long position, PyObject *subject, PyObject *payload)
+write_frame(unsigned char *frame, PyObject *head, long long sequence, long long position, const Message *message)
 {
     memcpy(frame, PyBytes_AS_STRING(head), (size_t)PyBytes_GET_SIZE(head));
     unsigned char *at = put_number(frame + PyBytes_GET_SIZE(head), (unsigned long long)sequence, 8);
@@ -121,8 +130,12 @@ write_frame(unsigned char *frame, PyObject *head, long long sequence, long long 
     /* One message, and no differences between positions. */
     at = put_number(at, 1, 4);
     *at++ = 0;
+    if (message->packed != NULL) {
+        memcpy(at, PyBytes_AS_STRING(message->packed), (size_t)PyBytes_GET_SIZE(message->packed));
+        return (size_t)(at + PyBytes_GET_SIZE(message->packed) - frame);
+    }
     *at++ = FIXARRAY | 2;
-    return (size_t)(put_bytes(put_bytes(at, subject), payload) - frame);
+    return (size_t)(put_bytes(put_bytes(at, message->subject), message->payload) - frame);
 }
 
 /* Sending -------------------------------------------------------------------------------------------------------- */
@@ -174,20 +187,20 @@ finish(Alone *self, double began)
 
 /* Send a message with the guard held; 1 where it has gone, 0 where the twin is to do it, -1 with an exception. */
 static int
-send_guarded(Alone *alone, PyObject *stream, PyObject *subject, PyObject *payload, double began)
+send_guarded(Alone *alone, PyObject *stream, const Message *message, double began)
 {
     Plain *self = &alone->plain;
     long long sequence = hot_number(stream, self->places[SEQUENCE]);
     long long position = hot_number(self->held[DISPATCH], self->places[POSITION]);
     long long sent = hot_number(self->held[STATS], self->places[SENT]);
-    PyObject *head = head_of(self, stream);
+    PyObject *head = head_of(self, stream, message);
     if (sequence < 0 || position < 0 || sequence == LLONG_MAX || position == LLONG_MAX || sent < 0 ||
         sent == LLONG_MAX || head == NULL ||
         !is_first(self, stream)) {
         return 0;
     }
     unsigned char frame[LONGEST];
-    Part part = {frame, write_frame(frame, head, sequence, position, subject, payload)};
+    Part part = {frame, write_frame(frame, head, sequence, position, message)};
     Next next = {PyLong_FromLongLong(sequence + 1), PyLong_FromLongLong(position + 1)};
     if (next.sequence == NULL || next.position == NULL ||
         plain_send_parts(self->sendiov, self->socket, &part, 1, DONTWAIT) != 0) {
@@ -214,6 +227,10 @@ only_stream(Plain *self, PyObject *recipients)
 static int
 is_small(Plain *self, PyObject *subject, PyObject *payload)
 {
+    if ((PyObject *)Py_TYPE(payload) == self->held[RICH]) {
+        /* Of the extras nobody knows yet. */
+        payload = PyList_GET_SIZE(payload) ? PyList_GET_ITEM(payload, 0) : Py_None;
+    }
     if (!PyBytes_CheckExact(subject) || !PyBytes_CheckExact(payload)) {
         return 0;
     }
@@ -221,9 +238,35 @@ is_small(Plain *self, PyObject *subject, PyObject *payload)
     return one < most && other < most && one + other + 5 + (one > 0xff) + (other > 0xff) < most;
 }
 
+/* Pack a message that has extras; 0 where the twin is to do it, -1 with an exception. */
+static int
+pack(Plain *self, Message *message)
+{
+    if ((PyObject *)Py_TYPE(message->payload) != self->held[RICH]) {
+        return 1;
+    }
+    PyObject *pair = PyList_New(2);
+    if (pair == NULL) {
+        return -1;
+    }
+    PyList_SET_ITEM(pair, 0, Py_NewRef(message->subject));
+    PyList_SET_ITEM(pair, 1, Py_NewRef(message->payload));
+    message->packed = PyObject_CallOneArg(self->held[PACK], pair);
+    Py_DECREF(pair);
+    if (message->packed != NULL) {
+        return PyBytes_CheckExact(message->packed) && PyBytes_GET_SIZE(message->packed) < self->places[MOST_BYTES];
+    }
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        return -1;
+    }
+    /* It will not do, and the twin says so. */
+    PyErr_Clear();
+    return 0;
+}
+
 /* Take the guard, and send. 1 where it has gone, 0 where the twin is to do it, -1 with an exception. */
 static int
-send(Alone *alone, PyObject *stream, PyObject *const *arguments, double began)
+send(Alone *alone, PyObject *stream, const Message *message, double began)
 {
     Plain *self = &alone->plain;
     hot_set(self->held[GUARD], self->places[IS_WANTED], Py_NewRef(Py_True));
@@ -232,7 +275,7 @@ send(Alone *alone, PyObject *stream, PyObject *const *arguments, double began)
         return -1;
     }
     Py_DECREF(is_held);
-    int is_sent = send_guarded(alone, stream, arguments[1], arguments[2], began);
+    int is_sent = send_guarded(alone, stream, message, began);
     return plain_release_guard(self->held[GUARD]) ? is_sent : -1;
 }
 
@@ -250,8 +293,13 @@ send_alone_call(PyObject *callable, PyObject *const *arguments, size_t flags, Py
         Py_RETURN_FALSE;
     }
     Py_INCREF(stream);
+    Message message = {arguments[1], arguments[2], NULL};
     double now = look_at_clock(self);
-    int is_sent = now == -1.0 && PyErr_Occurred() ? -1 : is_quiet(self, now) ? send(alone, stream, arguments, now) : 0;
+    int is_sent = now == -1.0 && PyErr_Occurred() ? -1 : is_quiet(self, now) ? pack(self, &message) : 0;
+    if (is_sent > 0) {
+        is_sent = send(alone, stream, &message, now);
+    }
+    Py_XDECREF(message.packed);
     Py_DECREF(stream);
     return is_sent < 0 ? NULL : PyBool_FromLong(is_sent);
 }
@@ -290,15 +338,18 @@ send_alone_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_ssize_t places[MOST_PLACES] = {0}, most, address, sendiov;
     double quiet, share, listen_every;
     static char *keywords[] = {"accumulator", "guard", "postponed", "messages", "dispatch", "sink", "stats", "sender",
-                               "clock", "look", "socket", "stream", "address", "sendiov", "most", "quiet", "share",
+                               "clock", "look", "socket", "stream", "rich", "pack", "address", "sendiov", "most", "quiet", "share",
                                "listen_every", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO!OOOOOOOO!nnnddd:SendAlone", keywords, &held[ACCUMULATOR],
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOO!OOOOOOOO!O!Onnnddd:SendAlone", keywords, &held[ACCUMULATOR],
                                      &held[GUARD], &held[POSTPONED], &PyList_Type, &held[MESSAGES], &held[DISPATCH],
                                      &held[SINK], &held[STATS], &held[SENDER], &held[ITS_CLOCK], &held[LOOK], &held[SOCKET],
-                                     &PyType_Type, &held[STREAM], &address, &sendiov, &most, &quiet, &share,
+                                     &PyType_Type, &held[STREAM], &PyType_Type, &held[RICH], &held[PACK], &address, &sendiov, &most, &quiet, &share,
                                      &listen_every) ||
         !find_places(held, places)) {
         return NULL;
+    }
+    if (!PyType_IsSubtype((PyTypeObject *)held[RICH], &PyList_Type)) {
+        return PyErr_Format(PyExc_TypeError, "payloads with extras are lists");
     }
     if (!address || !sendiov || most > LONGEST - 1024 - 64) {
         return PyErr_Format(PyExc_ValueError, "takes the addresses of a socket and of zmq_sendiov, and small frames");

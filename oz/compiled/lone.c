@@ -13,6 +13,9 @@ typedef struct {
     Py_ssize_t routes, is_clear, route_subject;
 } Classes;
 
+/* The name of what works out a route: to make it anew for each message costs as much as the call. */
+static PyObject *route_name;
+
 /* Of which classes lone messages are, and what leads to their routes, once that was said; they are never forgotten. */
 static Classes known;
 
@@ -44,6 +47,10 @@ know_lone(PyObject *Py_UNUSED(module), PyObject *arguments)
         (said.routes = hot_offset(said.table, "routes")) < 0 ||
         (said.is_clear = hot_offset(said.route, "is_clear")) < 0 ||
         (said.route_subject = hot_offset(said.route, "subject")) < 0) {
+        return NULL;
+    }
+    route_name = route_name == NULL ? PyUnicode_InternFromString("route") : route_name;
+    if (route_name == NULL) {
         return NULL;
     }
     known = said;
@@ -206,6 +213,25 @@ take_in(Plain *self, PyObject *frame, const Lone *lone, PyObject *source, PyObje
     return message;
 }
 
+/* The route of a subject, which is worked out where it is not known: each answer has a subject of its own. NULL with an
+   exception. A new reference. */
+static PyObject *
+find_route(PyObject *table, const Lone *lone)
+{
+    PyObject *routes = hot_get(table, known.routes);
+    PyObject *subject = PyBytes_FromStringAndSize(lone->subject, lone->subject_size);
+    PyObject *route = subject == NULL || routes == NULL || !PyDict_CheckExact(routes)
+                          ? NULL
+                          : Py_XNewRef(PyDict_GetItemWithError(routes, subject));
+    if (route == NULL && subject != NULL && !PyErr_Occurred()) {
+        Py_INCREF(table);
+        route = PyObject_CallMethodOneArg(table, route_name, subject);
+        Py_DECREF(table);
+    }
+    Py_XDECREF(subject);
+    return route;
+}
+
 /* Take in a lone frame; NULL with an exception, or where it is none and the twin is to look at it, without one. */
 static PyObject *
 accept_frame(Plain *self, PyObject *frame, PyObject *time_ns)
@@ -225,15 +251,14 @@ accept_frame(Plain *self, PyObject *frame, PyObject *time_ns)
     if (source == NULL || !is_next(source, &lone)) {
         return NULL;
     }
-    PyObject *route = find(hot_get(table, known.routes), lone.subject, lone.subject_size, known.route);
-    if (route == NULL || hot_get(route, known.is_clear) != Py_True || hot_get(route, known.route_subject) == NULL) {
-        return NULL;
-    }
     Py_INCREF(source);
-    Py_INCREF(route);
-    PyObject *message = take_in(self, frame, &lone, source, route, time_ns);
+    PyObject *route = find_route(table, &lone), *message = NULL;
+    if (route != NULL && Py_IS_TYPE(route, known.route) && hot_get(route, known.is_clear) == Py_True &&
+        hot_get(route, known.route_subject) != NULL && is_next(source, &lone)) {
+        message = take_in(self, frame, &lone, source, route, time_ns);
+    }
     Py_DECREF(source);
-    Py_DECREF(route);
+    Py_XDECREF(route);
     return message;
 }
 

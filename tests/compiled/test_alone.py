@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import oz
 from oz.compiled import HOT
 from oz.errors import OwnershipError
+from oz.message import Extras
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.interest import Recipients
@@ -25,6 +26,8 @@ from oz.transport.publisher import alone as shortening
 from oz.transport.publisher.accumulator import QUIET, Accumulator
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import XpubSink
+from oz.wire.batch import LARGE
+from oz.wire.extras import rich
 from oz.wire.keys import READS_POSITIONS, DeliveryOptions, stream_key
 from support.inside import engine_of
 from support.sizes import size
@@ -106,10 +109,19 @@ class Publisher:
             if not sent:
                 # As if nothing had been done, nor asked.
                 self.now = before
-                self.accumulator.begin(self.xpub, self.recipients[which], subject, payload)
+                self.begin(self.recipients[which], subject, payload)
         except Exception as error:
             return repr(error)
         return None
+
+    def begin(self, recipients, subject, payload):
+        if type(payload) is bytes:
+            self.accumulator.begin(self.xpub, recipients, subject, payload)
+            return
+        # As `Sender.publish_any` does it.
+        self.guard.is_wanted = True
+        with self.guard:
+            self.accumulator.begin_rare(self.xpub, recipients, subject, payload)
 
     def received(self):
         found = []
@@ -133,7 +145,21 @@ class Publisher:
         self.sub.close(0)
 
 
-payloads = st.sampled_from([b"", b"x", b"x" * 255, b"x" * 256, b"x" * 480, b"x" * WATCHED_FROM])
+class Unpackable:
+    """Nothing that MessagePack has a form for."""
+
+
+def with_extras(payload, **fields):
+    return rich(payload, Extras(), fields)
+
+
+payloads = st.sampled_from(
+    [
+        b"", b"x", b"x" * 255, b"x" * 256, b"x" * 480, b"x" * WATCHED_FROM, with_extras(b"x"),
+        with_extras(b"x", r="reply"), with_extras(b"x" * 490, r="reply"), with_extras(b"x" * WATCHED_FROM),
+        with_extras([b"one", b"two"]), with_extras(b"x" * LARGE), with_extras(b"x", h=Unpackable()),
+    ]
+)  # fmt: skip
 subjects = st.sampled_from([b"a", b"a.b", b"s" * 255, b"s" * 256])
 publishing = st.tuples(st.sampled_from([0, 0, 0, 1, 2, 3, 4, 5]), subjects, payloads)
 changes = st.sampled_from(

@@ -12,11 +12,13 @@ from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.stream import OutStream
 from oz.transport.backend import IS_KNOWN, SENDIOV_AT, address_of, backend_of
-from oz.transport.publisher.accumulator import QUIET, SHARE
+from oz.transport.publisher import accumulator as accumulating
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
 from oz.transport.publisher.sink import XpubSink
+from oz.wire.batch import pack_array
+from oz.wire.extras import Rich
 
-SendAlone = Callable[[Any, bytes, bytes], bool]
+SendAlone = Callable[[Any, bytes, Any], bool]
 """Called with recipients, subject and payload; does what `Accumulator.begin` does, or gives False."""
 
 
@@ -56,10 +58,12 @@ def shortest(sender: Sender, sink: XpubSink, socket: Any) -> SendAlone | None:
         look=look,
         socket=socket,
         stream=OutStream,
+        rich=Rich,
+        pack=pack_array,
         address=address,
         sendiov=SENDIOV_AT,
         most=WATCHED_FROM,
-        quiet=QUIET,
-        share=SHARE,
+        quiet=accumulating.QUIET,
+        share=accumulating.SHARE,
         listen_every=LISTEN_EVERY,
     )

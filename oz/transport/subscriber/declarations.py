@@ -49,10 +49,8 @@ class Declarer:
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
     """
 
-    __slots__ = (
-        "__weakref__", "_look_at", "_socket", "backend", "calls", "demands", "due_at", "guard", "is_settled",
-        "links", "listening", "receiver", "streams", "when_hastened",
-    )  # fmt: skip
+    # The compiled part reads these where they lie.
+    __slots__ = ("__dict__", "__weakref__", "due_at", "is_settled")
 
     def __init__(
         self,

@@ -75,13 +75,13 @@ class Greeted(Exception):
 def test_a_wait_within_libzmq_ends_when_something_is_due(monkeypatch):
     monkeypatch.setitem(Streams.__init__.__kwdefaults__, "greet_every", 0.2)
 
-    def asked(declarer, changes):
+    def asked(changes):
         if changes.wanted:
             raise Greeted
 
     with oz.Subscriber("tcp://127.0.0.1:1", filtering="publisher") as sub:
         sub.subscribe("a.*")
-        monkeypatch.setattr(Declarer, "ask", asked)
+        monkeypatch.setattr(engine_of(sub).declarer, "ask", asked)
         began = time.monotonic()
         # It greets in the middle of the wait: nothing comes, and no time was given.
         with pytest.raises(Greeted):
