@@ -357,7 +357,7 @@ class Hot(Protocol):
             twin: gives them all.
             ready: messages whose handlers have been called.
             waiting: those that were unpacked.
-            take: takes a plain message; left out with the rest where messages come in batches.
+            take: takes a message; left out with the rest where others put them in line.
             engine: of the subscriber.
             socket: the subscriber.
             again: what `take` raises when RCVTIMEO is over.

@@ -53,26 +53,25 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             ClosedError: the subscriber is closed.
             OwnershipError: another thread is using it, or it was made before a fork.
         """
-        ready = self._ready
-        if ready:
-            return first_of(ready)
-        if self._engine.must_check:
+        # Once: an attribute of a socket costs 0.05 µs.
+        engine = self._engine
+        if engine.ready:
+            return first_of(engine.ready)
+        if engine.must_check:
             self._check()
-            if ready:
-                return first_of(ready)
-            if timeout is None and self._engine.is_asking:
+            if engine.ready:
+                return first_of(engine.ready)
+            if timeout is None and engine.is_asking:
                 return self._next_within(inf)
         if timeout is None:
             try:
-                message = self._engine.take(self, 0)
+                message = engine.take(self, 0)
             except zmq.Again:
                 return self._next_forever()
             except zmq.ZMQError:
                 self._check_open()
                 raise
-            if message is not None and message.route.is_only_listed:
-                return message
-            if message is not None and self._engine.dispatch(message):
+            if message is not None and (message.route.is_only_listed or engine.dispatch(message)):
                 return message
             return self._next_forever()
         return self._next_within(timeout)
@@ -157,8 +156,6 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         messages = self._iterate()
         if HOT is None:
             return messages
-        if isinstance(self._receive_path, RoutedReceivePath):
-            return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
         return HOT.Iteration(
             twin=messages,
             ready=self._ready,

@@ -39,7 +39,7 @@ fields = st.fixed_dictionaries(
         "key": st.just(b"\x00OS" + b"k" * 16),
         "payload": st.binary(max_size=3) | st.sampled_from([b"y" * 255, b"y" * 256, b"y" * SHORT]),
         "subject": st.sampled_from(
-            [b"a.c", b"b", b"c", b"\xff", b"", b"a." + b"s" * 253, b"a." + b"s" * 254]
+            [b"a.c", b"b", b"c", b"_INBOX.a.b", b"\xff", b"", b"a." + b"s" * 253, b"a." + b"s" * 254]
         ),
     },
 )
