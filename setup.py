@@ -9,7 +9,20 @@ import sys
 
 from setuptools import Extension, setup
 
-SOURCES = ("batches", "dispatch", "line", "module", "packing", "plain", "publish", "read", "send")
+SOURCES = (
+    "alone",
+    "batches",
+    "dispatch",
+    "line",
+    "lone",
+    "module",
+    "packing",
+    "plain",
+    "publish",
+    "read",
+    "routed",
+    "send",
+)
 
 choice = os.environ.get("OZ_COMPILED")
 hot = Extension(

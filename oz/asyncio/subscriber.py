@@ -23,7 +23,8 @@ from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import is_kept, is_wanted
 from oz.transport.subscriber.front import GOODBYE_SECONDS, SubscriberFront
-from oz.transport.subscriber.receiver import MANY, RoutedReceivePath
+from oz.transport.subscriber.receiver import MANY
+from oz.transport.subscriber.routed import RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)

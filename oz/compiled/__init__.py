@@ -79,6 +79,7 @@ class Hot(Protocol):
         monotonic: Callable[[], float],
         socket: Any,
         error: type[Exception],
+        alone: Callable[[Any, bytes, Any], bool] | None,
         large: int,
         look_every: int,
         listen_every: float,
@@ -100,6 +101,7 @@ class Hot(Protocol):
             monotonic: its clock.
             socket: the publisher's.
             error: what handing over a plain message raises where nothing was sent.
+            alone: sends a message that waits for no others, where it can; see `SendAlone`.
             large: bytes of a payload from which on the twin takes it.
             look_every: of so many that nobody wants the twin takes one; 0 for none.
             listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
@@ -159,6 +161,41 @@ class Hot(Protocol):
             fail: raises the error of a number.
         """
 
+    def SendAlone(
+        self,
+        *,
+        messages: list[Any],
+        look: Callable[[], object],
+        stream: type,
+        rich: type,
+        pack: Callable[[list[Any]], bytes],
+        address: int,
+        sendiov: int,
+        most: int,
+        quiet: float,
+        share: float,
+        listen_every: float,
+        **parts: Any,
+    ) -> Callable[[Any, bytes, Any], bool]:
+        """Make what sends a message that waits for no others, to one stream; see `Accumulator.begin`.
+
+        It is called with recipients, subject and payload, and gives False where that is still to be called.
+
+        Args:
+            messages: those that wait.
+            look: looks for subscriptions.
+            stream: the class of streams.
+            rich: that of payloads with extras.
+            pack: packs these, with their subject.
+            address: of libzmq's socket.
+            sendiov: the address of `zmq_sendiov`.
+            most: bytes of subject and payload, packed, from which on it has the other way.
+            quiet: `QUIET` of the accumulator.
+            share: of the time of a long send that counts as quiet after it.
+            listen_every: seconds for which nobody looks again.
+            parts: accumulator, guard, postponed, dispatch, sink, stats, sender, clock and socket.
+        """
+
     def send_parts(self, sendiov: int, socket: int, frames: tuple[bytes, ...], flags: int, /) -> int:
         """Send up to 64 frames as one message; give 0, or the number of an error.
 
@@ -189,6 +226,88 @@ class Hot(Protocol):
             receiver: whose `access` is None while publishers may publish everything.
             routes: those that are known.
             stats: where to count.
+        """
+
+    def know_lone(
+        self,
+        message_class: type,
+        stream_class: type,
+        source_class: type,
+        table_class: type,
+        route_class: type,
+    ) -> None:
+        """Say of which classes lone messages are, and what leads to their routes."""
+
+    def AcceptLone(
+        self,
+        *,
+        twin: Callable[..., Any],
+        decoder: Any,
+        waiting: Any,
+        by_key: dict[bytes, Any],
+        stats: Any,
+        recent: set[int],
+        forget: Callable[[], object],
+        key_size: int,
+        longest: int,
+        most: int,
+    ) -> Callable[..., Any]:
+        """Make what takes in frames of one short message, the next in order; see `BatchDecoder.accept`.
+
+        Args:
+            twin: takes in all others.
+            decoder: whose `access` is None while publishers may publish everything.
+            waiting: messages that were unpacked.
+            by_key: the streams.
+            stats: where to count.
+            recent: the hashes of frames that were given.
+            forget: called when these are many.
+            key_size: bytes of the key of a stream.
+            longest: bytes of a frame at most.
+            most: so many hashes are many.
+        """
+
+    def TakeLone(
+        self,
+        *,
+        twin: Callable[..., Any],
+        guard: Any,
+        read: Callable[[Any, int], list[bytes]],
+        clock: Callable[[], int],
+        accept: Callable[[list[bytes], int], Any],
+        skip: Callable[[Any], object],
+        error: type[Exception],
+        path: Any,
+        declarer: Any,
+        streams: Any,
+        links: Any,
+        waiting: Any,
+        again: type[Exception],
+        look: Callable[[int], object],
+        hasten: Callable[[], object],
+        find_nothing: Callable[..., Any],
+        go_on: Callable[..., Any],
+    ) -> Callable[..., Any]:
+        """Make what takes a message that came alone; see `RoutedReceivePath.take`.
+
+        Args:
+            twin: does all else, with the same arguments.
+            guard: of the subscriber.
+            read: reads all frames of a message.
+            clock: tells the time of a message.
+            accept: takes in the frames of a message.
+            skip: takes the rest of a message that something was raised in the middle of.
+            error: what `read` raises where there is no message.
+            path: the twin's.
+            declarer: of the subscriber.
+            streams: of the subscriber.
+            links: its connections, or None.
+            waiting: messages that were unpacked.
+            again: what `read` raises where it finds nothing.
+            look: called with the time when something may be due.
+            hasten: called when something has come since the last look.
+            find_nothing: goes on, with the same arguments, where nothing was read.
+            go_on: the same, where no message came of what was read.
         """
 
     def know_libzmq(self, functions: tuple[int, ...], closed: object, again: type[Exception]) -> None:
@@ -238,7 +357,7 @@ class Hot(Protocol):
             twin: gives them all.
             ready: messages whose handlers have been called.
             waiting: those that were unpacked.
-            take: takes a plain message; left out with the rest where messages come in batches.
+            take: takes a message; left out with the rest where others put them in line.
             engine: of the subscriber.
             socket: the subscriber.
             again: what `take` raises when RCVTIMEO is over.

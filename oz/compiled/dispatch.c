@@ -195,7 +195,7 @@ PyMethodDef hot_dispatch_methods[] = {
 typedef struct {
     PyObject_HEAD
     PyObject *twin, *ready, *waiting, *popleft;
-    /* Where messages are plain, what takes one and what it is called with; NULL where they come in batches. */
+    /* What takes a message, and what it is called with; NULL where others put them in line. */
     PyObject *take, *engine, *socket, *flags, *again, *error;
     int is_over;
 } Iteration;
@@ -211,7 +211,7 @@ call_engine(Iteration *self, const char *method, PyObject *message)
     return result;
 }
 
-/* Take a plain message; NULL with an exception, or where the twin is to go on without one. */
+/* Take a message; NULL with an exception, or where the twin is to go on without one. */
 static PyObject *
 take_plain(Iteration *self)
 {

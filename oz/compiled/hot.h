@@ -35,12 +35,27 @@ hot_fill(PyObject *object, Py_ssize_t offset, PyObject *value)
    exception, and nothing was counted. */
 int hot_count(PyObject *object, Py_ssize_t first, Py_ssize_t second);
 
+/* A slot's number, which is not negative; -1 where it is none, or more than fits. */
+long long hot_number(PyObject *object, Py_ssize_t offset);
+
+/* Put something in a slot in place of what is there; takes the reference over. */
+static inline void
+hot_set(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    PyObject *before = hot_get(object, offset);
+    hot_fill(object, offset, value);
+    Py_XDECREF(before);
+}
+
+/* The streams of recipients that get each message as it is; NULL for others. A borrowed reference. */
+PyObject *hot_simple_streams(PyObject *some);
+
 /* Marks of MessagePack, whose specification names them so. */
 enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
 
 extern PyMethodDef hot_batch_methods[], hot_dispatch_methods[], hot_packing_methods[], hot_plain_methods[],
-    hot_read_methods[], hot_send_methods[];
-extern PyType_Spec hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_take_spec,
+    hot_lone_methods[], hot_read_methods[], hot_send_methods[];
+extern PyType_Spec hot_accept_lone_spec, hot_take_lone_spec, hot_send_alone_spec, hot_publish_spec, hot_iteration_spec, hot_reader_spec, hot_accept_spec, hot_take_spec,
     hot_hand_over_spec;
 
 /* What needs system calls that only Linux has. */

@@ -27,13 +27,23 @@ hot_offset(PyTypeObject *type, const char *name)
 static PyObject *
 one_more(PyObject *object, Py_ssize_t offset)
 {
-    PyObject *before = hot_get(object, offset);
-    long long count = before != NULL && PyLong_CheckExact(before) ? PyLong_AsLongLong(before) : -1;
+    long long count = hot_number(object, offset);
     PyObject *after = count < 0 || count == LLONG_MAX ? NULL : PyLong_FromLongLong(count + 1);
     if (after == NULL) {
         PyErr_Clear();
     }
     return after;
+}
+
+long long
+hot_number(PyObject *object, Py_ssize_t offset)
+{
+    PyObject *found = hot_get(object, offset);
+    long long number = found != NULL && PyLong_CheckExact(found) ? PyLong_AsLongLong(found) : -1;
+    if (number < 0) {
+        PyErr_Clear();
+    }
+    return number < 0 ? -1 : number;
 }
 
 int
@@ -76,9 +86,10 @@ PyMODINIT_FUNC
 PyInit__hot(void)
 {
     PyMethodDef *const functions[] = {hot_batch_methods, hot_dispatch_methods, hot_packing_methods,
-                                      hot_plain_methods, hot_read_methods,     hot_send_methods};
+                                      hot_plain_methods, hot_lone_methods,     hot_read_methods, hot_send_methods};
     PyType_Spec *const types[] = {&hot_publish_spec, &hot_iteration_spec, &hot_reader_spec,
                                   &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec,
+                                  &hot_accept_lone_spec, &hot_take_lone_spec, &hot_send_alone_spec,
 #ifdef __linux__
                                   &hot_line_spec,
 #endif

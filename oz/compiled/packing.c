@@ -125,9 +125,8 @@ know_recipients(PyObject *Py_UNUSED(module), PyObject *type)
     Py_RETURN_NONE;
 }
 
-/* The streams of recipients that get each message as it is; NULL for others. A borrowed reference. */
-static PyObject *
-simple_streams(PyObject *some)
+PyObject *
+hot_simple_streams(PyObject *some)
 {
     if (!Py_IS_TYPE(some, recipients.type) || hot_get(some, recipients.is_simple) != Py_True) {
         return NULL;
@@ -203,7 +202,7 @@ split(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
     Py_ssize_t count = PyList_GET_SIZE(sets), end;
     int is_plain = batches != NULL && !PyErr_Occurred();
     for (Py_ssize_t start = 0; is_plain && start < count; start = end) {
-        PyObject *one = PyList_GET_ITEM(sets, start), *streams = simple_streams(one);
+        PyObject *one = PyList_GET_ITEM(sets, start), *streams = hot_simple_streams(one);
         for (end = start + 1; end < count && PyList_GET_ITEM(sets, end) == one; end++) {
         }
         is_plain = streams != NULL &&

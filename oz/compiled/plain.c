@@ -57,9 +57,8 @@ plain_know_guards(void)
     return plain_acquire != NULL && plain_release != NULL && plain_do_postponed != NULL;
 }
 
-/* Release a guard, and keep the exception that there is, if any; false with one. */
-static int
-release_guard(PyObject *guard)
+int
+plain_release_guard(PyObject *guard)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -201,8 +200,6 @@ PLAIN_SPEC(hot_accept_spec, accept_slots, "oz.compiled._hot.Accept", accept_new,
 
 /* Taking --------------------------------------------------------------------------------------------------------- */
 
-enum { TAKE_TWIN, TAKE_GUARD, READ, CLOCK, ACCEPT, SKIP, READ_ERROR };
-
 /* What Python raised in the middle of a message goes on when the rest of that is taken. */
 static void
 skip_frames(Plain *self, PyObject *socket)
@@ -220,15 +217,22 @@ skip_frames(Plain *self, PyObject *socket)
     PyErr_Restore(type, value, traceback);
 }
 
-/* Read the frames of a message with the guard held, and release that; NULL with an exception. */
-static PyObject *
-read_guarded(Plain *self, PyObject *const *arguments)
+int
+plain_try_guard(Plain *self)
+{
+    PyObject *is_held = PyObject_CallMethodOneArg(self->held[TAKE_GUARD], plain_acquire, Py_False);
+    Py_XDECREF(is_held);
+    return is_held == NULL ? -1 : is_held == Py_True;
+}
+
+PyObject *
+plain_read_guarded(Plain *self, PyObject *const *arguments)
 {
     PyObject *frames = PyObject_Vectorcall(self->held[READ], arguments, 2, NULL);
     if (frames == NULL && !PyErr_ExceptionMatches(self->held[READ_ERROR])) {
         skip_frames(self, arguments[0]);
     }
-    if (!release_guard(self->held[TAKE_GUARD])) {
+    if (!plain_release_guard(self->held[TAKE_GUARD])) {
         Py_CLEAR(frames);
     }
     return frames;
@@ -238,7 +242,7 @@ read_guarded(Plain *self, PyObject *const *arguments)
 static PyObject *
 take_one(Plain *self, PyObject *const *arguments)
 {
-    PyObject *frames = read_guarded(self, arguments);
+    PyObject *frames = plain_read_guarded(self, arguments);
     PyObject *now = frames == NULL ? NULL : PyObject_CallNoArgs(self->held[CLOCK]);
     PyObject *message = NULL;
     if (now != NULL) {
@@ -256,12 +260,11 @@ take_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject
     Plain *self = (Plain *)callable;
     Py_ssize_t given = PyVectorcall_NARGS(flags);
     if ((given == 2 || (given == 3 && arguments[2] == Py_None)) && names == NULL) {
-        PyObject *is_held = PyObject_CallMethodOneArg(self->held[TAKE_GUARD], plain_acquire, Py_False);
-        if (is_held == NULL) {
+        int is_held = plain_try_guard(self);
+        if (is_held < 0) {
             return NULL;
         }
-        Py_DECREF(is_held);
-        PyObject *message = is_held == Py_True ? take_one(self, arguments) : Py_NewRef(Py_None);
+        PyObject *message = is_held ? take_one(self, arguments) : Py_NewRef(Py_None);
         if (message != Py_None) {
             return message;
         }
@@ -274,13 +277,13 @@ take_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject
 static PyObject *
 take_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *held[7];
+    PyObject *held[TAKE_HELD];
     static char *keywords[] = {"twin", "guard", "read", "clock", "accept", "skip", "error", NULL};
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOO:Take", keywords, &held[TAKE_TWIN], &held[TAKE_GUARD],
                                      &held[READ], &held[CLOCK], &held[ACCEPT], &held[SKIP], &held[READ_ERROR])) {
         return NULL;
     }
-    return plain_know_guards() ? (PyObject *)plain_new(type, take_call, held, 7) : NULL;
+    return plain_know_guards() ? (PyObject *)plain_new(type, take_call, held, TAKE_HELD) : NULL;
 }
 
 PLAIN_SPEC(hot_take_spec, take_slots, "oz.compiled._hot.Take", take_new,

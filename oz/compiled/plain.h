@@ -1,4 +1,4 @@
-/* What read.c, plain.c and send.c share: callables that hold what they need, and the guards of sockets. */
+/* What read.c, plain.c, lone.c, routed.c, send.c and alone.c share: callables that hold what they need, and the guards of sockets. */
 
 #ifndef OZ_PLAIN_H
 #define OZ_PLAIN_H
@@ -6,8 +6,8 @@
 #include "hot.h"
 #include <structmember.h>
 
-#define MOST_HELD 8
-#define MOST_PLACES 5
+#define MOST_HELD 17
+#define MOST_PLACES 24
 
 /* Source: zmq.h of libzmq. */
 typedef struct {
@@ -37,6 +37,10 @@ void plain_dealloc(Plain *self);
 extern PyMemberDef plain_members[];
 
 #define PLAIN_SPEC(spec, its_slots, its_name, its_new, its_doc)                                                        \
+    PLAIN_SPEC_OF(Plain, spec, its_slots, its_name, its_new, its_doc)
+
+/* The same for what has more than a Plain, which stands first in it. */
+#define PLAIN_SPEC_OF(its_type, spec, its_slots, its_name, its_new, its_doc)                                                     \
     static PyType_Slot its_slots[] = {                                                                                 \
         {Py_tp_doc, PyDoc_STR(its_doc)},                                                                               \
         {Py_tp_new, its_new},                                                                                          \
@@ -48,7 +52,7 @@ extern PyMemberDef plain_members[];
     };                                                                                                                 \
     PyType_Spec spec = {                                                                                               \
         .name = its_name,                                                                                              \
-        .basicsize = sizeof(Plain),                                                                                    \
+        .basicsize = sizeof(its_type),                                                                                    \
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,      \
         .slots = its_slots,                                                                                            \
     }
@@ -58,5 +62,24 @@ extern PyObject *plain_acquire, *plain_release, *plain_do_postponed;
 
 /* Make the names, once; false with an exception. */
 int plain_know_guards(void);
+
+/* Release a guard, and keep the exception that there is, if any; false with one. */
+int plain_release_guard(PyObject *guard);
+
+/* What everything that takes messages holds first. */
+enum { TAKE_TWIN, TAKE_GUARD, READ, CLOCK, ACCEPT, SKIP, READ_ERROR, TAKE_HELD };
+
+/* Take the guard of a subscriber without waiting; 0 where another thread has it, -1 with an exception. */
+int plain_try_guard(Plain *self);
+
+/* Read the frames of a message with the guard held, and release that; NULL with an exception. */
+PyObject *plain_read_guarded(Plain *self, PyObject *const *arguments);
+
+/* Tell whether a socket may be used by its address; where not, pyzmq says why. */
+int plain_is_open(PyObject *socket);
+
+/* Send frames as one message; 0, the number of an error, or -1 with an exception of a signal handler. With ZMQ_DONTWAIT
+   among the flags the interpreter's lock is kept, and there is no such exception. */
+int plain_send_parts(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags);
 
 #endif

@@ -8,7 +8,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *guard, *monotonic, *socket, *error;
+    PyObject *twin, *flush, *quick, *waiting, *dispatch, *accumulator, *stats, *sender, *guard, *monotonic, *socket, *error, *alone;
     Py_ssize_t is_blocked, limit, unwanted, sent, is_unheard, is_behind, listened_at, hand_over, flags, listen, is_busy, is_handing_over;
     Py_ssize_t large, look_every;
     double listen_every;
@@ -59,6 +59,19 @@ join(Publish *self, PyObject *way, PyObject *payload)
         return NULL;
     }
     return PyList_GET_SIZE(self->waiting) >= most ? PyObject_CallNoArgs(self->flush) : Py_NewRef(Py_None);
+}
+
+/* Send a message that waits for no others; None, or NULL with an exception, or where the twin is to do it without one. */
+static PyObject *
+send_alone(Publish *self, PyObject *way, PyObject *payload)
+{
+    if (self->alone == Py_None || PyTuple_GET_SIZE(way) != 2 || hot_get(self->dispatch, self->is_blocked) != Py_False) {
+        return NULL;
+    }
+    PyObject *const given[] = {PyTuple_GET_ITEM(way, 0), PyTuple_GET_ITEM(way, 1), payload};
+    PyObject *is_sent = PyObject_Vectorcall(self->alone, given, 3, NULL);
+    Py_XDECREF(is_sent);
+    return is_sent == Py_True ? Py_NewRef(Py_None) : NULL;
 }
 
 /* Tell whether a plain message may go without a look: somebody else was told to look soon; -1 with an exception. */
@@ -154,7 +167,8 @@ publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObj
         else if (way != NULL && PyTuple_CheckExact(way)) {
             /* What another thread learns meanwhile may take it out of the dict. */
             Py_INCREF(way);
-            result = join(self, way, arguments[1]);
+            result = PyList_GET_SIZE(self->waiting) == 0 ? send_alone(self, way, arguments[1])
+                                                         : join(self, way, arguments[1]);
             Py_DECREF(way);
         }
         else if (way != NULL && PyBytes_CheckExact(way)) {
@@ -185,6 +199,7 @@ publish_traverse(Publish *self, visitproc visit, void *arg)
     Py_VISIT(self->monotonic);
     Py_VISIT(self->socket);
     Py_VISIT(self->error);
+    Py_VISIT(self->alone);
     return 0;
 }
 
@@ -205,6 +220,7 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->monotonic);
     Py_XDECREF(self->socket);
     Py_XDECREF(self->error);
+    Py_XDECREF(self->alone);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -214,12 +230,12 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Publish said = {0};
     static char *keywords[] = {"twin",   "flush",     "quick",  "waiting", "dispatch", "accumulator", "stats",
-                               "sender", "guard",     "monotonic", "socket", "error",  "large",       "look_every",
-                               "listen_every", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOOOnnd:Publish", keywords, &said.twin, &said.flush,
+                               "sender", "guard",     "monotonic", "socket", "error",  "alone",       "large",
+                               "look_every", "listen_every", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!O!OOOOOOOOOnnd:Publish", keywords, &said.twin, &said.flush,
                                      &PyDict_Type, &said.quick, &PyList_Type, &said.waiting, &said.dispatch,
                                      &said.accumulator, &said.stats, &said.sender, &said.guard, &said.monotonic, &said.socket,
-                                     &said.error, &said.large, &said.look_every, &said.listen_every) ||
+                                     &said.error, &said.alone, &said.large, &said.look_every, &said.listen_every) ||
         (said.is_blocked = hot_offset(Py_TYPE(said.dispatch), "is_blocked")) < 0 ||
         (said.limit = hot_offset(Py_TYPE(said.accumulator), "limit")) < 0 ||
         (said.unwanted = hot_offset(Py_TYPE(said.stats), "unwanted")) < 0 ||
@@ -253,6 +269,7 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_INCREF(self->monotonic);
     Py_INCREF(self->socket);
     Py_INCREF(self->error);
+    Py_INCREF(self->alone);
     return (PyObject *)self;
 }
 

@@ -60,9 +60,8 @@ know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* Tell whether a socket may be used by its address; where not, pyzmq says why. */
-static int
-is_open(PyObject *socket)
+int
+plain_is_open(PyObject *socket)
 {
     PyObject *is_closed = Py_TYPE(closed)->tp_descr_get(closed, socket, (PyObject *)Py_TYPE(socket));
     if (is_closed == NULL) {
@@ -111,7 +110,7 @@ read_first(Plain *self, PyObject *socket, Frame *frame, int flags)
             return 0;
         }
         /* A signal handler may raise, or close the socket. */
-        if (error != EINTR || PyErr_CheckSignals() < 0 || !is_open(socket)) {
+        if (error != EINTR || PyErr_CheckSignals() < 0 || !plain_is_open(socket)) {
             return 0;
         }
     }
@@ -188,7 +187,7 @@ reader_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
         return NULL;
     }
     Frame frame;
-    if (is_open(arguments[0]) && libzmq.init(&frame) == 0) {
+    if (plain_is_open(arguments[0]) && libzmq.init(&frame) == 0) {
         PyObject *frames = read_first(self, arguments[0], &frame, (int)how) ? read_rest(self, arguments, &frame) : NULL;
         let_go(&frame);
         if (frames != NULL || PyErr_Occurred()) {

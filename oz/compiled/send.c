@@ -8,7 +8,7 @@
 /* ZMQ_DONTWAIT. Source: zmq.h. */
 #define DONTWAIT 1
 
-/* Wait until libzmq takes a message, as long as SNDTIMEO lets it, without the interpreter's lock; as `send_in_one_call`. */
+/* Wait until libzmq takes a message, as long as SNDTIMEO lets it, without the interpreter's lock; as `plain_send_parts`. */
 static int
 send_when_there_is_room(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
 {
@@ -25,12 +25,10 @@ send_when_there_is_room(Sendiov sendiov, void *socket, Part *parts, size_t count
     return number;
 }
 
-/* Send frames as one message; 0, the number of an error, or -1 with an exception of a signal handler.
-
-   With the interpreter's lock only what cannot wait: who makes room may be a thread that waits for that lock, and no
+/* With the interpreter's lock only what cannot wait: who makes room may be a thread that waits for that lock, and no
    signal ends the call. Where the flags let it wait, and there is no room, it waits without. */
-static int
-send_in_one_call(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
+int
+plain_send_parts(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags)
 {
     int number = socket == NULL ? ENOTSOCK : EINTR;
     while (number == EINTR) {
@@ -65,7 +63,7 @@ send_parts(PyObject *Py_UNUSED(module), PyObject *arguments)
         parts[at].base = PyBytes_AS_STRING(frame);
         parts[at].size = (size_t)PyBytes_GET_SIZE(frame);
     }
-    int number = send_in_one_call((Sendiov)sendiov, (void *)socket, parts, (size_t)count, flags);
+    int number = plain_send_parts((Sendiov)sendiov, (void *)socket, parts, (size_t)count, flags);
     return number < 0 ? NULL : PyLong_FromLong(number);
 }
 
@@ -108,7 +106,7 @@ send_whole(Plain *self, PyObject *const *arguments)
         {PyBytes_AS_STRING(arguments[1]), (size_t)PyBytes_GET_SIZE(arguments[1])},
         {PyBytes_AS_STRING(arguments[2]), (size_t)PyBytes_GET_SIZE(arguments[2])},
     };
-    int number = send_in_one_call(self->sendiov, socket, parts, 2, (int)flags | self->option);
+    int number = plain_send_parts(self->sendiov, socket, parts, 2, (int)flags | self->option);
     if (number <= 0) {
         return number == 0;
     }

@@ -29,7 +29,8 @@ from oz.transport.socket import end_context
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import check_options
-from oz.transport.subscriber.receiver import PATIENCE, RoutedReceivePath
+from oz.transport.subscriber.receiver import PATIENCE
+from oz.transport.subscriber.routed import RoutedReceivePath
 from oz.wire.codec import Codec
 
 _NOBLOCK = int(zmq.NOBLOCK)

@@ -19,7 +19,8 @@ from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.receiver import LONGEST, MANY, PATIENCE, RoutedReceivePath, first_of
+from oz.transport.subscriber.receiver import LONGEST, MANY, PATIENCE, first_of
+from oz.transport.subscriber.routed import RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -49,24 +50,25 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             ClosedError: the subscriber is closed.
             OwnershipError: another thread is using it, or it was made before a fork.
         """
-        ready = self._ready
-        if ready:
-            return first_of(ready)
-        if self._engine.must_check:
-            self._engine.check_behind_what_came()
-            if ready:
-                return first_of(ready)
-            if timeout is None and self._engine.is_asking:
+        # Once: an attribute of a socket costs 0.05 µs.
+        engine = self._engine
+        if engine.ready:
+            return first_of(engine.ready)
+        if engine.must_check:
+            engine.check_behind_what_came()
+            if engine.ready:
+                return first_of(engine.ready)
+            if timeout is None and engine.is_asking:
                 return self._next_within(inf)
         if timeout is None:
             try:
-                message = self._engine.take(self, 0)
+                message = engine.take(self, 0)
             except zmq.Again:
                 return self._next_forever()
             except zmq.ZMQError:
                 self._check_open()
                 raise
-            if message is not None and (message.route.is_only_listed or self._engine.dispatch(message)):
+            if message is not None and (message.route.is_only_listed or engine.dispatch(message)):
                 return message
             return self._next_forever()
         return self._next_within(timeout)
@@ -151,8 +153,6 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         messages = self._iterate()
         if HOT is None:
             return messages
-        if isinstance(self._receive_path, RoutedReceivePath):
-            return HOT.Iteration(twin=messages, ready=self._ready, waiting=self._waiting)
         return HOT.Iteration(
             twin=messages,
             ready=self._ready,

@@ -55,7 +55,7 @@ class Parts:
     __slots__ = (
         "accumulator", "check_open", "dispatch", "flags", "guard", "hand_over", "has_short_way", "in_use",
         "is_behind", "is_unheard", "listen", "listened_at", "log", "monotonic", "notices", "now", "routes",
-        "stats", "tries",
+        "send_alone", "stats", "tries",
     )  # fmt: skip
 
     flush_full, look = Sender.flush_full, Sender.look
@@ -72,7 +72,7 @@ class Parts:
             True,
         )
         self.flags, self.hand_over, self.notices = 1, self._hand_over, False
-        self.guard = Guard()
+        self.guard, self.send_alone = Guard(), None
         self.monotonic = lambda: self.now
         self.in_use = lambda: log.append("in use")
         self.listen = lambda: log.append("listen")
@@ -259,6 +259,7 @@ def test_parts_without_the_slots_are_refused_when_it_is_made():
             monotonic=print,
             socket="socket",
             error=zmq.ZMQError,
+            alone=None,
             large=1,
             look_every=0,
             listen_every=0.0,

@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 WALK = """
-import sys, threading, pathlib
+import os, sys, threading, pathlib
+# Of what is compiled no file is seen.
+os.environ["OZ_COMPILED"] = "0"
 import oz
 root, passed = pathlib.Path(oz.__file__).parent.parent, set()
 def note(frame, event, _):

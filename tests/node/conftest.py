@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import oz
+from oz.transport.publisher import alone
 from support.ports import lasting_port
 from support.scripts import started
 from support.serving import serving
@@ -154,3 +155,9 @@ def descriptors():
 
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+
+
+@pytest.fixture
+def sends_in_python(monkeypatch):
+    """Lone messages of nodes are sent by Python: into the compiled part no signal handler comes."""
+    monkeypatch.setattr(alone, "HOT", None)

@@ -16,6 +16,7 @@ from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
 
+@pytest.mark.usefixtures("sends_in_python")
 def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met, collected, monkeypatch):
     one, two = make("one"), make("two")
     got = collected()

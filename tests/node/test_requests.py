@@ -328,7 +328,7 @@ def test_a_lone_request_and_its_reply_wait_for_no_others(make, met, monkeypatch,
     monkeypatch.setattr(ThreadedPublisher, "_expect_more", waited.append)
     # A send that was held up by others makes the next message wait, and this machine may hold up any.
     monkeypatch.setattr(accumulator, "QUIET", 0.0)
-    monkeypatch.setattr(accumulator, "_SHARE", 0.0)
+    monkeypatch.setattr(accumulator, "SHARE", 0.0)
     asks, answers = make("asks"), make("answers")
     met(asks, answers)
     serve(answers, "svc", echo, asks, inline=inline)

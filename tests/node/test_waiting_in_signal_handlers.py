@@ -77,6 +77,7 @@ WAITS = {
 }
 
 
+@pytest.mark.usefixtures("sends_in_python")
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_signal_handler_in_the_middle_of_publishing_is_refused_what_it_would_wait_for(
     make, met, interrupts, wait

@@ -158,7 +158,7 @@ class MulticastReceiver(BatchDecoder):
         if head.flags or sender.expected != head.sequence or sender.epoch != head.epoch:
             return False
         if route.is_clear:
-            return not (sender.unreported or self.waiting or self.in_batches or self._decode)
+            return not (sender.unreported or self.waiting or self.in_batches or self.decode)
         return not (route.subscriptions or route.timed_out or route.is_malformed)
 
     def _take_record(self, sender: HeardSender, head: Head, body: dict[Any, Any], time_ns: int) -> None:

@@ -61,13 +61,14 @@ class BatchDecoder:
         waiting: messages that were unpacked and are still to be given.
         access: what publishers may publish; None where they may everything.
         answers: what publishers say of declarations.
+        decode: decodes payloads, if there is a codec.
         losses: follows the sequences, and tells what was lost.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
         given: the frames that were given lately.
     """
 
     __slots__ = (
-        "_decode", "_is_wanted", "_recent", "access", "answers", "given", "in_batches", "losses",
+        "_is_wanted", "_recent", "access", "answers", "decode", "given", "in_batches", "losses",
         "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
@@ -90,7 +91,7 @@ class BatchDecoder:
         self.stats = SubscriberStats()
         self.refusals = Refusals(self.stats)
         self._is_wanted = self.refusals.is_wanted
-        self._decode = codec.decode if codec is not None else None
+        self.decode = codec.decode if codec is not None else None
         self.streams = streams
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
@@ -110,8 +111,7 @@ class BatchDecoder:
         """Take in one frame, with the large payloads behind it; what it held waits in line.
 
         Returns:
-            The message, where it was the only one and the next in order; otherwise None: see `waiting`,
-            and the receive buffers of the streams.
+            The message, where it was the only one and the next in order; None otherwise: see `waiting`.
         """
         frame = frames[0]
         size = len(frame)
@@ -156,8 +156,8 @@ class BatchDecoder:
         shown = payload
         try:
             extras = BARE if fields is None else decode_extras(fields)
-            if self._decode is not None:
-                shown = self._decode(payload)
+            if self.decode is not None:
+                shown = self.decode(payload)
         except Exception:
             # Whoever reads it the long way says what it is.
             return None
@@ -170,7 +170,7 @@ class BatchDecoder:
         recent = self._recent
         recent.add(hash(frame))
         if len(recent) >= FRAMES:
-            self._forget_frames()
+            self.forget_frames()
         stats = self.stats
         stats.received += 1
         stats.delivered += 1
@@ -286,9 +286,10 @@ class BatchDecoder:
         """Remember that a frame was given, and forget old ones when there are many."""
         self._recent.add(known)
         if len(self._recent) >= FRAMES:
-            self._forget_frames()
+            self.forget_frames()
 
-    def _forget_frames(self) -> None:
+    def forget_frames(self) -> None:
+        """Forget all frames but those that were given lately."""
         self.given.turn()
         for stream in self.streams.by_key.values():
             for source in stream.sources.values():
@@ -347,7 +348,7 @@ class BatchDecoder:
         self, stream: Stream, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None
     ) -> tuple[list[Message], int]:
         """Make what is to be put in line of a batch; give how many messages that is too."""
-        if columns.is_clear and columns.extras is None and self._decode is None and only is None:
+        if columns.is_clear and columns.extras is None and self.decode is None and only is None:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
                 return [batch], len(batch)  # type: ignore[list-item]
@@ -384,9 +385,9 @@ class BatchDecoder:
                 arrival.first = place
             body = columns.payloads[place]
             payload = body[0] if type(body) is list else body
-            if self._decode is not None:
+            if self.decode is not None:
                 try:
-                    payload = self._decode(payload)
+                    payload = self.decode(payload)
                 except Exception as error:
                     self.stats.malformed += 1
                     self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)

@@ -290,7 +290,7 @@ class NodeSubscriber:
                 break
             is_signed = False
             try:
-                message = engine.receive_path.take(self.socket, _NOBLOCK, ends)
+                message = engine.take(self.socket, _NOBLOCK, ends)
             except zmq.Again:
                 return True
             self._hand_over(message)

@@ -30,7 +30,7 @@ as quiet: the next message does not wait for others."""
 SHARED = 0.0005
 """The same where others are about to come, so that they share a frame."""
 
-_SHARE = 0.25
+SHARE = 0.25
 """The share of the time of a long send, as to many subscribers, that counts as quiet after it: to look for
 subscriptions takes longer then, too."""
 
@@ -81,6 +81,7 @@ class Accumulator:
         limit: the length at which they go out.
         holders: the blocks of `with publisher.batch():` that there are: nothing goes out before it is full,
             but for what an answer to a subscriber must not overtake.
+        in_turns: it goes by the turns of a loop.
         is_over: the publisher has closed, and nothing goes out any more.
         sent_at: when a batch went out last, in monotonic seconds.
     """
@@ -90,7 +91,6 @@ class Accumulator:
         "_counted",
         "_dispatch",
         "_expect_more",
-        "_in_turns",
         "_is_rich",
         "_is_shared",
         "_is_turn_used",
@@ -102,6 +102,7 @@ class Accumulator:
         "_whole_limit",
         "guard",
         "holders",
+        "in_turns",
         "is_over",
         "limit",
         "messages",
@@ -143,7 +144,7 @@ class Accumulator:
         self.limit = self._whole_limit = STEP * max_batch
         self.holders: list[ref[BatchBlock]] = []
         self.is_over = False
-        self._in_turns = in_turns
+        self.in_turns = in_turns
         self._is_turn_used = self._is_shared = False
         self._is_rich = False
         self._counted = 0
@@ -200,11 +201,11 @@ class Accumulator:
             # every message of a burst would go out alone.
             self.sent_at = sent_at = self._clock()
             self._took = took = min(sent_at - now, 2 * max(QUIET, self._took))
-            self._quiet = max(QUIET, _SHARE * took)
+            self._quiet = max(QUIET, SHARE * took)
         guard.is_busy = False
         if guard.postponed:
             guard.do_postponed()
-        if self._in_turns:
+        if self.in_turns:
             # Tasks of one turn publish further apart than what counts as quiet.
             self._is_turn_used = True
             self._expect_more()
@@ -219,7 +220,7 @@ class Accumulator:
         """
         if len(self.messages) >= STEP * most:
             self.flush(socket)
-        if self._in_turns:
+        if self.in_turns:
             self._is_turn_used = True
         else:
             self._quiet = max(SHARED, self._quiet)
@@ -339,7 +340,7 @@ class Accumulator:
             return
         self.sent_at = sent_at = self._clock()
         self._took = took = min(sent_at - begun_at, 2 * max(QUIET, self._took))
-        self._quiet = max(QUIET, _SHARE * took)
+        self._quiet = max(QUIET, SHARE * took)
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)
         self._look(socket)

@@ -22,6 +22,7 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.peer_keys import PeerKeys
+from oz.transport.publisher import alone
 from oz.transport.publisher.accumulator import BatchBlock
 from oz.transport.publisher.attending import Attendant, KeyedInterest, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
@@ -112,6 +113,7 @@ class PublisherEngine:
             routes=routes, hand_over=plain.shortest(), in_use=shell.in_use, check_open=self.check_open,
             expect_more=shell.expect_more, in_turns=shell.in_turns, backend=backend,
         )  # fmt: skip
+        self.sender.send_alone = alone.shortest(self.sender, parts.sink, socket)
         self.raw = RawSends(
             socket, guard, parts, self.sender,
             delimiter=delimiter or b"", is_framed=isinstance(self.records, MulticastDispatch),

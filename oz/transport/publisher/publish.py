@@ -158,6 +158,7 @@ def short_way(
         monotonic=sender.monotonic,
         socket=socket,
         error=zmq.ZMQError,
+        alone=sender.send_alone,
         large=LARGE,
         look_every=LOOK_EVERY if looks else 0,
         listen_every=LISTEN_EVERY,

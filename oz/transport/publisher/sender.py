@@ -57,6 +57,7 @@ class Sender:
         is_behind: more subscriptions wait than were looked at: the thread or loop behind the publisher goes
             on with them, and nothing that is sent waits for that.
         is_unheard: the last look was left out, and somebody else was told to look later.
+        send_alone: the compiled part's way of a message that waits for no others; None where there is none.
     """
 
     __slots__ = (
@@ -79,6 +80,7 @@ class Sender:
         "monotonic",
         "most_bytes",
         "routes",
+        "send_alone",
         "stats",
     )
 
@@ -141,6 +143,7 @@ class Sender:
         self.most_bytes = DEFAULT_LIMITS.message_size
         self.listened_at = 0.0
         self.is_behind = self.is_unheard = False
+        self.send_alone: Callable[[Any, bytes, Any], bool] | None = None
 
     @property
     def has_short_way(self) -> bool:
@@ -292,12 +295,18 @@ class Sender:
                 self.listen()
         if not recipients.kind & ROUTED and self._last_values is None:
             self.stats.sent += 1
+        elif self._last_values is None and self._is_sent_alone(recipients, raw, item):
+            return None
         elif type(item) is not bytes or len(item) >= LARGE or self._last_values is not None:
+            self.guard.is_wanted = True
             with self.guard:
                 self._keep_and_begin(socket, recipients, raw, item)
         else:
             self.accumulator.begin(socket, recipients, raw, item)
         return None
+
+    def _is_sent_alone(self, recipients: Recipients, raw: bytes, item: Any) -> bool:
+        return self.send_alone is not None and self.send_alone(recipients, raw, item)
 
     def _publish_later(self, socket: Any, route: Route, payload: Any, item: Any) -> None:
         """Send what a signal handler published in the middle of something else."""

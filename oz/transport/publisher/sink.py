@@ -30,6 +30,11 @@ _SNDMORE = int(zmq.SNDMORE)
 _NOBLOCK = int(zmq.NOBLOCK)
 _NODROP = int(zmq.XPUB_NODROP)
 
+_MOST_HELD = 8_192
+"""Bytes that are sent without releasing the interpreter's lock. Whoever sends has the guard: to come by that
+lock again takes until all have run who wait for it, and each of those who publish then waits for the guard.
+A full batch is larger as a rule, so that a publisher that never pauses gives others their turn."""
+
 _LOSSLESS, _LOSSY, _BEING_SET = True, False, None
 """What is known of XPUB_NODROP at a socket. While it is set nobody knows: a signal handler that raises comes
 before the call, or behind it. The compiled part goes by `False`."""
@@ -50,6 +55,7 @@ class XpubSink:
         "_drops",
         "_is_lossless",
         "_send",
+        "_send_whole",
         "_several",
         "_slow",
         "_socket",
@@ -71,6 +77,7 @@ class XpubSink:
         self._socket = socket
         self._backend = backend = backend_of(socket)
         self._send = backend.send
+        self._send_whole = backend.send_whole
         self._drops = drops
         self._is_lossless: bool | None = _LOSSY if drops else _LOSSLESS
         self._several = Backlog(unsent)
@@ -83,7 +90,10 @@ class XpubSink:
     def try_send_one(self, frame: bytes) -> bool:
         """Send one small frame, the short way."""
         try:
-            self._send(self._socket, frame, _NOBLOCK)
+            if self._send_whole is None:
+                self._send(self._socket, frame, _NOBLOCK)
+            else:
+                self._send_whole(self._socket, (frame,), _NOBLOCK)
         except zmq.Again:
             return False
         return True
@@ -100,10 +110,10 @@ class XpubSink:
         size = sum(map(len, frames))
         copy = size < LARGE
         if size < WATCHED_FROM:
-            return self._try_send(frames, copy=copy)
+            return self._try_send(frames, copy=True, is_held=True)
         if backlog is None:
             try:
-                return self._try_send(self.weigh(frames, size), copy=copy)
+                return self._try_send(self.weigh(frames, size), copy=copy, is_held=False)
             except zmq.Again:
                 return False
         if backlog.is_full:
@@ -112,25 +122,32 @@ class XpubSink:
         if backlog.is_due(size) and self._backend.watched is not None:
             last, is_sent = self._backend.watched(frames[-1])
             given = (*frames[:-1], last)
-        if not self._try_send(given, copy=copy):
+        # A frame that is watched is pyzmq's.
+        if not self._try_send(given, copy=copy, is_held=size <= _MOST_HELD and given is frames):
             return False
         backlog.add(size, is_sent)
         return True
 
-    def _try_send(self, frames: Sequence[Any], *, copy: bool) -> bool:
+    def _try_send(self, frames: Sequence[Any], *, copy: bool, is_held: bool) -> bool:
         if not copy and self._backend.has_handle:
             # Before any of them goes: pyzmq starts a thread for the first, in Python.
             frames = [zmq.Frame(one, copy=False) if type(one) is bytes else one for one in frames]
         try:
-            send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
+            self._send_all(frames, copy=copy, is_held=is_held)
         except zmq.Again:
             self.look()
             try:
-                send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
+                self._send_all(frames, copy=copy, is_held=is_held)
             except zmq.Again:
                 return False
         self.taken += 1
         return True
+
+    def _send_all(self, frames: Sequence[Any], *, copy: bool, is_held: bool) -> None:
+        if is_held and self._send_whole is not None and all(type(one) is bytes for one in frames):
+            self._send_whole(self._socket, tuple(frames), _NOBLOCK)
+        else:
+            send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
 
     def weigh(self, frames: Sequence[Any], size: int) -> Sequence[Any]:
         """Count a message that is about to be sent to several connections.

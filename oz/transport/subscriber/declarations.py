@@ -49,6 +49,9 @@ class Declarer:
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
     """
 
+    # The compiled part reads these where they lie.
+    __slots__ = ("__dict__", "__weakref__", "due_at", "is_settled")
+
     def __init__(
         self,
         socket: zmq.Socket[Any],

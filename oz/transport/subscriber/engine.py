@@ -18,7 +18,8 @@ from oz.protocol.subscriber.subscriptions import Route, Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, RoutedReceivePath, first_of
+from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
+from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
 

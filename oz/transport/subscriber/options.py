@@ -33,7 +33,8 @@ from oz.transport.socket import (
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
-from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
+from oz.transport.subscriber.receiver import ReceivePath
+from oz.transport.subscriber.routed import RoutedReceivePath
 from oz.wire.codec import Codec, find_codec
 
 ROUTED_HIGH_WATER_MARK = 1_000

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from math import ceil, inf, nan
 from typing import Any, Protocol, TypeVar
 
 import zmq
@@ -17,15 +15,11 @@ import zmq
 from oz.compiled import HOT
 from oz.errors import SubjectWarning
 from oz.message import Message
-from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
-from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.columns import Arrived, PlainBatch
 from oz.protocol.subscriber.receiver import Receiver, shortest
 from oz.transport.backend import Backend
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard
-from oz.transport.peer_keys import KeyedReader
-from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.links import PublisherLinks, read_with_link
 
 T = TypeVar("T")
 
@@ -212,168 +206,3 @@ class ReceivePath:
             else:
                 return
             left -= 1
-
-
-class RoutedReceivePath(ReceivePath):
-    """The same for publisher-side filtering: one read gives a batch of messages.
-
-    Attributes:
-        waiting: messages that were unpacked and are still to be given.
-    """
-
-    __slots__ = (
-        "_armed_for", "_declarer", "_decoder", "_links", "_look_at", "_read_with_link", "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        guard: Guard,
-        backend: Backend,
-        reader: FrameReader,
-        decoder: BatchDecoder,
-        declarer: Declarer,
-        links: PublisherLinks | None = None,
-    ) -> None:
-        """Put together what a subscriber has."""
-        super().__init__(guard, backend, reader, decoder)
-        self._declarer = declarer
-        self._links = links
-        self._decoder = decoder
-        self.waiting = decoder.waiting
-        self._look_at = 0
-        self._armed_for = nan
-        self._read_with_link = (
-            reader.read_with_link if isinstance(reader, KeyedReader) else partial(read_with_link, backend)
-        )
-
-    def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Return the next message; see `ReceivePath.take`.
-
-        RCVTIMEO of the socket itself ends a read that waits when something is due. What the user has set
-        means nothing here.
-        """
-        waiting = self.waiting
-        if waiting:
-            # What `first_of` does, without a call.
-            first = waiting[0]
-            del waiting[0]
-            return first
-        streams, declarer, may_wait = self._decoder.streams, self._declarer, not flags & _NOBLOCK
-        while True:
-            if (streams.is_collecting or streams.buffered) and (message := self._at_hand(socket)) is not None:
-                return message
-            if may_wait and declarer.due_at != self._armed_for:
-                self._arm(socket)
-            try:
-                lone = self._read_one(socket, flags)
-            except zmq.Again:
-                declarer.look(self._monotonic(), is_idle=True)
-                if not may_wait:
-                    raise
-                self._armed_for = nan
-                continue
-            if lone is not None:
-                return lone
-            if waiting:
-                return first_of(waiting)
-            if may_wait and self._decoder.answers.denials:
-                return None
-            if until is not None and self._monotonic() >= until:
-                return None
-
-    def _arm(self, socket: Any) -> None:
-        """Have a read that waits end when something is due."""
-        self._armed_for = self._declarer.due_at
-        left = self._declarer.seconds_left()
-        with self._guard:
-            self._backend.set(socket, _RCVTIMEO, -1 if left > LONGEST else max(1, ceil(left * 1000)))
-
-    @property
-    def comes_in_columns(self) -> bool:
-        """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return all(stream.table.only_lists for stream in self._decoder.streams.by_key.values())
-
-    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
-        """Take what is there without waiting for it, in the batches that it came in."""
-        taken: list[Arrived] = []
-        self._decoder.in_batches = True
-        try:
-            while limit > 0 and not (taken and self._monotonic() >= until):
-                one: Arrived | None = self.take(socket, _NOBLOCK, until)
-                if one is None:
-                    break
-                taken.append(one)
-                limit -= len(one) if isinstance(one, MessageBatch) else 1
-        except zmq.Again:
-            pass
-        except zmq.ZMQError:
-            if not taken:
-                raise
-        except BaseException:
-            self._take_back(taken)
-            raise
-        finally:
-            self._decoder.in_batches = False
-        return taken
-
-    def _take_back(self, taken: list[Arrived]) -> None:
-        """Put what was taken first the next time, one by one, as a signal handler has raised."""
-        line: list[Any] = []
-        for one in (*taken, *self.waiting):
-            line += one.messages() if isinstance(one, MessageBatch) else [one]
-        self.waiting.clear()
-        self.waiting.extend(line)
-
-    def _at_hand(self, socket: Any) -> Message | None:
-        """Return a message that is held back, once there is none newer; declare what was collected."""
-        streams = self._decoder.streams
-        if streams.is_collecting:
-            self._declarer.flush()
-        if not streams.buffered:
-            return None
-        ends = self._monotonic() + _DRAIN_SECONDS
-        try:
-            while not self.waiting and self._monotonic() < ends:
-                lone = self._read_one(socket, _NOBLOCK)
-                if lone is not None:
-                    return lone
-        except zmq.Again:
-            pass
-        return self._decoder.next()
-
-    def unpack(self, socket: Any) -> None:
-        """Take in the batches and answers that are there; messages wait in line.
-
-        A publisher may be faster than this, so that there is always one more: it has an end.
-        """
-        ends = self._monotonic() + PATIENCE
-        try:
-            while self._monotonic() < ends:
-                lone = self._read_one(socket, _NOBLOCK)
-                if lone is not None:
-                    self.waiting.append(lone)
-        except zmq.Again:
-            self._declarer.look(self._monotonic(), is_idle=True)
-
-    def _read_one(self, socket: Any, flags: int) -> Message | None:
-        """Read one frame; give its message if it was the only one, otherwise put them in line."""
-        links = self._links
-        is_curious = links is not None and links.is_curious
-        if is_curious:
-            frames, link = self._read_guarded(self._read_with_link, socket, flags)
-        else:
-            frames = self._read_guarded(self._read, socket, flags)
-        now = self._time_ns()
-        if now >= self._look_at:
-            # Also when there is always something to read.
-            self._look_at = now + _LOOK_NS
-            if self._declarer.due_at <= self._monotonic():
-                self._declarer.look(self._monotonic())
-                self._armed_for = nan
-        message = self._accept(frames, now)
-        if self._declarer.is_settled and (links is not None or self._decoder.streams.due_at == -inf):
-            self._declarer.hasten(_LATER)
-        access = self._decoder.access
-        if is_curious and links is not None and (access is None or not access.has_denied):
-            links.note(frames[0], link)
-        return message
