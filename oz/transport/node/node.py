@@ -347,7 +347,7 @@ class NodeEngine:
         self._stats.no_responders += 1
         return NoResponders(
             f"nobody on bus {self.bus!r} has a subscription for {subject!r}; "
-            f"{len(self.membership.up)} peers are up"
+            f"peers that are up: {len(self.membership.up)}"
         )
 
     # presence --------------------------------------------------------------------------------------------
