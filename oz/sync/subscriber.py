@@ -341,7 +341,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             if flags & _NOBLOCK:
                 message = self._next(_NOBLOCK, -inf)
             else:
-                message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
+                message = self._next_forever() if limit < 0 else self.receive(limit / 1000)
         except Timeout:
             raise zmq.Again from None
         except ClosedError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
@@ -10,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, ProtocolError, Timeout
+from oz.errors import ClosedError, PermissionDenied, ProtocolError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
@@ -43,6 +44,7 @@ class Declarer:
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
+        failures: why connections are refused, for the next call that would wait.
         demands: what finds out whether publishers demand keys, where nothing has come that tells; or None.
         due_at: when to look at the latest, in monotonic seconds; infinite for never.
         is_settled: nothing has changed since the last look.
@@ -80,6 +82,7 @@ class Declarer:
         self.listening = listening
         self.links = links
         self.calls: Calls | None = None
+        self.failures: deque[PermissionDenied] = deque()
         self.demands: Demands | None = None
         self.due_at = inf
         self.is_settled = not self.has_duties

@@ -74,7 +74,7 @@ class SubscriberEngine:
         # Nothing is unpacked without batches.
         receiver = self.receiver
         self.waiting = receiver.waiting if isinstance(receiver, BatchDecoder) else deque()
-        self._failures: deque[PermissionDenied] = deque()
+        self._failures = declarer.failures
         self._denials = receiver.answers.denials if isinstance(receiver, BatchDecoder) else deque()
         self.is_drained = self.must_check = False
 

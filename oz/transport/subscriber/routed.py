@@ -92,6 +92,8 @@ class RoutedReceivePath(ReceivePath):
                 if not may_wait:
                     raise
                 self._armed_for = nan
+                if self._ends(flags, until):
+                    return None
                 continue
             if lone is not None:
                 return lone
@@ -130,7 +132,7 @@ class RoutedReceivePath(ReceivePath):
         if flags & _NOBLOCK:
             raise zmq.Again
         self._armed_for = nan
-        return self.take(socket, flags, until)
+        return None if self._ends(flags, until) else self.take(socket, flags, until)
 
     def _go_on(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Go on with `take` for the compiled part, which has read something and was given no message."""
@@ -139,8 +141,8 @@ class RoutedReceivePath(ReceivePath):
         return self.take(socket, flags, until)
 
     def _ends(self, flags: int, until: float | None) -> bool:
-        """Tell whether `take` gives up, which has read something that was no message."""
-        if self._decoder.answers.denials and not flags & _NOBLOCK:
+        """Tell whether `take` gives up, as there is a refusal to raise, or its time is over."""
+        if (self._decoder.answers.denials or self._declarer.failures) and not flags & _NOBLOCK:
             return True
         return until is not None and self._monotonic() >= until
 
