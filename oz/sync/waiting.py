@@ -35,11 +35,11 @@ class InterruptionCheck:
     thousand signals, and most of those are answered: so only who has waited for long is asked.
     """
 
-    __slots__ = ("_is_open",)
+    __slots__ = ("_asks_at",)
 
     def __init__(self) -> None:
-        """Begin, for one waiting; signal handlers run in the main thread only."""
-        self._is_open: bool | None = None
+        """Begin, for one waiting."""
+        self._asks_at: float | None = None
 
     def bound(self, seconds: float | None) -> float | None:
         """Return for how many seconds to wait next, where it is so many that are left; None is for ever.
@@ -47,15 +47,21 @@ class InterruptionCheck:
         Raises:
             OwnershipError: it has waited for long, and holds others up.
         """
-        if self._is_open is None:
-            self._is_open = threading.current_thread() is threading.main_thread()
-            return seconds if not self._is_open or (seconds or inf) <= HELD_UP_AFTER else HELD_UP_AFTER
-        if self._is_open and holds_up_others():
+        if self._asks_at is None:
+            # Signal handlers run in the main thread only.
+            is_main = threading.current_thread() is threading.main_thread()
+            self._asks_at = monotonic() + HELD_UP_AFTER if is_main else inf
+        if self._asks_at == inf:
+            return seconds
+        left = self._asks_at - monotonic()
+        if left > 0:
+            return left if seconds is None else min(left, seconds)
+        if holds_up_others():
             raise OwnershipError(
                 "a signal handler has interrupted oz in the middle of what other threads wait for, and may "
                 "wait for them: have a thread do this"
             )
-        self._is_open = False
+        self._asks_at = inf
         return seconds
 
 

@@ -2,6 +2,9 @@
 
 import threading
 
+import pytest
+
+from oz.sync import waiting
 from oz.sync.answer_line import EagerWaiter
 from oz.sync.waiting import ThreadNews
 from support.waiting import Thread
@@ -31,3 +34,9 @@ def test_nor_one_that_has_just_heard():
 def test_a_wait_for_news_ends_as_soon_as_its_time_is_over():
     news = ThreadNews(threading.RLock())
     assert not Thread(lambda: any(news.wait_for(bool, 1e-6) for _ in range(100))).outcome()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.25, 0.75, None])
+def test_a_wait_of_the_main_thread_is_bounded_by_its_own_time_first(monkeypatch, seconds):
+    monkeypatch.setattr(waiting, "monotonic", lambda: 7.0)
+    assert waiting.InterruptionCheck().bound(seconds) == (0.5 if seconds is None else min(seconds, 0.5))
