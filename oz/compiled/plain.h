@@ -7,7 +7,7 @@
 #include <structmember.h>
 
 #define MOST_HELD 17
-#define MOST_PLACES 24
+#define MOST_PLACES 26
 
 /* Source: zmq.h of libzmq. */
 typedef struct {

@@ -179,6 +179,8 @@ changes = st.sampled_from(
         ("unwanted", 3),
         ("is_full", True),
         ("vanished_at", 1.0),
+        ("is_closing", True),
+        ("is_gone", True),
         ("lossy", True),
         ("is_behind", True),
         ("is_unheard", True),
@@ -204,7 +206,7 @@ def change(one, what, value):
         setattr(one.guard, what, value)
     elif what in ("unwanted", "sent"):
         setattr(one.stats, what, value)
-    elif what in ("is_full", "vanished_at", "sequence"):
+    elif what in ("is_full", "vanished_at", "is_closing", "is_gone", "sequence"):
         setattr(first, what, value)
     elif what in ("is_behind", "is_unheard"):
         setattr(one.parts, what, value)

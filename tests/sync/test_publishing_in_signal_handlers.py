@@ -66,6 +66,39 @@ def publish_interrupted(publisher, send):
     raise AssertionError(f"publish runs more than {MOST_LINES} lines")
 
 
+@pytest.mark.parametrize("kind", ["headers", "large", "frames"])
+def test_what_a_handler_publishes_comes_in_the_order_in_which_it_did(kind):
+    """What is no plain message does not stand behind the plain one that is published next."""
+
+    def inner(number):
+        payload = b"%d" % number
+        if kind == "headers":
+            publisher.publish("a.b", payload, headers={"a": 1})
+        else:
+            publisher.publish("a.b", payload + bytes(70_000) if kind == "large" else [payload, b""])
+        publisher.publish("a.b", payload)
+
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as publisher,
+        oz.Subscriber(publisher.endpoint, filtering="publisher") as subscriber,
+    ):
+        subscriber.subscribe("a.>")
+        subscriber.wait_ready(timeout=10)
+        for number in range(1, MOST_LINES):
+            with AtLine(number, partial(inner, number)) as at_line, publisher.batch():
+                publisher.publish("a.c", b"outer")
+            publisher.flush()
+            if at_line.left:
+                return
+            came = [subscriber.receive(timeout=10) for _ in range(3)]
+            first, second = [one for one in came if one.subject == "a.b"]
+            assert first.payload.rstrip(b"\0") == second.payload == b"%d" % number
+            assert (kind == "headers") == (first.headers == {"a": 1})
+            assert len(first.frames) == 2 + (kind == "frames")
+            assert kind != "large" or len(first.payload) > 70_000
+        raise AssertionError(f"publish runs more than {MOST_LINES} lines")
+
+
 def test_what_a_handler_publishes_and_is_dropped_is_told_lost_to_those_only_who_wanted_it(monkeypatch):
     """It finds no room, and nobody is there to wait for some."""
     gaps = {"a.x": [], "b.x": [], "b.*": []}

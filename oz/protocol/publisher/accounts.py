@@ -105,6 +105,11 @@ class Account:
         """Whether nothing is left of it."""
         return not (self.keys or self.waiting or self.own_streams or self.patterns or self.goodbyes)
 
+    @property
+    def has_gone(self) -> bool:
+        """Whether it is of one connection, and nothing is left of that: such a one does not come back."""
+        return self.peer is not None and self.is_idle
+
     def hold(self, size: int, *, is_stream: bool, is_plain: bool, by: int = 1) -> None:
         """Count a key of so many bytes in, or out with `by` -1."""
         self.keys += by

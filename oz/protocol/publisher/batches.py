@@ -6,9 +6,9 @@ from math import inf
 from typing import Any
 
 from oz.protocol.publisher.backlog import WATCHED_FROM
-from oz.protocol.publisher.batching import STEP, Batch, sticky_key
-from oz.protocol.publisher.batching import split as split_accumulated
+from oz.protocol.publisher.batching import STEP, Batch, split, sticky_key
 from oz.protocol.publisher.interest import Recipients
+from oz.protocol.publisher.on_their_way import OnTheirWay
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS, Passing, send_buffer_of
 from oz.protocol.publisher.sink import Clock, Sink
@@ -38,9 +38,8 @@ class Batches:
         "_clock",
         "_doubtful",
         "_drops",
-        "_first",
+        "_on_their_way",
         "_passing",
-        "_recipients",
         "_router",
         "_sink",
         "full",
@@ -67,9 +66,7 @@ class Batches:
         self._clock = clock
         self._drops = drops
         self._passing = Passing()
-        # Those of the messages that are being sent, and the position of the first.
-        self._recipients: list[Recipients] = []
-        self._first = 0
+        self._on_their_way = OnTheirWay(router.stats)
         # What is being sent of a send buffer: it stays there until that is done.
         self._doubtful: tuple[OutStream, int, tuple[bytes, ...]] | None = None
         self.full: dict[OutStream, float] = {}
@@ -89,12 +86,12 @@ class Batches:
         """
         self._sink.make_lossless()
         self.size = 0
-        self._recipients, self._first = accumulated[0::STEP], first
-        batches = split_accumulated(accumulated, first)
+        self._on_their_way.begin(accumulated[0::STEP], first)
+        batches = split(accumulated, first)
         self._passing = Passing(batches)
         for batch in batches:
             self._send_batch(batch, is_rich=is_rich)
-        self._recipients.clear()  # nobody who leaves is kept in memory until the next message
+        self._on_their_way.end()
 
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
@@ -133,8 +130,8 @@ class Batches:
         return stream.is_closing and stream not in self._router.to_answer
 
     def _has_left(self, stream: OutStream) -> bool:
-        """Tell whether a member of a queue group gets nothing more: a message was on its way to it."""
-        return stream.is_gone or self._is_over(stream)
+        """Tell whether a stream gets nothing more: a message was on its way to it."""
+        return stream.is_gone or (stream.is_closing and self._is_over(stream))
 
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
@@ -144,25 +141,27 @@ class Batches:
         if not recipients.is_simple:
             self.send([recipients, subject, payload], position, is_rich=is_rich)
             return
-        items = [subject, payload]
-        body = pack_array(items)
+        body = pack_array(items := [subject, payload])
         self._sink.make_lossless()
-        try_send = self._sink.try_send_one
         is_small = len(body) < WATCHED_FROM
         for stream in recipients.streams:
             sequence = stream.sequence
-            if is_small and stream.reads_positions and stream.vanished_at is None and not stream.is_full:
+            is_plain = stream.reads_positions and stream.vanished_at is None and not stream.is_full
+            if is_small and is_plain and not (stream.is_closing or stream.is_gone):
                 stream.sequence = sequence + 1
-                if try_send(stream.heads[is_rich] + head_end_2(sequence, position, 1, 0) + body):
+                head = stream.heads[is_rich] + head_end_2(sequence, position, 1, 0)
+                if self._sink.try_send_one(head + body):
                     continue
                 stream.sequence = sequence
+            self._on_their_way.begin_alone(recipients, position)
             self._send_batch(Batch(stream).whole(body, items, (position,)), is_rich=is_rich)
+        self._on_their_way.end()
 
     def send_large(self, accumulated: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
         recipients, subject, payload = accumulated
         self._passing = Passing()
-        self._recipients, self._first = [recipients], self.position
+        self._on_their_way.begin([recipients], self.position)
         self._sink.make_lossless()
         attached = payload[0] if isinstance(payload, list) else payload
         item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
@@ -173,6 +172,9 @@ class Batches:
             *(one.now(subject).pick(sticky_key(subject, payload)) for one in recipients.choices),
         ]
         for stream in streams:
+            if not stream.delivery.group and self._has_left(stream):
+                self._on_their_way.count_left(positions)
+                continue
             if stream.is_full:
                 self._retry(stream)
             takes = not (stream.is_full or (stream.delivery.group and self._has_left(stream)))
@@ -187,6 +189,7 @@ class Batches:
             else:
                 self.overflow(stream, 1, frames)
                 stream.sequence += 1
+        self._on_their_way.end()
 
     def _send_batch(self, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
@@ -195,6 +198,9 @@ class Batches:
             if self._has_left(stream):
                 self._send_to_others(batch)
                 return
+        elif self._has_left(stream):
+            self._on_their_way.count_left(batch.positions)
+            return
         if stream.is_full:
             self._retry(stream)
         if stream.is_full and self._buffer(batch):
@@ -299,18 +305,12 @@ class Batches:
             return
         if self._has_left(stream):
             if not self._router.lifetimes.count_lost(stream, count):
-                self._count_unwanted(batch.positions)
+                self._on_their_way.count_left(batch.positions)
             return
         frames = stream.frames(RICH, stream.sequence, batch.positions, batch.body)
         stream.sequence += count
         self.overflow(stream, count, frames, must_wait=must_wait)
         self._passing.note(batch)
-
-    def _count_unwanted(self, positions: list[int]) -> None:
-        """Count messages as wanted by nobody that were for one queue group alone, all of which has left."""
-        sole = [self._recipients[one - self._first].is_sole for one in positions].count(True)
-        self._router.stats.sent -= sole
-        self._router.stats.unwanted += sole
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True

@@ -58,9 +58,9 @@ class Recipients:
         return [*self.streams, *(one for choice in self.choices for one in choice.members)]
 
     @property
-    def is_sole(self) -> bool:
-        """Whether one queue group is all that a message goes to."""
-        return self.kind == ROUTED and not self.streams and len(self.choices) == 1
+    def count(self) -> int | None:
+        """The streams and queue groups, counted; None where plain subscribers get a message too."""
+        return None if self.kind & PLAIN else len(self.streams) + len(self.choices)
 
 
 class RecipientSets:

@@ -355,7 +355,8 @@ class Router:
         if stream is None:
             return
         if account not in stream.goodbyes:
-            stream.goodbyes = (*stream.goodbyes, account)
+            # Connections that come, say goodbye and end, while another holds the stream, would pile up here.
+            stream.goodbyes = (*(one for one in stream.goodbyes if not one.has_gone), account)
         if self.hold_alone(stream.key, stream.goodbyes):
             stream.is_closing = True
             # Its policy ends with it, though its key may stand for a moment longer.

@@ -7,6 +7,7 @@ message takes no lock: one `list.extend` is whole whatever other threads do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -264,8 +265,9 @@ class Accumulator:
         if is_quiet and (now := self._clock()) - self.sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
-        self._is_rich |= type(item) is Rich
-        self.messages += (recipients, raw, item)
+        is_rich = type(item) is Rich
+        # In one statement, so that what a signal handler sends does not take the one without the other.
+        self._is_rich, self.messages[sys.maxsize :] = self._is_rich or is_rich, (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
         elif not (self.holders and self.has_holders()):
@@ -355,16 +357,17 @@ class Accumulator:
         first = dispatch.position
         # In one statement, so that a signal handler comes before or after: what it publishes has a position
         # of its own, and what is taken is sent once, or told lost if it raises.
-        taken, messages[:length], dispatch.position, guard.is_torn = (
+        taken, messages[:length], dispatch.position, guard.is_torn, is_rich, self._is_rich = (
             messages[:length],
             (),
             first + count,
             True,
+            self._is_rich,
+            length < len(messages) and self._is_rich,
         )
         if taken:
             self._stats.sent += count - self._counted
             self._counted = 0
-            is_rich, self._is_rich = self._is_rich, False
             dispatch.send(taken, first, is_rich=is_rich)
         # Otherwise one that came before it has closed the publisher, and sent them all.
         guard.is_torn = False

@@ -270,9 +270,20 @@ class Sender:
             item: as the others do; None when it is the payload.
         """
         if self.guard.is_interrupted:
-            self.guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
+            is_simple = route[0].kind == ROUTED and self._last_values is None
+            if is_simple and not (self.guard.postponed or self.dispatch.is_blocked):
+                # What the handler publishes next waits there too, and is not to come before it.
+                self.accumulator.begin_rare(socket, route[0], route[2], self._as_item(payload, item))
+            else:
+                self.guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
             return None
         return self._publish_now(socket, route, payload, item)
+
+    def _as_item(self, payload: Any, item: Any) -> Any:
+        """Return a message as those with publisher-side filtering get it."""
+        if item is not None:
+            return item
+        return payload if type(payload) is bytes else rich(as_item(payload))
 
     def _publish_now(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
         if route[0].kind != ROUTED and self.look(socket):
@@ -281,8 +292,7 @@ class Sender:
         if not recipients.kind and self._last_values is None:
             self.stats.unwanted += 1
             return None
-        if item is None:
-            item = payload if type(payload) is bytes else rich(as_item(payload))
+        item = self._as_item(payload, item)
         if self.dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
         if recipients.kind & PLAIN:

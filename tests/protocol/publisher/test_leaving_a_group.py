@@ -5,6 +5,7 @@ Whom it is for was looked up before they said goodbye, and it is sent after they
 
 import pytest
 
+from oz.protocol.publisher.batching import Batch
 from protocol.in_memory import Publisher, Subscriber, joined, numbers, settle
 from support.cases import each
 
@@ -32,6 +33,16 @@ class OnItsWay:
         for one in self._messages:
             self.publisher.stats.sent += 1
             self.publisher.batches.send_large([*one])
+
+    def go_on_short(self):
+        """Be sent one by one, the short way."""
+        for recipients, subject, payload in self._messages:
+            self.publisher.stats.sent += 1
+            self.publisher.batches.send_alone(recipients, subject, payload)
+
+
+def send(on_its_way, how):
+    {"in_one": on_its_way.go_on, "large": on_its_way.go_on_alone, "alone": on_its_way.go_on_short}[how]()
 
 
 def leave(*members):
@@ -80,6 +91,55 @@ def test_so_was_what_is_large(publisher):
     settle(publisher)
     assert not any(member.stats.filtered for member in members)
     assert counted(publisher) == (0, 2, 0)
+
+
+def leaving(publisher, *groups):
+    """Subscribers, each in a queue group or none, that are to leave."""
+    members = [Subscriber(publisher, **({} if group is None else {"group": group})) for group in groups]
+    joined(publisher, *members)
+    return members
+
+
+@each("groups", [("g", "h"), ("g", "g", "h"), (None,), (None, None), (None, "g")])
+@each("how", ["in_one", "large", "alone"])
+def test_what_all_have_left_was_wanted_by_nobody_whoever_they_were(groups, how):
+    publisher = Publisher()
+    members = leaving(publisher, *groups)
+    on_its_way = OnItsWay(publisher, 3, size=LARGE if how == "large" else 1)
+    leave(*members)
+    send(on_its_way, how)
+    settle(publisher)
+    assert not any(member.stats.filtered + member.stats.received for member in members)
+    assert counted(publisher) == (0, 3, 0)
+
+
+@each("groups", [("g", "h"), (None,), (None, "g")])
+@each("how", ["in_one", "large", "alone"])
+def test_what_one_of_several_gets_that_have_not_all_left_is_sent(groups, how):
+    publisher = Publisher()
+    members, last = leaving(publisher, *groups), leaving(publisher, "last")
+    on_its_way = OnItsWay(publisher, 3, size=LARGE if how == "large" else 1)
+    leave(*members)
+    send(on_its_way, how)
+    settle(publisher)
+    assert numbers(*last) == [0, 1, 2]
+    assert counted(publisher) == (3, 0, 0)
+
+
+def test_a_message_is_counted_as_such_though_one_before_it_was_cut_short(publisher, monkeypatch):
+    (member,) = leaving(publisher, None)
+    first, second = OnItsWay(publisher, 1), OnItsWay(publisher, 1)
+    leave(member)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "whole", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            send(first, "alone")
+    send(second, "alone")
+    assert counted(publisher) == (1, 1, 0)
 
 
 def test_what_somebody_beside_the_group_gets_is_sent(publisher):

@@ -196,3 +196,19 @@ def test_what_a_subscriber_takes_back_is_over_soon_though_a_stranger_listens():
     pub.go(HONEST, key(1, "a"))
     pub.wait(2 * WITHDRAWAL_DELAY)
     assert not pub.wants(b"a")
+
+
+def test_goodbyes_of_connections_that_have_ended_are_not_kept():
+    pub = Publisher()
+    pub.come(HONEST, KEY, key(1, "a"))
+    for number in range(20):
+        stranger = Peer(8, 1000 + number)
+        pub.alive.add(stranger)
+        goodbye = key(2 + number, leaving=True)
+        pub.come(stranger, KEY, goodbye)
+        pub.end(stranger, KEY, goodbye)
+        pub.wait(GRACE + WITHDRAWAL_DELAY)
+    assert len(pub.stream.goodbyes) <= 2
+    assert pub.wants(b"a")
+    pub.come(HONEST, key(99, leaving=True))
+    assert pub.stream.is_closing
