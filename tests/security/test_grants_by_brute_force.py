@@ -120,6 +120,7 @@ def count_granted(seed):
 
 
 @pytest.mark.sized
-def test_no_granted_subscription_matches_a_denied_subject():
-    # 1,000,000 cases, each compared on all subjects.
-    assert sum(map(count_granted, range(size(1, 500)))) > size(25, 50_000)
+@pytest.mark.parametrize("first", range(0, size(1, 500), 50))
+def test_no_granted_subscription_matches_a_denied_subject(first):
+    # 1,000,000 cases in all, each compared on all subjects.
+    assert sum(map(count_granted, range(first, first + size(1, 50)))) > size(25, 5_000)

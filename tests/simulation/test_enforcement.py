@@ -7,7 +7,7 @@ import zmq
 
 from oz.protocol.node.ownership import Ownership
 from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.key_ownership import KeyOwnership
 from oz.protocol.subscriber.publish_access import PublishAccess
 from simulation.members import MemberWorld
 from simulation.secure import SecureWorld
@@ -73,7 +73,7 @@ def subscribe_plainly(monkeypatch):
 
 def grant_shared_patterns(monkeypatch):
     """Grant the keys of all patterns that a declaration shares, whoever declares them."""
-    monkeypatch.setattr(InterestQueue, "_permitted", lambda self, granted, account: granted)
+    monkeypatch.setattr(KeyOwnership, "permitted", lambda self, granted, account: granted)
 
 
 def count_no_messages(monkeypatch):
