@@ -158,9 +158,9 @@ def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, byte
     for name, value in headers.items():
         named[f"OZ_HEADER_{re.sub('[^A-Z0-9]', '_', name.upper())}"] = _shown(name, value)
     variables = {name.encode(): _bytes(value) for name, value in named.items()}
-    for name, value in variables.items():
-        if b"\0" in value:
-            raise CommandFailed(f"{name.decode()} would hold a zero byte, which no variable can")
+    for variable, held in variables.items():
+        if b"\0" in held:
+            raise CommandFailed(f"{variable.decode()} would hold a zero byte, which no variable can")
     return variables
 
 
