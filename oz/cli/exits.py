@@ -163,9 +163,9 @@ def describe(error: Exception) -> str:
     text = str(error) or type(error).__name__
     code = error.errno if isinstance(error, zmq.ZMQError) else None
     if code == errno.EADDRINUSE:
-        return f"{text}: end the program that has it, or choose another endpoint with --bind"
+        return f"{text}: end the program that has it, or bind to another endpoint"
     if code in _NOT_HERE:
-        return f"{text}: --bind takes an address of this machine"
+        return f"{text}: what is bound to is an address of this machine"
     if code in _NOT_AN_ENDPOINT:
         return f"{text}: write an endpoint as {DEFAULT_ENDPOINT} or ipc:///tmp/feed"
     return " ".join(text.split())

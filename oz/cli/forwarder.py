@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.options import Number, endpoints_option, security_option
+from oz.cli.options import Number, PathName, endpoints_option, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
 from oz.configuration import resolve_limits
@@ -147,7 +147,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
 @click.option(
     "--config",
     "read",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     callback=_read,
     help="A TOML file with a table [[forwarder.leg]] for each bus, and [limits] for all if need be.",
 )
@@ -183,6 +183,11 @@ def forwarder(
         raise click.UsageError(
             "the plain kind takes no keys, and would let everybody in: "
             "--security, OZ_SECURITY and [security] are for --leg"
+        )
+    if is_plain and not (backend and (frontend or connect)):
+        raise click.UsageError(
+            "a plain forwarder stands between publishers and subscribers: give --frontend or --connect for "
+            "publishers, and --backend for subscribers"
         )
     if not is_plain and len(legs) + len(read) < 2:
         raise click.UsageError(

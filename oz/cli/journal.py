@@ -10,7 +10,7 @@ import click
 
 from oz.cli.exits import FAILED
 from oz.cli.journal_export import export
-from oz.cli.options import dialect_option, parse_all
+from oz.cli.options import TEXT_OF_PLACE, PathName, dialect_option, parse_all
 from oz.cli.output import plain_table, write_json, write_line
 from oz.escaping import printable
 
@@ -31,7 +31,7 @@ Examples:
   oz journal export recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 > morning.jsonl
 """
 
-_DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+_DIRECTORY = click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
@@ -102,11 +102,12 @@ def _time(nanoseconds: int) -> str:
 def info(directory: Path, as_json: bool) -> None:
     """Say how much the journal holds, from when to when, and what is lost.
 
-    A gap of unknown size is where nobody knows how many messages are missing, as while no recorder ran.
+    A gap of unknown size is where nobody knows how many messages are missing, as while no recorder ran. What
+    is damaged was recorded, and its file was damaged or taken away; a repair left records that say so.
     """
     found = _opened(directory)
     listed = [(_segment_data(found, segment, entry), entry) for segment, entry in found.segments()]
-    known, unknown = _losses(found, listed)
+    known, unknown, damaged = _losses(found, listed)
     data = {
         "directory": str(directory),
         "segments": len(listed),
@@ -118,6 +119,7 @@ def info(directory: Path, as_json: bool) -> None:
         "last_time": _edge(found, found.end_offset - 1),
         "lost": known,
         "gaps_of_unknown_size": unknown,
+        "damaged": damaged,
     }
     if as_json:
         write_json(data)
@@ -133,16 +135,21 @@ def _edge(journal: Journal, offset: int) -> str | None:
     return None
 
 
-def _losses(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> tuple[int, int]:
-    """Count the messages that are known to be lost, and the gaps of which nobody knows how many they are."""
+def _losses(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> tuple[int, int, int]:
+    """Count what is lost.
+
+    Returns:
+        The messages that are known to be lost, the gaps of which nobody knows how many they are, and the
+        damage records.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from oz.journal.record import Kind
     from oz.journal.schema import whole_number
 
-    gap = whole_number(int(Kind.GAP), pa.int8())
-    known = unknown = 0
+    gap, damage = (whole_number(int(kind), pa.int8()) for kind in (Kind.GAP, Kind.DAMAGED))
+    known = unknown = damaged = 0
     ends = [row["first"] for row, _ in listed[1:]]
     for (row, entry), end in zip(listed, [*ends, None], strict=True):
         if entry is not None and not entry.gaps:
@@ -151,7 +158,8 @@ def _losses(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]])
             lost = batch.column("lost").filter(pc.equal(batch.column("kind"), gap))
             known += pc.sum(lost).as_py() or 0
             unknown += lost.null_count
-    return known, unknown
+            damaged += pc.sum(pc.equal(batch.column("kind"), damage)).as_py() or 0
+    return known, unknown, damaged
 
 
 @journal.command(short_help="Check every byte; exit 1 on damage.")
@@ -177,7 +185,7 @@ def repair(directory: Path, as_json: bool) -> None:
 
 @journal.command(short_help="Copy sealed segments as Parquet, to S3 for example.")
 @_DIRECTORY
-@click.argument("lake")
+@click.argument("lake", type=TEXT_OF_PLACE)
 @_JSON
 def archive(directory: Path, lake: str, as_json: bool) -> None:
     """Copy each sealed segment as a Parquet file to LAKE, unless it is there.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from oz.cli.options import dialect_option, parse_all
+from oz.cli.options import TEXT_OF_PLACE, PathName, dialect_option, parse_all
 from oz.cli.output import console
 from oz.cli.ranges import RANGES, range_options
 from oz.escaping import json_text
@@ -50,8 +50,8 @@ _CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _BYTES for suffix in ("
 
 
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("file", required=False)
+@click.argument("directory", type=PathName(file_okay=False, path_type=Path))
+@click.argument("file", required=False, type=TEXT_OF_PLACE)
 @click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
@@ -72,7 +72,7 @@ def export(
     name = file and _path_of(file)
     form = form or (PurePosixPath(name).suffix.lstrip(".") if name else "jsonl")
     if form not in _FORMATS:
-        raise click.UsageError(f"--format is one of {', '.join(_FORMATS)}")
+        raise click.UsageError(f"{file!r} does not tell the format: give --format jsonl, csv or parquet")
     if form == "parquet" and file is None:
         raise click.UsageError("parquet needs a FILE to write to")
     found = Journal(directory)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import oz
+from oz.cli.options import PathName
 from oz.cli.output import plain_table, write_line
 from oz.escaping import printable
 from oz.security.identity import is_key
@@ -72,7 +73,7 @@ def _checked(_ctx: click.Context, _parameter: click.Parameter, name: str | None)
 
 _DIRECTORY = click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=PathName(path_type=Path),
     metavar="DIR",
     help="The directory of your keys.  [default: oz/keys in $XDG_CONFIG_HOME or ~/.config]",
 )
@@ -113,7 +114,7 @@ def show(names: tuple[str, ...], directory: Path | None) -> None:
 
 @keys.command(help=_TRUST_HELP, short_help="Put a public key among those that are trusted.")
 @click.argument("key")
-@click.option("--in", "directory", required=True, type=click.Path(path_type=Path), metavar="DIR",
+@click.option("--in", "directory", required=True, type=PathName(path_type=Path), metavar="DIR",
               help="The directory of trusted keys.")  # fmt: skip
 @click.option("--name", callback=_checked, help="Whose key it is; without it the name of the file.")
 def trust(key: str, directory: Path, name: str | None) -> None:
@@ -138,7 +139,7 @@ def trust(key: str, directory: Path, name: str | None) -> None:
 
 @keys.command(help=_EXPORT_HELP, short_help="Print a public certificate.")
 @click.argument("name")
-@click.option("--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="A new file.")
+@click.option("--to", "target", type=PathName(path_type=Path), metavar="FILE", help="A new file.")
 @_DIRECTORY
 def export(name: str, target: Path | None, directory: Path | None) -> None:
     """Export a certificate; the text of the help is `_EXPORT_HELP`."""

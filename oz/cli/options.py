@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,23 @@ class Number(click.FloatRange):
         """Leave out the bound that nobody comes near, in the text of `--help`."""
         text = super()._describe_range()
         return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
+
+
+_NO_NAME = "it is empty: is a variable of the shell not set? Write . for the directory that you are in."
+
+
+class PathName(click.Path):
+    """A path; never an empty one, which would be the present directory, and is a variable that is not set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a path, or fail."""
+        if not os.fspath(value):
+            self.fail(_NO_NAME, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+TEXT_OF_PLACE = PathName(readable=False)
+"""What may be the URI of a place on another file system as well; neither may be empty."""
 
 
 class Whole(click.IntRange):

@@ -35,10 +35,19 @@ def range_options(*also_until: str) -> Callable[[_F], _F]:
     return offer
 
 
-def _bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
+def _bound(ctx: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
     """Read an offset or a time."""
     if text is None:
         return None
+    bound = _read(text)
+    bounds = {**ctx.params, option.name: bound}  # the other one too, if it was read before this
+    start, end = bounds.get("start"), bounds.get("end")
+    if type(start) is type(end) and start is not None and end < start:
+        raise click.BadParameter(f"the range ends before it begins: from {start} until {end}")
+    return bound
+
+
+def _read(text: str) -> int | datetime:
     try:
         return int(text) if text.isdecimal() else read_moment(text)
     except ValueError:

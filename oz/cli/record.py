@@ -16,6 +16,7 @@ import oz
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
+    PathName,
     dialect_option,
     endpoint_options,
     parse_all,
@@ -80,7 +81,7 @@ _SECONDS = Number(above=True)
     "--journal",
     "directory",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathName(file_okay=False, path_type=Path),
     help="The directory of the journal; made if it is not there.",
 )
 @dialect_option("patterns that name none")

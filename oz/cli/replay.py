@@ -19,6 +19,7 @@ from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
+    PathName,
     dialect_option,
     endpoint_options,
     parse_all,
@@ -77,7 +78,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 
 
 @click.command(help=_HELP, short_help="Publish what a journal holds once more.")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
 @refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,

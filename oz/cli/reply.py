@@ -143,19 +143,29 @@ class ShellCommand:
         return CommandFailed(f"the command took longer than {self._timeout:g} s, and was killed")
 
 
+_OWN = "oz-"  # how the names of headers begin that oz adds
+
+
 def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
+
+    Bytes in headers of oz itself, which may be any, are hexadecimal: a forwarder adds some to each request.
 
     Raises:
         CommandFailed: one of them holds a zero byte, which no variable can.
     """
     named: dict[str, Any] = {"OZ_SUBJECT": subject}
-    named |= {f"OZ_HEADER_{re.sub('[^A-Z0-9]', '_', name.upper())}": headers[name] for name in headers}
+    for name, value in headers.items():
+        named[f"OZ_HEADER_{re.sub('[^A-Z0-9]', '_', name.upper())}"] = _shown(name, value)
     variables = {name.encode(): _bytes(value) for name, value in named.items()}
-    for name, value in variables.items():
-        if b"\0" in value:
-            raise CommandFailed(f"{name.decode()} would hold a zero byte, which no variable can")
+    for variable, held in variables.items():
+        if b"\0" in held:
+            raise CommandFailed(f"{variable.decode()} would hold a zero byte, which no variable can")
     return variables
+
+
+def _shown(name: str, value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) and name.startswith(_OWN) else value
 
 
 def _bytes(value: Any) -> bytes:

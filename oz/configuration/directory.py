@@ -89,6 +89,9 @@ def _fault(path: Path) -> str | None:
         )
     if not stat.S_ISDIR(found.st_mode):
         return "it is there and no directory; remove it, or give another"
+    if mode & stat.S_ISVTX and mode & stat.S_IWOTH:
+        own = path / f"oz-{user()}"
+        return f"it is for all users, and nobody else may enter that of a bus; give one within: {own}"
     if found.st_uid != user():
         return (
             f"it belongs to user {found.st_uid}, who could pose as any node, and not to {user()}; "

@@ -39,10 +39,11 @@ def pieces(columns: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     unknown = set(columns) - _GIVEN
     missing = [name for name in _NEEDED if not isinstance(columns.get(name), _SERIES)]
     if unknown or missing:
-        wrong = (
-            f"no column {min(unknown)!r} can be given" if unknown else f"{missing[0]!r} is no list or array"
+        raise ValueError(
+            f"no column {min(unknown)!r} can be given; there are {', '.join(sorted(_GIVEN))}"
+            if unknown
+            else f"the column {missing[0]!r} is needed: a list or an Arrow array, a value for each record"
         )
-        raise ValueError(wrong)
     lengths = {len(values) for values in columns.values() if isinstance(values, _SERIES)}
     if len(lengths) > 1:
         raise ValueError(f"columns of different lengths: {sorted(lengths)}")

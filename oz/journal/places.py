@@ -56,6 +56,7 @@ class Place(NamedTuple):
         path = f"{self.path}.{secrets.token_hex(8)}{_TEMPORARY}" if is_renamed else self.path
         with self.errors():
             if is_renamed:  # a name that nobody has taken, nor can lead elsewhere
+                self._must_have_folder()
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             out = self.system.open_output_stream(path, compression=None)
         is_whole = False
@@ -69,6 +70,11 @@ class Place(NamedTuple):
         finally:
             if not is_whole:
                 self._discard(out, path if is_renamed or not self._is_local else None)
+
+    def _must_have_folder(self) -> None:
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(f"there is no directory {folder}; make it first")
 
     def _discard(self, out: Any, path: str | None) -> None:
         """Take away what is not whole: to close it is what makes it appear."""

@@ -56,7 +56,8 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
 
     Reads the last segment whole, if it is a stream; of the others only those that the manifest does not
     know. What was acknowledged and is lost becomes records that say so, so that no offset is given again.
-    Files that only have names like segments are left alone. Logs a warning for each finding.
+    Files that only have names like segments are left alone. Logs a warning for each finding, unless it looks
+    closely: that is for a caller who reports them.
 
     Args:
         directory: the journal.
@@ -104,7 +105,7 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
         state.manifest.save(directory)
         if state.history != History() and not epochs.is_saved(directory):
             state.history.save(directory, state.manifest.journal)
-    for finding in state.findings:
+    for finding in state.findings if not closely else ():
         _log.warning("%s: %s", directory, finding)
     return state
 

@@ -47,7 +47,9 @@ class Condition:
     intact: list[Frame] = field(default_factory=list)
 
 
-def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, Condition]:
+def seal(
+    directory: Path, source: OpenSegment, end: int | None = None, time_ns: int = 0
+) -> tuple[Entry, Condition]:
     """Write a segment as an Arrow file, which takes the place of one that is there.
 
     Args:
@@ -55,6 +57,8 @@ def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[
         source: the segment in whatever form and state; what is intact of it is kept.
         end: the offset after its last record, if it is known. What is missing is filled with records that
             say so, and what exceeds it is left out.
+        time_ns: the time to give those where nothing in the segment is intact, in nanoseconds since 1970; 0
+            is now.
 
     Returns:
         What the file holds, and in what condition the source was.
@@ -63,16 +67,16 @@ def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[
         JournalError: more is missing than is to be believed; see `believable`.
     """
     try:
-        return _sealed(directory, source, end, compressed=True)
+        return _sealed(directory, source, end, time_ns, compressed=True)
     except _TooLarge:
-        return _sealed(directory, source, end, compressed=False)
+        return _sealed(directory, source, end, time_ns, compressed=False)
 
 
 def _sealed(
-    directory: Path, source: OpenSegment, end: int | None, *, compressed: bool
+    directory: Path, source: OpenSegment, end: int | None, time_ns: int, *, compressed: bool
 ) -> tuple[Entry, Condition]:
     found = Condition()
-    tables = _tables(source, end, found)
+    tables = _tables(source, end, found, time_ns)
     entry = _write(directory, source.journal, source.segment.base, tables, compressed=compressed)
     return entry, found
 
@@ -273,7 +277,9 @@ def subject_bytes(batch: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArra
     return text if raw.null_count == len(raw) else pc.coalesce(raw, text)
 
 
-def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[pa.Table]:
+def _tables(
+    source: OpenSegment, end: int | None, found: Condition, otherwise_ns: int = 0
+) -> Iterator[pa.Table]:
     """Decode what is intact, in order, and fill what is missing; note what that is."""
     offset, time_ns = source.segment.base, 0
     for is_hole, pieces in itertools.groupby(source.survey(), lambda piece: isinstance(piece, Hole)):
@@ -291,7 +297,7 @@ def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[
             offset, time_ns = run.end, run.frames[-1].stamp.max_ns
     if end is not None and offset < end:
         found.lost.append((offset, end))
-        yield from _filling(source.path.parent, offset, end, time_ns or time.time_ns())
+        yield from _filling(source.path.parent, offset, end, time_ns or otherwise_ns or time.time_ns())
 
 
 def _filling(directory: Path, offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:

@@ -72,11 +72,39 @@ def _filled(directory: Path, manifest: Manifest, base: int, end: int) -> Ending:
 def filled(directory: Path, manifest: Manifest, gone: Segment, end: int) -> Finding:
     """Put records where a segment is gone that say that theirs are lost."""
     kept = files.set_aside(directory / gone._replace(suffix=SEALED).name)
-    times = [entry.max_time_ns for entry in manifest.entries.values() if entry.first_offset < gone.base]
-    manifest.entries[gone.base] = fill(directory, manifest.journal, gone.base, end, max(times, default=0))
+    time_ns = neighbours_time(directory, manifest, gone.base)
+    manifest.entries[gone.base] = fill(directory, manifest.journal, gone.base, end, time_ns)
     found = lost_from(gone.name, gone.base, end)
     aside = f"; the file in its place is {kept} now" if kept else ""
     return replace(found, text=f"is gone: {found.text}{aside}")
+
+
+def neighbours_time(directory: Path, manifest: Manifest, base: int) -> int:
+    """Tell when what stands before a segment was received, or else what comes after it.
+
+    Args:
+        directory: the journal.
+        manifest: the segments that are sealed.
+        base: the first offset of the segment.
+
+    Returns:
+        Nanoseconds since 1970; 0 when nothing else is there.
+    """
+    before = [entry for entry in manifest.entries.values() if entry.first_offset < base]
+    if before:
+        return max(before, key=lambda entry: entry.first_offset).max_time_ns
+    for following in own.segments(directory, manifest):
+        if following.base > base and (time_ns := _first_time(directory, manifest, following)) is not None:
+            return time_ns
+    return 0
+
+
+def _first_time(directory: Path, manifest: Manifest, segment: Segment) -> int | None:
+    entry = manifest.entry_of(directory, segment)
+    if entry is not None:
+        return entry.min_time_ns
+    with opened(directory, segment, manifest.journal) as source:
+        return next((piece.stamp.min_ns for piece in source.survey() if isinstance(piece, Frame)), None)
 
 
 def _stream_in_order(directory: Path, manifest: Manifest, segment: Segment, floor: int) -> Ending:
@@ -129,7 +157,7 @@ def seal_stream(directory: Path, segment: Segment, end: int, manifest: Manifest)
     sealed = segment._replace(suffix=SEALED)
     with opened(directory, segment, manifest.journal) as source:
         aside = files.set_aside(directory / sealed.name)
-        entry, found = seal(directory, source, end)
+        entry, found = seal(directory, source, end, neighbours_time(directory, manifest, segment.base))
     manifest.entries[segment.base] = entry
     others = [Finding(sealed.name, f"what was in its place is {aside} now")] if aside else []
     findings = [finding_of(segment, hole, "what was intact is kept") for hole in found.holes]

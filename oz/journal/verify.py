@@ -17,7 +17,7 @@ from oz.journal.recovery import recover
 from oz.journal.report import Finding, Report
 from oz.journal.sealing import footer_fault, seal, subjects_fault, tail_crc
 from oz.journal.segment import DamagedHead, OpenSegment, open_segment
-from oz.journal.tail import keep_damaged, opened
+from oz.journal.tail import keep_damaged, neighbours_time, opened
 from oz.journal.walk import Frame, Hole
 
 
@@ -214,6 +214,6 @@ def _repair(directory: Path) -> Report:
 def _rewrite(directory: Path, segment: Segment, end: int, manifest: Manifest) -> Finding:
     kept = keep_damaged(directory, segment)
     with opened(directory, segment, manifest.journal) as source:
-        entry, _ = seal(directory, source, end)
+        entry, _ = seal(directory, source, end, neighbours_time(directory, manifest, segment.base))
     manifest.entries[segment.base] = entry
     return Finding(segment.name, f"written anew; as it was it is {kept}")

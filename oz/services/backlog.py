@@ -281,7 +281,13 @@ class BacklogWriter:
         if not self._stats.is_full:
             self._stats.is_full = True
             self._backlog.discard_when_full(True)
-            _log.error("%s", error)
+            _log.error(
+                "%s: %s; all up to offset %s is recorded; make room, or keep less with retain_bytes "
+                "(--retain-bytes): it tries again by itself, and counts as lost what memory does not hold",
+                error.directory,
+                error.reason,
+                error.end_offset,
+            )
 
     def _look_at_room(self) -> None:
         """There is room again once the backlog fits, and not just a part of it."""

@@ -199,9 +199,15 @@ def replay(
         What it did.
 
     Raises:
+        TypeError: the journal is no `Journal`, such as its directory.
         JournalError, PatternError, ValueError: as `Journal.read`.
         WouldBlock, ClosedError: as `Publisher.publish`.
     """
+    if not isinstance(journal, Journal):
+        raise TypeError(
+            f"what is replayed is an oz.journal.Journal, not {type(journal).__name__}: write "
+            "Journal(directory)"
+        )
     if speed is not None:
         check_number("speed", speed, "a number, or None for as fast as possible")
     if speed is not None and not speed > 0:

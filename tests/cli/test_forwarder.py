@@ -2,6 +2,7 @@
 
 import click
 import pytest
+import zmq
 
 from oz.cli.forwarder import parse_leg, read_legs
 
@@ -69,6 +70,23 @@ def test_too_few_legs_are_refused_with_what_to_give(oz, arguments):
     ended = oz("forwarder", *arguments)
     assert ended.exit_code == 2
     assert "give --leg twice or more" in " ".join(ended.output.split())
+
+
+@pytest.mark.parametrize("arguments", [["--frontend", "tcp://*:*"], ["--backend", "tcp://*:*"]])
+def test_one_side_of_a_plain_forwarder_is_refused_with_the_options(oz, arguments):
+    ended = oz("forwarder", *arguments)
+    assert ended.exit_code == 2
+    assert "give --frontend or --connect for publishers, and --backend" in " ".join(ended.output.split())
+
+
+def test_a_port_that_is_taken_is_named_without_an_option_that_is_not_there(oz, tmp_path):
+    place = f"ipc://{tmp_path}/one"
+    with zmq.Context() as context, context.socket(zmq.PUB) as taken:
+        port = taken.bind_to_random_port("tcp://127.0.0.1")
+        ended = oz("forwarder", "--frontend", f"tcp://127.0.0.1:{port}", "--backend", place)
+    assert ended.exit_code == 1
+    assert "end the program that has it, or bind to another endpoint" in ended.output
+    assert "--bind" not in ended.output
 
 
 def test_limits_beside_the_legs_of_a_file_hold_for_all_of_them(tmp_path):

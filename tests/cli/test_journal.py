@@ -215,3 +215,60 @@ def test_help_has_examples_and_lists_the_commands(oz):
     assert all(f"\n  {command} " in text for command in ("ls", "info", "verify", "repair", "export"))
     assert "Examples:" in text
     assert "Examples:" in oz("journal", "export", "--help").stdout
+
+
+def test_info_counts_what_was_damaged(oz, directory):
+    (directory / f"{0:020d}.arrow").unlink()
+    assert oz("journal", "repair", str(directory)).exit_code == 0
+    data = json.loads(oz("journal", "info", str(directory), "--json").stdout)
+    assert (data["damaged"], data["lost"], data["gaps_of_unknown_size"]) == (2, 9, 0)
+    assert "damaged: 2\n" in oz("journal", "info", str(directory)).stdout
+
+
+def test_repair_says_each_finding_once(directory):
+    (directory / f"{0:020d}.arrow").unlink()
+    command = [sys.executable, "-m", "oz", "journal", "repair", str(directory)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout.count("is gone: the records from offset 0 to 1 are lost") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("journal", "info", ""),
+        ("journal", "export", ""),
+        ("journal", "export", "{journal}", ""),
+        ("journal", "archive", "{journal}", ""),
+        ("record", "a.>", "--journal", ""),
+        ("replay", ""),
+        ("spark", "archive", "{journal}", ""),
+        ("spark", "report", ""),
+        ("spark", "replay", "", "--connect", "ipc://nobody"),
+        ("keys", "new", "me", "--directory", ""),
+        ("forwarder", "--config", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_name_of_a_file_is_refused(oz, directory, tmp_path, monkeypatch, arguments):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    ended = oz(*(one.format(journal=directory) for one in arguments))
+    assert ended.exit_code == 2
+    assert "it is empty: is a variable of the shell not set?" in " ".join(ended.stderr.split())
+    assert not list(here.iterdir())
+
+
+def test_an_export_to_a_name_without_a_format_names_it_and_the_option(oz, directory, tmp_path):
+    ended = oz("journal", "export", str(directory), str(tmp_path / "all.txt"))
+    assert ended.exit_code == 2
+    assert "all.txt' does not tell the format: give --format" in " ".join(ended.stderr.split())
+
+
+def test_an_export_to_a_directory_that_is_not_there_names_it(oz, directory, tmp_path):
+    ended = oz("journal", "export", str(directory), str(tmp_path / "none" / "all.csv"))
+    assert ended.exit_code == 1
+    said = " ".join(ended.stderr.split())
+    assert f"there is no directory {tmp_path / 'none'}; make it first" in said
+    assert ".tmp" not in said

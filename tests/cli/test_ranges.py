@@ -86,3 +86,14 @@ def test_a_time_before_the_calendar_is_none():
         read_moment("-9999999w")
     assert read_moment("0001-01-01").year == 1
     assert datetime.now(UTC) - read_moment("-2w") < timedelta(weeks=2, minutes=5)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("range_", [("3", "1"), ("-1h", "-2h"), ("2026-03-02", "2026-03-01")])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_range_that_ends_before_it_begins_is_refused(oz, directory, command, range_, is_turned):
+    options = [("--from", range_[0]), ("--until", range_[1])]
+    ordered = reversed(options) if is_turned else options
+    ended = oz(*command, str(directory), *(part for option in ordered for part in option))
+    assert ended.exit_code == 2
+    assert "the range ends before it begins" in " ".join(ended.stderr.split())

@@ -96,6 +96,16 @@ def test_a_subject_that_is_not_utf_8_is_a_variable_of_its_bytes():
     assert environment_of("a.\udcff", {}) == {b"OZ_SUBJECT": b"a.\xff"}
 
 
+def test_bytes_in_headers_of_oz_itself_are_hexadecimal():
+    """A forwarder is known by eight bytes of any kind, and `oz-origin` by sixteen."""
+    headers = {"oz-via": b"\0" * 8 + b"\xff" * 8, "oz-text": "as it is"}
+    assert environment_of("a", headers) == {
+        b"OZ_SUBJECT": b"a",
+        b"OZ_HEADER_OZ_VIA": b"00" * 8 + b"ff" * 8,
+        b"OZ_HEADER_OZ_TEXT": b"as it is",
+    }
+
+
 def test_a_zero_byte_has_no_place_in_a_variable():
     with pytest.raises(CommandFailed, match="OZ_HEADER_A would hold a zero byte"):
         environment_of("a", {"a": "x\0y"})

@@ -70,7 +70,7 @@ def test_another_node_may_be_faster_to_make_it(tmp_path, monkeypatch):
     assert private_directory(tmp_path / "oz") == tmp_path / "oz"
 
 
-@pytest.mark.parametrize("wrong", [0o777, 0o1777, 0o770, 0o755, 0o701, 0o500])
+@pytest.mark.parametrize("wrong", [0o777, 0o770, 0o755, 0o701, 0o500])
 def test_a_directory_that_lets_others_in_is_not_trusted(wrong, tmp_path):
     path = tmp_path / "oz"
     path.mkdir()
@@ -127,3 +127,14 @@ def test_a_place_where_this_user_may_not_write_is_named(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(oz.ConfigurationError, match="Permission denied; give a directory"):
         private_directory(tmp_path / "oz")
+
+
+def test_a_directory_for_all_users_is_refused_with_one_to_give(tmp_path):
+    path = tmp_path / "shared"
+    path.mkdir()
+    path.chmod(0o1777)  # as /tmp is, of which nobody must change the mode
+    with pytest.raises(oz.ConfigurationError) as refused:
+        private_directory(path)
+    assert f"give one within: {path / f'oz-{os.getuid()}'}" in str(refused.value)
+    assert "chmod" not in str(refused.value)
+    assert "remove" not in str(refused.value)

@@ -9,6 +9,8 @@ from oz.journal import Journal, Kind, Record, Writer
 from oz.journal.epochs import history_of
 from support.power_loss import Disk
 
+NOON = 1_272_366_400 * 10**9
+
 
 def rows(first, count, word):
     return [(f"a.{at % 3}", f"{word} {at}".encode()) for at in range(first, first + count)]
@@ -80,3 +82,24 @@ def test_a_clock_that_is_set_back_changes_neither_order_nor_offsets(tmp_path):
         writer.append([Record("a", b"2", time_ns=now + 1)])
     assert payloads(tmp_path) == {0: b"0", 1: b"1", 2: b"2"}
     assert Journal(tmp_path).verify().ok
+
+
+@pytest.mark.parametrize("befalls", ["removed", "emptied"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_damage_record_has_the_time_of_its_neighbour(tmp_path, befalls, at, is_sealed):
+    # A clock of years ago: whatever has the time of the repair is later than all of it.
+    with Writer(tmp_path, segment_bytes=1, seal_on_close=is_sealed) as writer:
+        for number in range(3):
+            writer.append([Record("md.x", b"1", NOON + number), Record("md.y", b"2", NOON + number)])
+    path = sorted(tmp_path.glob("*.arrow*"))[at]
+    if befalls == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(b"\0" * path.stat().st_size)
+    Journal(tmp_path).repair()
+    records = list(Journal(tmp_path).read(gaps=True))
+    assert [record.kind for record in records if record.offset // 2 == at] == [Kind.DAMAGED] * 2
+    assert {record.time_ns for record in records if record.offset // 2 == at} <= {
+        NOON + other for other in range(3) if abs(other - at) == 1
+    }

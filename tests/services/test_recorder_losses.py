@@ -124,6 +124,8 @@ def test_a_full_disk_is_said_once_and_what_waits_at_the_end_is_an_error(recordin
         one.end()
     assert one.recorder.waiting == 2
     assert [line for line in caplog.messages if "No space left" in line] == caplog.messages[:1]
+    assert "it tries again by itself" in caplog.messages[0]  # `append` is for programs
+    assert "append again" not in caplog.messages[0]
 
 
 def test_a_disk_without_room_in_earnest(tmp_path):

@@ -299,3 +299,8 @@ def test_a_replay_that_waits_for_long_ends_when_it_is_stopped(journal, listener,
         control.pause()
     control.stop()
     assert working.outcome().published == 1
+
+
+def test_a_directory_in_place_of_a_journal_is_refused_with_what_to_write(tmp_path, publisher):
+    with pytest.raises(TypeError, match=r"an oz.journal.Journal, not str: write Journal\(directory\)"):
+        replay(str(tmp_path), publisher)

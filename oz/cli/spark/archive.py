@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oz.cli.options import Whole
+from oz.cli.options import TEXT_OF_PLACE, PathName, Whole
 from oz.cli.output import console, plain_table, say, write_json, write_line
 from oz.cli.spark.engine import engine, engine_options
 
@@ -41,8 +41,8 @@ _Progress = Callable[[int, int, str], object]
 
 
 @click.command(help=_HELP, short_help="Copy a journal to a lake of Parquet files.")
-@click.argument("journal", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("lake")
+@click.argument("journal", type=PathName(file_okay=False, path_type=Path))
+@click.argument("lake", type=TEXT_OF_PLACE)
 @click.option("--unsealed", is_flag=True, help="Also what the segment that still grows has.")
 @click.option("--compact", is_flag=True, help="Then merge small files; queries may fail meanwhile.")
 @click.option("--skip-lost", is_flag=True, help="Go on where retention has removed records, and count them.")
@@ -55,7 +55,7 @@ _Progress = Callable[[int, int, str], object]
               help="About how large a file becomes.  [default: 134217728]")  # fmt: skip
 @click.option("--step-rows", type=_COUNT, default=4_000_000, metavar="N",
               help="Archive so many records at a time.  [default: 4000000]")  # fmt: skip
-@click.option("--staging", type=click.Path(file_okay=False, path_type=Path),
+@click.option("--staging", type=PathName(file_okay=False, path_type=Path),
               help="Staging.  [default: LAKE.staging; for a URI JOURNAL.archiving]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @engine_options

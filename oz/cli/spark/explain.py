@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oz.cli.options import dialect_option, parse_all
+from oz.cli.options import TEXT_OF_PLACE, PathName, dialect_option, parse_all
 from oz.cli.output import console, is_terminal, plain_table, write_line
 from oz.cli.spark.engine import engine, engine_options, stages
 from oz.escaping import printable
@@ -29,12 +29,12 @@ Examples:
   oz spark explain lake --from-file subscriptions.txt --json costs.json
 """
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = PathName(dir_okay=False, path_type=Path)
 _HEADS = ("pattern", "matched", "selectivity", "bytes matched", "let through", "in vain", "of it")
 
 
 @click.command(help=_HELP, short_help="Tell what subscriptions cost on recorded traffic.")
-@click.argument("source")
+@click.argument("source", type=TEXT_OF_PLACE)
 @click.argument("patterns", metavar="PATTERN...", nargs=-1)
 @click.option(
     "--from-file",

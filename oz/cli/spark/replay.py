@@ -12,6 +12,7 @@ import click
 import oz
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    TEXT_OF_PLACE,
     Number,
     Whole,
     dialect_option,
@@ -47,7 +48,7 @@ Examples:
 
 
 @click.command(help=_HELP, short_help="Publish a journal or a lake once more.")
-@click.argument("source", metavar="SOURCE")
+@click.argument("source", metavar="SOURCE", type=TEXT_OF_PLACE)
 @endpoint_options(default="--bind")
 @refused_to_option
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")

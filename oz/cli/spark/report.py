@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from oz.cli.options import Number, Whole, parse_all
+from oz.cli.options import TEXT_OF_PLACE, Number, PathName, Whole, parse_all
 from oz.cli.output import plain_table, write_line
 from oz.cli.spark.engine import engine, engine_options, stages
 from oz.escaping import printable
@@ -25,11 +25,11 @@ Examples:
   oz spark report lake --subject 'md.>' --levels 4 --json figures.json
 """
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = PathName(dir_okay=False, path_type=Path)
 
 
 @click.command(help=_HELP, short_help="Report what passed over the bus, as a page and as JSON.")
-@click.argument("source")
+@click.argument("source", type=TEXT_OF_PLACE)
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the page here.")
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the figures here, as JSON.")
 @click.option(
