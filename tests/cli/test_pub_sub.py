@@ -283,7 +283,7 @@ def test_an_address_in_use_is_one_line(oz_run, command):
     assert ended.code == 1
     [line] = ended.stderr.splitlines()
     assert endpoint in line
-    assert "--bind" in line
+    assert "bind to another endpoint" in line
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from oz.protocol.publisher import groups
 from oz.protocol.publisher.groups import Choice, Group
+from simulation.changing import changed
 from simulation.ledger import check
 
 POLICIES = "round_robin", "sticky", "failover"
-PICKS, SUBJECTS = 24, 4
+PICKS, SUBJECTS, FEW = 24, 4, 3
 
 
 class _Member:
@@ -113,10 +115,12 @@ def _check_sticky(group, members):
     if not rest:
         return
     left = Choice(group, rest)
-    for number in range(2 * SUBJECTS):
-        key = b"%d" % number
-        before, after = whole.pick(key), left.pick(key)
-        check(before is after or before.share == leaver, "{!r} moved to {}", key, after.name)
+    with changed((groups, "REMEMBERED", FEW)):
+        for number in range(2 * SUBJECTS):
+            key = b"%d" % number
+            before, after = whole.pick(key), left.pick(key)
+            check(before is after or before.share == leaver, "{!r} moved to {}", key, after.name)
+            check(len(left.sticky) <= FEW, "{} subjects are remembered", len(left.sticky))
 
 
 def _check_now(random, choice, members):

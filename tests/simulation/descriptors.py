@@ -28,6 +28,7 @@ from oz.wire.keys import (
     stream_of,
 )
 from simulation.accounts import check_accounts
+from simulation.bounds import check_bounds
 from simulation.changing import changed
 from simulation.connected import DESCRIPTORS, LIMITS, OVERHEAD, PLAIN, Link
 from simulation.ledger import check
@@ -116,6 +117,7 @@ class DescriptorWorld:
         told, refused = len(self.warned), self.stats.refused
         check(told == (refused > 0), "{} were refused, and {} were logged", refused, told)
         check_places(self.random)
+        check_bounds(self.random)
         return self
 
     def _link(self, descriptor):
@@ -240,7 +242,14 @@ class DescriptorWorld:
         is_cut = self.queue.to_cut != before
         most = LIMITS.waiting_keys + LIMITS.refused_bytes
         known = self.queue.accounts[link.peer].read
-        if known == link.bytes - unread:
+        is_all = known == link.bytes - unread
+        check(
+            is_all or self.is_late,
+            "{} bytes are read, and {} counted",
+            link.bytes - unread,
+            known,
+        )
+        if is_all:
             check(
                 is_cut == (unread + beside > most), "{} bytes wait, and that is {}", unread + beside, is_cut
             )

@@ -30,6 +30,7 @@ from oz.wire.batch import (
 )
 from oz.wire.keys import DeliveryOptions
 from simulation.ledger import check
+from simulation.overtaken import check_overtaken
 from simulation.repeats import check_repeats
 from simulation.schedule import Fault
 
@@ -187,6 +188,7 @@ class DoubleWorld:
         self._check_goodbye()
         check_claims(self.random)
         check_reached(self.random)
+        check_overtaken(self.random)
         check_repeats(self.random)
         return self
 

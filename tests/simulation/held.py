@@ -5,8 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from types import SimpleNamespace
 
+from oz.protocol.publisher.accounts import Account, Peer
+from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.records import Records
+from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS
+from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.receive_buffer import ConflatingStore
+from oz.wire.keys import ID_SIZE, Declaration, Declared, DeliveryOptions, stream_key
+from simulation.books import Taker
 from simulation.ledger import check
 
 STEPS = 40
@@ -16,6 +23,58 @@ def check_held(random):
     """Have messages come and go where a publisher holds them, and where a node does."""
     _check_sent(random, random.choice(sorted(SEND_BUFFERS)), random.choice((1, 3, 6)))
     _check_stored(random)
+    _check_said(random, random.choice(sorted(SEND_BUFFERS)))
+
+
+class _Narrow(Taker):
+    """A sink that has room for no message, as long as `is_full` says so, and for what is short."""
+
+    is_full = False
+
+    def try_send(self, frames, backlog=None):
+        super().try_send(frames)
+        (taken,) = self.taken.values()
+        if self.is_full and taken[-1][0].count:
+            taken.pop()
+            return False
+        return True
+
+
+def _check_said(random, overflow):
+    """What is held for who has no room is not lost, and no record says that it is: docs/wire.md."""
+    sink, name = _Narrow(), b"n".ljust(ID_SIZE)
+    router = Router(bytes(16), PublisherStats())
+    batches = Batches(router, sink, lambda: 100.0, drops=True)
+    records, account, key = (
+        Records(router, batches, None, sink, lambda: 100.0),
+        Account(Peer(1, 1)),
+        stream_key(name),
+    )
+    delivery = DeliveryOptions(overflow=overflow, limit=9)
+    said = Declaration(name, 1, delivery, patterns=(Declared(1, b">"),)).encode()
+    for one in (key, said):
+        router.learn(b"\1" + one, 100.0, account)
+    records.answer()
+    expected, now = 0, 100.0
+    for number in range(STEPS // 4):
+        sink.is_full = number % 4 > 0
+        raw = b"%d" % number
+        batches.send_alone(router.find(raw, raw), raw, b"x")
+        now += 1.0
+        records.beat(now)
+        for head, _, _ in sink.taken[key]:
+            check(
+                head.sequence == expected,
+                "{} comes next, and it is said that {} does",
+                expected,
+                head.sequence,
+            )
+            expected += head.count
+        sink.taken[key].clear()
+    sink.is_full = False
+    batches.retry()
+    count = sum(head.count for head, _, _ in sink.taken[key])
+    check(expected + count == STEPS // 4, "{} were published, and {} sent", STEPS // 4, expected + count)
 
 
 def _check_sent(random, overflow, limit):

@@ -22,6 +22,7 @@ def check_places(random):
     _check_numbers(random)
     _check_alone(random)
     _check_sure(random)
+    _check_ends(random)
     for _ in range(8):
         _check_conserved(random)
 
@@ -54,6 +55,28 @@ def _check_sure(random):
     check(not holders.has_doubts, "each has keys of its own, and something is doubted")
     check(sorted(holders.held()) == sorted(held), "{} are held, not {}", holders.held(), list(held))
     check(all(holders.accounts(key) == [one] for key, one in held.items()), "keys are held by others")
+
+
+def _check_ends(random):
+    """An end is that of who alone held a key and is gone; what nobody has is taken from nobody."""
+    alive, key, closed = {Peer(1, 1), Peer(2, 2)}, b"k", Account(is_limited=True)
+    holders = KeyHolders(alive.__contains__)
+    check(holders.end_one(key) == (1, []) and not holders.has_doubts, "nobody held it, and that is doubted")
+    owner, other = Account(Peer(1, 1)), Account(Peer(2, 2))
+    holders.add(key, owner, owner.peer)
+    holders.refuse(key, other, other.peer)
+    alive.remove(owner.peer)
+    check(holders.end_one(key) == (1, [owner]), "the one holder of a key has ended, and holds it on")
+    often = random.randrange(1, 4), random.randrange(1, 4)
+    for descriptor, times in enumerate(often, 8):
+        for _ in range(times):
+            holders.refuse(b"r", closed, Peer(descriptor, None))
+    for _ in range(often[0] + random.randrange(3)):
+        check(holders.take_back_closed(b"r", 8) == (0, []), "what was refused is taken from somebody")
+    left = holders.refusals.counts[b"r"]
+    check(left == often[1], "{} were refused and have not ended, not {}", often[1], left)
+    names = {Account(Peer(5, inode)).name for inode in range(3)}
+    check(len(names) == 3, "connections that had one descriptor after each other have the names {}", names)
 
 
 def _check_numbers(random):
@@ -192,6 +215,6 @@ def _check_conserved(random):
     for one in [*accounts, *range(bool(unread))]:
         less += holders.end_one(key)[0] if one == 0 or held[one] else 0
     for _ in range(3 * SETTLED):
-        less += sum(one.less for one in holders.sweep(1_000))
+        less += sum(one.less for one in holders.sweep(random.choice((1, 1_000))))
     check(not holders.held(), "{} are held by nobody", holders.held())
     check(less == added, "{} were held, and {} taken back", added, less)

@@ -23,6 +23,7 @@ from oz.wire.codec import find_codec
 from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import OWN, Declaration, Declared, DeliveryOptions
 from simulation.changing import changed
+from simulation.interrupted import check_interrupted, check_timeouts
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
 from simulation.speaking import LIMIT, Reader, Sent, Speaker
@@ -91,6 +92,8 @@ class ReadingWorld:
             self._take(None, most=10_000)
             self._check()
         self._check_warned()
+        check_interrupted(self.random)
+        check_timeouts(self.random)
         return self
 
     def warning(self, text, *values):

@@ -70,8 +70,9 @@ class InterestTurns:
             _, count = self._keys.get(key := frame[1:], (account, 0))
             self._keys[key] = (account, count + 1)
         account.waiting.append(_Waiting(frame, self._learn(frame, now, teller)))
-        account.waiting_bytes += len(frame)
-        self.size += len(frame)
+        # Of the key alone: limits go by that.
+        account.waiting_bytes += len(frame) - 1
+        self.size += len(frame) - 1
         self._turns[account] = None
 
     def behind(self, key: bytes, gone: Collection[Account]) -> Account:
@@ -116,9 +117,9 @@ class InterestTurns:
                 return
 
     def _forget(self, frame: bytes, account: Account) -> None:
-        account.waiting_bytes -= len(frame)
-        self.size -= len(frame)
         key = frame[1:]
+        account.waiting_bytes -= len(key)
+        self.size -= len(key)
         if frame[:1] == b"\x01":
             holder, count = self._keys[key]
             if count > 1:

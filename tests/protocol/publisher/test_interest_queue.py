@@ -76,6 +76,14 @@ def test_keys_that_wait_are_bounded_by_their_bytes():
     assert pub.come(HOSTILE, key(99, "c")) == [((stream_key(NAME),), ())]
 
 
+@each("limit", ["waiting_keys", "all_waiting_keys"])
+def test_as_many_bytes_of_keys_wait_as_the_limit_says(limit):
+    names = [bytes([number]) * 16 for number in range(5)]
+    pub = Publisher(**{limit: 4 * len(stream_key(NAME))})
+    answers = [pub.queue.take(b"\x01" + stream_key(one), HOSTILE, 0.0).wanted for one in names]
+    assert [bool(one) for one in answers] == [True, True, True, True, False]
+
+
 @each("has_begun", [False, True])
 def test_what_a_connection_took_back_by_ending_is_behind_what_it_asked_for(has_begun):
     pub = Publisher()
