@@ -79,6 +79,11 @@ class Attachments:
         return len(self.endpoints) > self.connections
 
     @property
+    def connected(self) -> list[str]:
+        """The endpoints that the socket is connected to."""
+        return self.endpoints[: self.connections]
+
+    @property
     def bound(self) -> list[str]:
         """The endpoints that the socket is bound to."""
         return self.endpoints[self.connections :]

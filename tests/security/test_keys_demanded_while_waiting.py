@@ -266,3 +266,26 @@ def test_a_monitor_of_the_user_is_left_alone(endpoint, plain, filtering):
                 sub.receive(timeout=0.5)
         take_until(oz.Timeout, sub, timeout=2.0)
         assert sub.get_monitor_socket() is monitor
+
+
+def sockets_of(context):
+    """Count the sockets that a context has room for."""
+    made = []
+    with suppress(zmq.ZMQError):
+        while True:
+            made.append(zmq.Socket(context, zmq.PAIR))
+    for one in made:
+        one.close(0)
+    return len(made)
+
+
+def test_sockets_that_the_program_may_need_are_not_taken(endpoint, plain):
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, 9)
+        with oz.Subscriber(endpoint, context=context) as sub:
+            sub.subscribe("md.>")
+            sub.receive(timeout=DEADLINE)
+            before = sockets_of(context)
+            plain.kill()
+            take_until(oz.Timeout, sub, timeout=3.0)
+            assert sockets_of(context) == before

@@ -15,7 +15,7 @@ from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Route, Subscribed
-from oz.transport.attachments import Attachments
+from oz.transport.attachments import Attachments, is_inside
 from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
@@ -127,8 +127,8 @@ class SubscriberEngine:
             attachments: where publishers are.
             may_block: whether a read may wait within libzmq: it is to end in time for what is due.
         """
-        if attachments.credentials is None and attachments.group is None:
-            connected = attachments.endpoints[: attachments.connections]
+        connected = [one for one in attachments.connected if not is_inside(one)]
+        if connected and attachments.credentials is None and attachments.group is None:
             self.declarer.returns = returns = self.declarer.returns or Returns(
                 attachments, self.declarer.heard, self.fail, self.end_connections
             )

@@ -16,9 +16,10 @@ import zmq
 
 from oz.errors import PermissionDenied
 from oz.protocol.backoff import growing
-from oz.transport import descriptors
+from oz.system import most_descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.demands import ASKED_AFTER, Demands
+from oz.transport.descriptor_watch import count_used
 from oz.transport.handshakes import Handshake, Handshakes, Outcome, named
 
 LOOK_EVERY = 0.25
@@ -34,8 +35,8 @@ every second where it filters."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 """Seconds before an endpoint is called anew that demands keys."""
 
-_NEEDED = 8
-"""Descriptors that are to be free for a monitor, which takes two."""
+_SHARE = 10
+"""A monitor is begun only where the context may have so many times the sockets that it has."""
 
 _RETRY = 30.0
 """Seconds after which a monitor is tried again, where there was no room for one."""
@@ -144,7 +145,7 @@ class Returns:
         if not self._handshakes.is_watching:
             self._find_out_whether_to_begin(socket, now)
         for one in self._handshakes.read():
-            if (endpoint := named(one.where, self._connected())) is not None:
+            if (endpoint := named(one.where, self._attachments.connected)) is not None:
                 self._take(socket, one, endpoint, now)
         for endpoint, demands in list(self._asking.items()):
             demands.look(now)
@@ -157,9 +158,6 @@ class Returns:
         self._call_anew(socket, now)
         self._plan(now)
 
-    def _connected(self) -> list[str]:
-        return self._attachments.endpoints[: self._attachments.connections]
-
     def _plan(self, now: float) -> None:
         if not self._handshakes.is_watching:
             self._look_at = self._begin_at
@@ -171,12 +169,14 @@ class Returns:
         heard = self._heard()
         if self._attachments.connections == 1 and heard != self._newest and not self._told:
             self._newest, self._begin_at = heard, now + QUIET
-        elif self._connected() and (now >= self._begin_at or self._told):
+        elif self._attachments.connected and (now >= self._begin_at or self._told):
             self._begin(socket, now)
 
     def _begin(self, socket: zmq.Socket[Any], now: float) -> None:
         try:
-            descriptors.need(_NEEDED, "looking after connections")
+            if not _has_room(socket):
+                self._begin_at = now + _RETRY
+                return
             self._handshakes.begin(socket)
         except zmq.ZMQError:
             if socket.closed:
@@ -184,7 +184,7 @@ class Returns:
             self._begin_at = now + _RETRY
             return
         # Whatever has happened before is told by nobody.
-        for endpoint in self._connected():
+        for endpoint in self._attachments.connected:
             if endpoint not in self._told:
                 self._ask(endpoint, now)
 
@@ -211,7 +211,7 @@ class Returns:
             self._end(partial(self._attachments.give_up, socket, endpoint))
 
     def _call_anew(self, socket: zmq.Socket[Any], now: float) -> None:
-        connected = self._connected()
+        connected = self._attachments.connected
         for endpoint, refusal in list(self._refusals.items()):
             if endpoint not in connected:
                 del self._refusals[endpoint]
@@ -219,3 +219,11 @@ class Returns:
             elif refusal.again_at is not None and now >= refusal.again_at:
                 refusal.again_at = None
                 self._end(partial(self._attachments.call_again, socket, endpoint))
+
+
+def _has_room(socket: zmq.Socket[Any]) -> bool:
+    """Tell whether a monitor takes no descriptors and no sockets that the program may need itself."""
+    limit, context = most_descriptors(), socket.context
+    has_descriptors = limit is None or 2 * count_used(limit) < limit
+    # pyzmq's own list of the sockets that it closes with a context.
+    return has_descriptors and _SHARE * len(context._sockets) <= context.get(zmq.MAX_SOCKETS)
