@@ -14,6 +14,7 @@ import zmq
 
 import oz
 import oz.asyncio
+from oz.transport.peer_keys import is_connected_to
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -289,3 +290,32 @@ def test_sockets_that_the_program_may_need_are_not_taken(endpoint, plain):
             plain.kill()
             take_until(oz.Timeout, sub, timeout=3.0)
             assert sockets_of(context) == before
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_keys_that_were_demanded_while_nobody_looked_keep_nobody_apart(ring, endpoint, plain, filtering):
+    with oz.Subscriber(endpoint, filtering=filtering) as sub:
+        sub.subscribe("md.>")
+        sub.receive(timeout=DEADLINE)
+        plain.kill()
+        with (
+            oz.Publisher(endpoint, security=ring.security("feed")) as keyed,
+            oz.Subscriber(endpoint, security=ring.security("desk")) as other,
+        ):
+            other.subscribe("md.>")
+            keyed.wait_for_subscribers(1, timeout=DEADLINE)
+            # Longer than ZeroMQ takes to call again.
+            time.sleep(1.0)
+        plain.__init__(endpoint)
+        take_until(oz.Timeout, sub, timeout=0)
+        assert sub.receive(timeout=DEADLINE).subject == "md.x"
+
+
+def test_looking_who_is_connected_leaves_no_descriptor_open(endpoint):
+    with open(os.devnull), oz.Publisher(endpoint) as pub, oz.Subscriber(endpoint) as sub:
+        sub.subscribe("md.>")
+        pub.wait_for_subscribers(1, timeout=DEADLINE)
+        before = len(os.listdir("/dev/fd"))
+        assert is_connected_to(endpoint)
+        assert not is_connected_to("tcp://127.0.0.1:1")
+        assert len(os.listdir("/dev/fd")) == before

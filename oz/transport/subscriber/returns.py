@@ -21,6 +21,7 @@ from oz.transport.attachments import Attachments
 from oz.transport.demands import ASKED_AFTER, Demands
 from oz.transport.descriptor_watch import count_used
 from oz.transport.handshakes import Handshake, Handshakes, Outcome, named
+from oz.transport.peer_keys import is_connected_to
 
 LOOK_EVERY = 0.25
 """Seconds between two looks while something is going on."""
@@ -151,6 +152,9 @@ class Returns:
             demands.look(now)
             if demands.refusals or demands.next_look_in(now) is None:
                 self._asking.pop(endpoint, None)
+                if not demands.refusals and not is_connected_to(endpoint):
+                    # It has demanded keys in between, while nobody looked: ZeroMQ has given it up.
+                    self._give_up(socket, endpoint, now)
         if self._handshakes.is_watching:
             # Of what was broken off before it was watched no event comes.
             for endpoint in self._told - self._refusals.keys():
