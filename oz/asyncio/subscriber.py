@@ -323,7 +323,7 @@ class Subscriber(LoopSubscriber, SubscriberSocket[Handler, Subscription], zmq.as
         if (
             flags & zmq.POLLIN
             and isinstance(receive_path, RoutedReceivePath)
-            and not self._engine.has_some
+            and not self._engine.has_news
             and not self.closed
         ):
             if timeout != 0 and not self._engine.is_drained:
@@ -331,7 +331,7 @@ class Subscriber(LoopSubscriber, SubscriberSocket[Handler, Subscription], zmq.as
             receive_path.unpack(self)
         # Nothing comes once it is drained: whoever waited then was told to read, which says so.
         is_over = self._engine.is_drained and timeout != 0 and not self.closed
-        if flags & zmq.POLLIN and (self._engine.has_some or is_over):
+        if flags & zmq.POLLIN and (self._engine.has_news or is_over):
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future
@@ -345,7 +345,7 @@ class Subscriber(LoopSubscriber, SubscriberSocket[Handler, Subscription], zmq.as
             events = await self._waiter.poll(None if left == inf else max(0, ceil(left * 1000)), flags)
             if events & zmq.POLLIN and not self._engine.is_drained:
                 receive_path.unpack(self)
-                if not self._engine.has_some:
+                if not self._engine.has_news:
                     events &= ~int(zmq.POLLIN)
             if events or self._engine.monotonic() >= ends:
                 self._waiter.wake_others()

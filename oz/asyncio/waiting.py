@@ -293,7 +293,7 @@ class LoopWaiter:
             # Its context has ended: those who wait find out for themselves.
             self.wake()
         else:
-            if self._engine.must_check:
+            if self._engine.is_refused or self._engine.is_drained:
                 self.wake()
             self.begin()
 

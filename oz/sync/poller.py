@@ -45,6 +45,9 @@ class Poller(zmq.Poller):
         while True:
             events = self._confirmed(self._look(0 if waiting else self._left(deadline)), waiting)
             self._do_what_is_due(dict(events))
+            if not events:
+                # Reading tells what was found out just now.
+                events = [(socket, int(zmq.POLLIN)) for socket in self._waiting()]
             if events or (deadline is not None and time.monotonic() >= deadline):
                 return events
 
@@ -98,8 +101,8 @@ class Poller(zmq.Poller):
             for socket, mask in self.sockets
             if isinstance(socket, Subscriber)
             and mask & zmq.POLLIN
-            and socket._engine.has_some
-            and socket._engine.prefetch()
+            and socket._engine.has_news
+            and (socket._engine.prefetch() or socket._engine.is_refused)
         }
 
     def _confirmed(self, events: list[tuple[Any, int]], waiting: set[Any]) -> list[tuple[Any, int]]:

@@ -272,12 +272,12 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         return self._next_until(now + timeout, timeout)
 
     def _next_forever(self) -> Message:
-        while True:
-            try:
-                return self._next(0)
-            except zmq.Again:
-                # RCVTIMEO is for the calls of pyzmq.
-                self._engine.tend()
+        try:
+            return self._next(0)
+        except zmq.Again:
+            # RCVTIMEO is for the calls of pyzmq.
+            self._engine.tend()
+        return self._next_until(inf, inf)
 
     def _next_until(self, deadline: float, timeout: float) -> Message:
         while (left := deadline - time.monotonic()) > 0:
@@ -365,23 +365,26 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         A message that no pattern wants makes the socket readable too, unless publishers filter.
         `receive(timeout=…)` and `oz.Poller` know better.
         """
-        if flags & zmq.POLLIN and self._engine.has_some:
+        if flags & zmq.POLLIN and self._engine.has_news:
             return int(zmq.POLLIN)
-        if flags & zmq.POLLIN and isinstance(self._receive_path, RoutedReceivePath):
-            return self._poll_messages(self._receive_path, timeout, flags)
+        if flags & zmq.POLLIN and self._engine.declarer.has_duties:
+            return self._poll_messages(timeout, flags)
         with self._guard:
             return super().poll(timeout, flags)
 
-    def _poll_messages(self, receive_path: RoutedReceivePath, timeout: int | None, flags: int) -> int:
-        """Poll for messages: publishers that filter also say where they stand, every second."""
+    def _poll_messages(self, timeout: int | None, flags: int) -> int:
+        """Poll for messages, and do what is due: publishers that filter also say where they stand."""
         ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         while True:
-            left = max(0.0, ends - time.monotonic())
-            left = min(left, self._engine.declarer.seconds_left(), LONGEST)
+            left = min(max(0.0, ends - time.monotonic()), self._engine.declarer.seconds_left(), LONGEST)
             with self._guard:
                 events = super().poll(ceil(1000 * left), flags)
-            receive_path.unpack(self)
-            if self._engine.has_some:
+            if isinstance(self._receive_path, RoutedReceivePath):
+                self._receive_path.unpack(self)
+            elif events:
+                return events
+            self._engine.look()
+            if self._engine.has_news:
                 return events | int(zmq.POLLIN)
             if events & ~int(zmq.POLLIN) or time.monotonic() >= ends:
                 return events & ~int(zmq.POLLIN)

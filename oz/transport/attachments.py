@@ -79,6 +79,11 @@ class Attachments:
         return len(self.endpoints) > self.connections
 
     @property
+    def connected(self) -> list[str]:
+        """The endpoints that the socket is connected to."""
+        return self.endpoints[: self.connections]
+
+    @property
     def bound(self) -> list[str]:
         """The endpoints that the socket is bound to."""
         return self.endpoints[self.connections :]
@@ -142,22 +147,22 @@ class Attachments:
             self.connections += 1
         return manager
 
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str | None = None) -> None:
         """Connect anew to an endpoint that was connected to.
 
         Args:
             socket: the socket.
             endpoint: which.
-            key: the public key of whoever listens there.
+            key: with `security`, the public key of whoever listens there.
         """
-        assert self.credentials is not None
         backend = backend_of(socket)
         with self._guard, _family_of(socket, endpoint):
             self._end(socket, endpoint)
             self._given_up.discard(endpoint)
-            self.credentials.prepare(socket, key)
-            # Not before the last connection has ended: what came by that has the key before.
-            self.called[endpoint] = key
+            if self.credentials is not None and key is not None:
+                self.credentials.prepare(socket, key)
+                # Not before the last connection has ended: what came by that has the key before.
+                self.called[endpoint] = key
             backend.connect(socket, endpoint)
 
     def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:

@@ -89,12 +89,19 @@ class Handshakes:
     def begin(self, socket: zmq.Socket[Any]) -> None:
         """Look at the handshakes of a socket from now on."""
         if self.pair is None:
-            address = make_address()
-            zmq.Socket.monitor(socket, address, sum(_OUTCOMES))
-            self.pair = pair = new_socket(socket.context, zmq.PAIR)
-            pair.set(zmq.RCVHWM, 0)
-            pair.set(zmq.LINGER, 0)
-            pair.connect(address)
+            # Made first: where there is no room for it, a monitor that nobody reads would hold libzmq up.
+            pair = new_socket(socket.context, zmq.PAIR)
+            try:
+                pair.set(zmq.RCVHWM, 0)
+                pair.set(zmq.LINGER, 0)
+                address = make_address()
+                zmq.Socket.monitor(socket, address, sum(_OUTCOMES))
+                self.pair = pair
+                pair.connect(address)
+            except BaseException:
+                self.pair = pair
+                self.close(socket)
+                raise
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""

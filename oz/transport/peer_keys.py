@@ -160,9 +160,28 @@ class KeyedReader:
         self._access.key = self._keys.key_of(frame)
 
 
+def is_connected_to(endpoint: str) -> bool:
+    """Tell whether any connection of this process leads to an endpoint; True where that cannot be told."""
+    where = set(addresses_of(endpoint))
+    try:
+        descriptors = [int(one) for one in os.listdir("/dev/fd")]
+    except OSError:
+        return True
+    return any((ends := _ends(one)) is not None and ends[1] in where for one in descriptors)
+
+
+def _socket_of(descriptor: int) -> system.socket:
+    """Make a socket of a descriptor, which is closed where it is of none."""
+    try:
+        return system.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
 def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """Return the address of this end of a connection, and that of the other; None once it is closed."""
-    with suppress(OSError), system.socket(fileno=os.dup(descriptor)) as connection:
+    with suppress(OSError), _socket_of(os.dup(descriptor)) as connection:
         both = (connection.getsockname(), connection.getpeername())
         here, there = (one[:2] if isinstance(one, tuple) else (one,) for one in both)
         return here, there

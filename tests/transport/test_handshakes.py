@@ -27,3 +27,15 @@ def test_a_connection_that_ends_after_its_handshake_is_told_of(tmp_path):
         until(lambda: len(look()) > 1)
         handshakes.close(sub)
     assert told[:2] == [Outcome.ADMITTED, Outcome.ENDED]
+
+
+def test_where_there_is_no_room_to_read_a_monitor_none_is_begun(monkeypatch):
+    begun = []
+    monkeypatch.setattr(zmq.Socket, "monitor", lambda *given: begun.append(given[1]))
+    with zmq.Context() as context:
+        context.set(zmq.MAX_SOCKETS, 1)
+        handshakes = Handshakes()
+        with zmq.Socket(context, zmq.SUB) as socket, pytest.raises(zmq.ZMQError):
+            handshakes.begin(socket)
+        assert not handshakes.is_watching
+        assert not begun

@@ -25,6 +25,7 @@ from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
+from oz.transport.subscriber.returns import Returns
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
 
@@ -44,6 +45,7 @@ class Declarer:
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
+        returns: what looks after those of a socket without keys, which may come to demand some; or None.
         failures: why connections are refused, for the next call that would wait.
         demands: what finds out whether publishers demand keys, where nothing has come that tells; or None.
         due_at: when to look at the latest, in monotonic seconds; infinite for never.
@@ -82,6 +84,7 @@ class Declarer:
         self.listening = listening
         self.links = links
         self.calls: Calls | None = None
+        self.returns: Returns | None = None
         self.failures: deque[PermissionDenied] = deque()
         self.demands: Demands | None = None
         self.due_at = inf
@@ -105,7 +108,7 @@ class Declarer:
     @property
     def has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return self.streams is not None or self.listening is not None or self.calls is not None
+        return any(one is not None for one in (self.streams, self.listening, self.calls, self.returns))
 
     def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
@@ -181,6 +184,8 @@ class Declarer:
             self.links.look(now, is_idle=is_idle)
         if self.calls is not None:
             self.calls.look(self.socket, now)
+        if self.returns is not None:
+            self.returns.look(self.socket, now)
         if self.demands is not None:
             self.demands.look(now)
             if self.receiver.stats.received or self.demands.next_look_in(now) is None:
@@ -214,7 +219,7 @@ class Declarer:
         """Find out when to look next."""
         deadlines = [
             part.next_deadline()
-            for part in (self.listening, self.streams, self.links, self.calls)
+            for part in (self.listening, self.streams, self.links, self.calls, self.returns)
             if part is not None
         ]
         if self.demands is not None:
@@ -263,6 +268,18 @@ class Declarer:
         """Look after connections no longer, before the socket closes: it may be gone for all others."""
         if self.calls is not None:
             self.calls.close(socket)
+        if self.returns is not None:
+            self.returns.close(socket)
+
+    def leave_monitor(self) -> None:
+        """Leave the monitor of the socket, which has one only, to its user."""
+        if self.returns is not None:
+            self.returns.leave_alone(self.socket)
+
+    def heard(self) -> tuple[int, int]:
+        """Return what changes whenever a publisher is heard: how many messages came, and when one was."""
+        heard = () if self.streams is None else self.streams.publishers.last_heard().values()
+        return self.receiver.stats.received, max(heard, default=0)
 
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""

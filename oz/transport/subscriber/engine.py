@@ -15,10 +15,11 @@ from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Route, Subscribed
-from oz.transport.attachments import Attachments
+from oz.transport.attachments import Attachments, is_inside
 from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
+from oz.transport.subscriber.returns import LOOK_EVERY_WHILE_WATCHING, Returns
 from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
@@ -117,14 +118,26 @@ class SubscriberEngine:
         """Look after the endpoints that are connected to, as the socket has keys."""
         self.declarer.calls = Calls(attachments, self.fail, self.end_connections)
 
-    def look_for_demands(self, attachments: Attachments) -> None:
+    def look_for_demands(self, attachments: Attachments, *, may_block: bool = False) -> None:
         """Find out whether publishers demand keys, where nothing comes and the socket has none.
 
         A listener that demands keys says nothing to whoever shows none.
+
+        Args:
+            attachments: where publishers are.
+            may_block: whether a read may wait within libzmq: it is to end in time for what is due.
         """
-        if attachments.credentials is None and attachments.group is None:
-            connected = attachments.endpoints[: attachments.connections]
-            self.declarer.look_for_demands(connected, lambda why, _: self.fail(PermissionDenied(why)))
+        connected = [one for one in attachments.connected if not is_inside(one)]
+        if connected and attachments.credentials is None and attachments.group is None:
+            self.declarer.returns = returns = self.declarer.returns or Returns(
+                attachments, self.declarer.heard, self.fail, self.end_connections
+            )
+            returns.joined(self.monotonic())
+            self.declarer.look_for_demands(connected, returns.tell)
+            self.declarer.hasten()
+            if may_block and self.declarer.streams is None:
+                bound = round(1000 * LOOK_EVERY_WHILE_WATCHING)
+                self.declarer.backend.set(self.socket, zmq.RCVTIMEO, bound)
             self.must_check = self.must_check or self.is_asking
 
     @property
@@ -138,6 +151,11 @@ class SubscriberEngine:
     def is_refused(self) -> bool:
         """Whether `check` has a refusal to raise, behind all that is here already."""
         return bool(self._denials or self._failures)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a read gives something at once: a message, or why nothing comes."""
+        return self.is_refused or self.has_some
 
     def _denied(self) -> None:
         self.must_check = True

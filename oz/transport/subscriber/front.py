@@ -241,7 +241,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         manager = self._attachments.connect(self._socket, addr)
         self._engine.declarer.joined()
         if backend_of(self._socket).has_handle:
-            self._engine.look_for_demands(self._attachments)
+            self._engine.look_for_demands(self._attachments, may_block=self._may_block)
         return manager
 
     def unbind(self, addr: Any) -> None:
