@@ -73,7 +73,7 @@ class Returns:
         "_look_at",
         "_newest",
         "_refusals",
-        "_told",
+        "_reported",
     )
 
     def __init__(
@@ -97,7 +97,7 @@ class Returns:
         self._handshakes = Handshakes()
         self._asking: dict[str, Demands] = {}
         self._refusals: dict[str, _Refusal] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._begin_at = self._look_at = inf
         self._is_left_alone = False
 
@@ -128,8 +128,8 @@ class Returns:
             why: in words.
             endpoint: where.
         """
-        if endpoint not in self._told:
-            self._told.add(endpoint)
+        if endpoint not in self._reported:
+            self._reported.add(endpoint)
             self._fail(PermissionDenied(why))
             # Called anew, or else the way back without keys would be seen by nobody.
             self._look_at = min(self._look_at, self._begin_at, 0.0) if not self._is_left_alone else inf
@@ -157,7 +157,7 @@ class Returns:
                     self._give_up(socket, endpoint, now)
         if self._handshakes.is_watching:
             # Of what was broken off before it was watched no event comes.
-            for endpoint in self._told - self._refusals.keys():
+            for endpoint in self._reported - self._refusals.keys():
                 self._give_up(socket, endpoint, now)
         self._call_anew(socket, now)
         self._plan(now)
@@ -171,9 +171,9 @@ class Returns:
 
     def _find_out_whether_to_begin(self, socket: zmq.Socket[Any], now: float) -> None:
         heard = self._heard()
-        if self._attachments.connections == 1 and heard != self._newest and not self._told:
+        if self._attachments.connections == 1 and heard != self._newest and not self._reported:
             self._newest, self._begin_at = heard, now + QUIET
-        elif self._attachments.connected and (now >= self._begin_at or self._told):
+        elif self._attachments.connected and (now >= self._begin_at or self._reported):
             self._begin(socket, now)
 
     def _begin(self, socket: zmq.Socket[Any], now: float) -> None:
@@ -189,7 +189,7 @@ class Returns:
             return
         # Whatever has happened before is told by nobody.
         for endpoint in self._attachments.connected:
-            if endpoint not in self._told:
+            if endpoint not in self._reported:
                 self._ask(endpoint, now)
 
     def _take(self, socket: zmq.Socket[Any], one: Handshake, endpoint: str, now: float) -> None:
@@ -198,10 +198,10 @@ class Returns:
             # Otherwise it is of a connection that was given up since.
             self._refusals.pop(endpoint, None)
             self._asking.pop(endpoint, None)
-            self._told.discard(endpoint)
+            self._reported.discard(endpoint)
         elif one.outcome is Outcome.BROKEN and one.code == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             self._give_up(socket, endpoint, now)
-            if endpoint not in self._told:
+            if endpoint not in self._reported:
                 self._ask(endpoint, now)
 
     def _ask(self, endpoint: str, now: float) -> None:
@@ -219,7 +219,7 @@ class Returns:
         for endpoint, refusal in list(self._refusals.items()):
             if endpoint not in connected:
                 del self._refusals[endpoint]
-                self._told.discard(endpoint)
+                self._reported.discard(endpoint)
             elif refusal.again_at is not None and now >= refusal.again_at:
                 refusal.again_at = None
                 self._end(partial(self._attachments.call_again, socket, endpoint))
