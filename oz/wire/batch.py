@@ -176,7 +176,9 @@ def read_lone(frame: bytes) -> tuple[Any, ...] | None:
         if start in _RICH_STARTS and frame[at] == _PAIR and frame[at + 1] == _BIN_8:
             end = at + 3 + frame[at + 2]
             extras = msgpack.unpackb(memoryview(frame)[end:])
-            return key, origin, epoch, sequence, subject, frame[at + 3 : end], extras, position
+            # Nothing in their place is malformed, and not the same as none.
+            if extras is not None:
+                return key, origin, epoch, sequence, subject, frame[at + 3 : end], extras, position
     except Exception:
         # Cut short, or not MessagePack, of which there are errors of many kinds.
         pass

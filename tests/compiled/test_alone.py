@@ -201,7 +201,8 @@ def change(one, what, value):
     if what == "now":
         one.now += value
     elif what == "tick":
-        one.tick = value
+        # The twin reads the clock once more, and may see then that it is time to listen.
+        one.tick = 0.0 if one.parts.is_unheard else value
     elif what in ("is_busy", "is_handing_over", "is_torn"):
         setattr(one.guard, what, value)
     elif what in ("unwanted", "sent"):
@@ -210,6 +211,7 @@ def change(one, what, value):
         setattr(first, what, value)
     elif what in ("is_behind", "is_unheard"):
         setattr(one.parts, what, value)
+        change(one, "tick", one.tick)
     elif what == "is_over":
         one.accumulator.is_over = True
     elif what == "lossy":

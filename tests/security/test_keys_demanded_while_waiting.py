@@ -15,6 +15,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport.peer_keys import is_connected_to
+from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -134,8 +135,16 @@ def waits_behind_the_last_message(ring):
     return wait
 
 
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("way", WAITS)
+ALL = [(way, filtering) for way in WAITS for filtering in ("prefix", "publisher")]
+IN_SUITE = [
+    ("receive", "prefix"), ("receive_many", "publisher"), ("recv_multipart", "prefix"),
+    ("poll", "publisher"), ("oz.Poller", "prefix"), ("run", "publisher"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("way", "filtering"), in_suite(IN_SUITE, [one for one in ALL if one not in IN_SUITE])
+)
 def test_whoever_waits_is_told(waits_behind_the_last_message, filtering, way):
     def work(endpoint, heard):
         with oz.Subscriber(endpoint, filtering=filtering) as sub:
@@ -147,8 +156,14 @@ def test_whoever_waits_is_told(waits_behind_the_last_message, filtering, way):
     waits_behind_the_last_message(work)
 
 
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("way", WAITS_IN_LOOP)
+ALL_IN_LOOP = [(way, filtering) for way in WAITS_IN_LOOP for filtering in ("prefix", "publisher")]
+IN_LOOP_IN_SUITE = [("receive", "publisher"), ("iteration", "prefix"), ("poll", "prefix")]
+
+
+@pytest.mark.parametrize(
+    ("way", "filtering"),
+    in_suite(IN_LOOP_IN_SUITE, [one for one in ALL_IN_LOOP if one not in IN_LOOP_IN_SUITE]),
+)
 def test_whoever_waits_in_a_loop_is_told(waits_behind_the_last_message, filtering, way):
     async def run(endpoint, heard):
         async with oz.asyncio.Subscriber(endpoint, filtering=filtering) as sub:
@@ -175,7 +190,7 @@ def take_until_told(sub):
     return take_until(oz.PermissionDenied, sub)
 
 
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("filtering", in_suite(["publisher"], ["prefix"]))
 def test_it_goes_on_without_keys_and_is_told_once_for_each_return(ring, endpoint, plain, filtering):
     with oz.Subscriber(endpoint, filtering=filtering) as sub:
         sub.subscribe("md.>")
@@ -292,7 +307,7 @@ def test_sockets_that_the_program_may_need_are_not_taken(endpoint, plain):
             assert sockets_of(context) == before
 
 
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("filtering", in_suite(["publisher"], ["prefix"]))
 def test_keys_that_were_demanded_while_nobody_looked_keep_nobody_apart(ring, endpoint, plain, filtering):
     with oz.Subscriber(endpoint, filtering=filtering) as sub:
         sub.subscribe("md.>")

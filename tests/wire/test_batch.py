@@ -169,6 +169,7 @@ def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():
         assert read_lone(frame + b"\0") is None
     # Frames of their own, or with no flag that says so.
     assert read_lone(batch(KEY, [(b"a.b", [[b"one", b"two"], {}])], RICH)) is None
+    assert read_lone(batch(KEY, [(b"a.b", [b"one", None])], RICH)) is None
     assert read_lone(batch(KEY, [(b"a.b", [b"one", extras])])) is None
 
 
