@@ -203,15 +203,15 @@ def replay(
         JournalError, PatternError, ValueError: as `Journal.read`.
         WouldBlock, ClosedError: as `Publisher.publish`.
     """
+    if speed is not None:
+        check_number("speed", speed, "a number, or None for as fast as possible")
+    if speed is not None and not speed > 0:
+        raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     if not isinstance(journal, Journal):
         raise TypeError(
             f"what is replayed is an oz.journal.Journal, not {type(journal).__name__}: write "
             "Journal(directory)"
         )
-    if speed is not None:
-        check_number("speed", speed, "a number, or None for as fast as possible")
-    if speed is not None and not speed > 0:
-        raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     done = stats or ReplayStats()
     control = control or Control()
     with (
