@@ -13,7 +13,7 @@ from support.inside import engine_of
 from support.sizes import one_of_each
 
 OF_OZ = str(Path(oz.__file__).parent)
-MOST_LINES = 400
+MOST_LINES = 1_000
 
 
 class AtLine:
