@@ -6,7 +6,7 @@ counted; nobody else notices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -77,13 +77,14 @@ class Limits:
             TypeError: a value is no number.
             ValueError: a number is not above 0.
         """
-        for one in fields(self):
-            check_limit(one.name, getattr(self, one.name))
+        for name, value in asdict(self).items():
+            check_limit(name, value)
 
     def __repr__(self) -> str:
         """Show the limits that are not as they are without a word."""
-        said = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
-        return f"oz.Limits({', '.join(f'{name}={value!r}' for name, value, usual in said if value != usual)})"
+        usual = {one.name: one.default for one in fields(self)}
+        said = (f"{name}={value!r}" for name, value in asdict(self).items() if value != usual[name])
+        return f"oz.Limits({', '.join(said)})"
 
 
 def check_limits(given: object) -> None:
