@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.journal import Journal, Kind, Writer
+from oz.journal import Journal, Kind, Writer, messages
+from oz.journal.schema import VERSION
 from support import scripts
 from support.sizes import SOAK, size
 
@@ -84,6 +85,40 @@ def test_a_torn_end_costs_only_what_is_torn(whole, data):
     shutil.rmtree(copy.parent)
 
 
+def says_it_is_newer(copy, places):
+    """Tell whether the head of a stream says so, and is damaged elsewhere too.
+
+    One that is right again with an older version is one whose version was damaged.
+    """
+    content = (copy / f"{0:020d}.arrows").read_bytes()
+    said = messages.IDENTITY.search(content)
+    if said is None or int(said[1]) <= VERSION:
+        return False
+    return any(place not in range(*said.span(1)) for place in places if place < size_of_head())
+
+
+def size_of_head():
+    return len(messages.header("0" * 32, 0))
+
+
+def assert_refused_and_left_alone(copy):
+    before = (copy / f"{0:020d}.arrows").read_bytes()
+    with pytest.raises(oz.JournalError, match="newer oz"):
+        Writer(copy)
+    assert (copy / f"{0:020d}.arrows").read_bytes() == before
+
+
+def test_a_head_that_says_it_is_newer_and_is_damaged_elsewhere_is_left_alone(whole):
+    directory, _ = whole
+    newer = b"oz.journal/%d id=" % (VERSION + 1)
+
+    copy = copied(
+        directory, lambda content: b"?" + content[1:].replace(b"oz.journal/%d id=" % VERSION, newer, 1)
+    )
+    assert says_it_is_newer(copy, {0})
+    assert_refused_and_left_alone(copy)
+
+
 @settings(max_examples=settings().max_examples // 2)
 @given(data=st.data())
 def test_changed_bytes_are_found_and_cost_the_batches_that_they_are_in(whole, data):
@@ -98,6 +133,9 @@ def test_changed_bytes_are_found_and_cost_the_batches_that_they_are_in(whole, da
         return bytes(changed)
 
     copy = copied(directory, change)
+    if says_it_is_newer(copy, set(places)):
+        assert_refused_and_left_alone(copy)
+        return
     header = min(ends) - (ends[1] - ends[0])
     hit = {sum(end <= place for end in ends) for place in places if place >= header}
     last = max({*range(10)} - hit, default=-1)
