@@ -87,5 +87,6 @@ class Seeds:
         if all(one.rpartition(":")[2] != port for one in peer.endpoints):
             return False
         if is_loopback(endpoint):
-            return peer.host_id == self._own.host_id
+            # A node of another directory has another `host_id`, and listens at this host all the same.
+            return peer.host == self._own.host
         return is_named(endpoint) and (peer is not self._own or host_of(endpoint) == peer.host)

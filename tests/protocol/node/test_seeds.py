@@ -26,8 +26,10 @@ def unsettled(seeds, *peers, **options):
     [
         ("tcp://10.0.0.2:5", peer("tcp://10.0.0.2:5")),
         ("tcp://pricing:5", peer("tcp://10.0.0.2:5")),
-        ("tcp://127.0.0.1:6", peer("tcp://10.0.0.1:6", host_id=HERE)),
-        ("tcp://localhost:6", peer("tcp://10.0.0.1:6", host_id=HERE)),
+        ("tcp://127.0.0.1:6", peer("tcp://10.0.0.1:6", host="mine", host_id=HERE)),
+        ("tcp://localhost:6", peer("tcp://10.0.0.1:6", host="mine", host_id=HERE)),
+        # Of another directory.
+        ("tcp://localhost:6", peer("tcp://127.0.0.1:6", host="mine")),
     ],
 )
 def test_a_seed_is_known_by_a_peer_that_announces_it_or_may_mean_it(seed, known):
