@@ -95,11 +95,7 @@ class LoopNode:
         self._news = asyncio.Condition()
         engine.open()
         self._reader = LoopReader(engine.sockets.sub.socket, self._take_in)
-        working = [self._attend(), *map(self._read, engine.sockets.servers)]
-        if not self._reader.start():
-            working.append(self._receive())
-        name = f"oz-node-{engine.settings.name}"
-        self.tasks = [asyncio.create_task(one, name=name) for one in working]
+        self._work()
         try:
             await finish(engine.lifecycle.join())
         except BaseException as error:
@@ -107,6 +103,14 @@ class LoopNode:
             raise
 
     # the I/O side ----------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Begin the tasks that read, and do what is due."""
+        working = [self._attend(), *map(self._read, self.engine.sockets.servers)]
+        if not self._reader.start():
+            working.append(self._receive())
+        name = f"oz-node-{self.engine.settings.name}"
+        self.tasks = [asyncio.create_task(one, name=name) for one in working]
 
     @property
     def may_call(self) -> bool:
@@ -304,6 +308,11 @@ class LoopNode:
         """Leave the bus until a time, on behalf of a task, which is not cancelled."""
         engine, is_own = self.engine, asyncio.get_running_loop() is self._loop
         if drain:
+            working = [one for one in self.tasks if one is not caller]
+            if any(one.done() or one.cancelling() for one in working):
+                # A loop that ends has cancelled them, as all tasks, and draining needs them.
+                await asyncio.gather(*working, return_exceptions=True)
+                self._work()
             await finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
         engine.lifecycle.take_leave()

@@ -56,6 +56,37 @@ def test_a_handler_may_close_its_own_node(place):
     run(main)
 
 
+@pytest.mark.timeout(DEADLINE)
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_node_drains_where_its_loop_ends_by_the_exit_of_a_handler(place, inline):
+    """Such a loop has cancelled all tasks before the node is closed."""
+    heard = []
+
+    async def main():
+        node = await Node("a", directory=place).start()
+        listener = await Node("b", directory=place).start()
+        try:
+            node.subscribe("a", handler=exit_with_3, inline=inline)
+            listener.subscribe("last", handler=lambda message: heard.append(message.payload), inline=True)
+            await node.wait_for_peers("b", timeout=DEADLINE)
+            await node.wait_ready(DEADLINE)
+            await node.publish("a")
+            await asyncio.sleep(DEADLINE)
+        finally:
+            await node.publish("last", 1)
+            # Without a drain that ends these take all of their time.
+            await node.close(timeout=3 * DEADLINE)
+            await listener.close(timeout=3 * DEADLINE)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert heard == [1]
+
+
+def exit_with_3(message):
+    raise SystemExit(3)
+
+
 @pytest.mark.parametrize("turns", range(7))
 def test_a_close_that_is_cancelled_goes_on_and_the_next_one_awaits_it(place, turns):
     async def main():
