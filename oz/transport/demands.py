@@ -122,8 +122,12 @@ class Demands:
                 self.refusals.pop(endpoint, None)
 
     def ask(self, endpoint: str) -> None:
-        """Ask somebody now, named or not, unless that is known or being asked; `look` takes the answer in."""
-        if can_be_asked(endpoint) and endpoint not in self._asking | self.refusals.keys():
+        """Ask somebody now, named or not, unless that is known or being asked; `look` takes the answer in.
+
+        Those whose first time is to come are asked then: nobody could have begun to listen to what is told.
+        """
+        is_first = endpoint in self._at and endpoint not in self._pauses
+        if can_be_asked(endpoint) and not is_first and endpoint not in self._asking | self.refusals.keys():
             self._begin(endpoint)
 
     def is_asking(self, endpoint: str) -> bool:
@@ -136,7 +140,7 @@ class Demands:
         return bool(self._asking)
 
     def settle(self, endpoint: str) -> None:
-        """Record that whoever listens demands no keys: a connection stands."""
+        """Record that a listener demands no keys: a connection stands."""
         self.absent.discard(endpoint)
         self._asking.discard(endpoint)
         for one in (self.refusals, self._at, self._pauses):
@@ -183,7 +187,7 @@ class Demands:
 
 
 def can_be_asked(endpoint: str) -> bool:
-    """Tell whether whoever listens at an endpoint can be asked."""
+    """Tell whether a listener at an endpoint can be asked."""
     return endpoint.partition("://")[0] in _ASKED
 
 

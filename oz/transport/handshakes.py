@@ -132,7 +132,7 @@ def named(where: str, called: Iterable[str]) -> str | None:
 
 
 def all_named(where: str, called: Iterable[str]) -> list[str]:
-    """Return all of some endpoints that lead where an event is about: a host has a name beside its address."""
+    """Return all of some endpoints that lead where an event is about; a host has names beside its address."""
     port = where.rpartition(":")[2]
     found = [one for one in called if one.rpartition(":")[2] == port]
     if len(found) > 1:

@@ -23,7 +23,7 @@ class Recall:
         self._pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     def plan(self, now: float) -> bool:
-        """Have it called anew after a pause; tell whether that was not planned already."""
+        """Plan to call it anew after a pause; tell whether that was not planned already."""
         if self.again_at is not None:
             return False
         self.again_at = now + next(self._pauses)

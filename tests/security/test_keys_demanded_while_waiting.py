@@ -15,6 +15,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport.peer_keys import is_connected_to
+from support import ways_to_wait
 from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
@@ -22,60 +23,6 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 LAST = b"last"
 
-
-def ozs_poller(sub):
-    poller = oz.Poller()
-    poller.register(sub, zmq.POLLIN)
-    assert poller.poll(1000 * DEADLINE) == [(sub, zmq.POLLIN)]
-    sub.recv_multipart(zmq.NOBLOCK)
-
-
-def poll(sub):
-    assert sub.poll(1000 * DEADLINE) == zmq.POLLIN
-    sub.recv_multipart(zmq.NOBLOCK)
-
-
-def within_rcvtimeo(sub):
-    sub.rcvtimeo = round(1000 * DEADLINE)
-    sub.recv_multipart()
-
-
-WAITS = {
-    "receive": lambda sub: sub.receive(),
-    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-    "run within": lambda sub: sub.run(timeout=DEADLINE),
-    "iteration": lambda sub: next(iter(sub)),
-    "recv_multipart": lambda sub: sub.recv_multipart(),
-    "recv": lambda sub: sub.recv(),
-    "recv within": within_rcvtimeo,
-    "poll": poll,
-    "oz.Poller": ozs_poller,
-}
-
-
-async def first_of(messages):
-    async for message in messages:
-        return message
-
-
-async def poll_in_loop(sub):
-    assert await sub.poll(1000 * DEADLINE) == zmq.POLLIN
-    await sub.recv_multipart(zmq.NOBLOCK)
-
-
-WAITS_IN_LOOP = {
-    "receive": lambda sub: sub.receive(),
-    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-    "iteration": first_of,
-    "recv_multipart": lambda sub: sub.recv_multipart(),
-    "poll": poll_in_loop,
-}
 
 PLAIN = """
 import sys, time, oz
@@ -135,7 +82,7 @@ def waits_behind_the_last_message(ring):
     return wait
 
 
-ALL = [(way, filtering) for way in WAITS for filtering in ("prefix", "publisher")]
+ALL = [(way, filtering) for way in ways_to_wait.ALL for filtering in ("prefix", "publisher")]
 IN_SUITE = [
     ("receive", "prefix"), ("receive_many", "publisher"), ("recv_multipart", "prefix"),
     ("poll", "publisher"), ("oz.Poller", "prefix"), ("run", "publisher"),
@@ -151,12 +98,12 @@ def test_whoever_waits_is_told(waits_behind_the_last_message, filtering, way):
             sub.subscribe("md.>")
             while (message := sub.receive()).payload != LAST:
                 heard.append(message)
-            WAITS[way](sub)
+            ways_to_wait.ALL[way](sub)
 
     waits_behind_the_last_message(work)
 
 
-ALL_IN_LOOP = [(way, filtering) for way in WAITS_IN_LOOP for filtering in ("prefix", "publisher")]
+ALL_IN_LOOP = [(way, filtering) for way in ways_to_wait.ALL_IN_LOOP for filtering in ("prefix", "publisher")]
 IN_LOOP_IN_SUITE = [("receive", "publisher"), ("iteration", "prefix"), ("poll", "prefix")]
 
 
@@ -170,7 +117,7 @@ def test_whoever_waits_in_a_loop_is_told(waits_behind_the_last_message, filterin
             sub.subscribe("md.>")
             while (message := await sub.receive()).payload != LAST:
                 heard.append(message)
-            await WAITS_IN_LOOP[way](sub)
+            await ways_to_wait.ALL_IN_LOOP[way](sub)
 
     waits_behind_the_last_message(lambda *given: asyncio.run(run(*given)))
 

@@ -130,7 +130,7 @@ class Returns:
                 self._demands.ask(endpoint)
 
     def _give_up_what_was(self, socket: zmq.Socket[Any], now: float) -> None:
-        """Give up what was broken off before it was watched: of that no event comes."""
+        """End what was broken off before it was watched: of that no event comes."""
         for endpoint in [one for one in self._asked if not self._demands.is_asking(one)]:
             self._asked.discard(endpoint)
             if endpoint in self._demands.refusals or not is_connected_to(endpoint):
