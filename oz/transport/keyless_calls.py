@@ -59,6 +59,11 @@ class KeylessCalls:
         self._recalls: dict[str, Recall] = {}
 
     @property
+    def connected(self) -> list[str]:
+        """The endpoints that are called anew here where that is needed."""
+        return list(filter(self._is_recalled, self._attachments.connected))
+
+    @property
     def is_watching(self) -> bool:
         """Whether the connections are watched."""
         return self._handshakes.is_watching

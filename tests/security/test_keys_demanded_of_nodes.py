@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 import zmq
 
 import oz
 import oz.asyncio
+from oz.services import NameServer
 from support import ways_to_wait
 from support.meeting import advisories
 from support.sizes import in_suite
@@ -34,6 +36,23 @@ with oz.Node("feed", bind=sys.argv[1], directory=sys.argv[2]) as feed:
 def endpoint():
     with zmq.Context() as context, context.socket(zmq.PUB) as socket:
         return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+@contextmanager
+def served_anew(endpoint, **options):
+    """Run a name server where another was closed: libzmq ends its listener a moment later."""
+
+    def attempt():
+        try:
+            return NameServer(endpoint, **options)
+        except zmq.ZMQError:
+            return None
+
+    with until(attempt) as server:
+        running = Thread(server.run)
+        yield server
+        server.stop()
+        running.outcome()
 
 
 class Peers:
@@ -253,3 +272,21 @@ def test_a_peer_that_demands_keys_for_long_costs_no_descriptors(peers, directory
                 sub.receive(timeout=3.0)
             assert len(os.listdir("/dev/fd")) <= before + 4
             assert threading.active_count() <= threads + 1
+
+
+def test_a_name_server_that_demanded_keys_for_a_time_is_found_again(ring, directory, endpoint):
+    ring.make("ns")
+    with oz.Node("desk", nameserver=endpoint, join_timeout=0, directory=directory / "desk") as desk:
+        advised = advisories(desk)
+        for times in (1, 2):
+            with (
+                served_anew(endpoint),
+                oz.Node("other", nameserver=endpoint, directory=directory / "other") as other,
+            ):
+                other.wait_for_peers("desk", timeout=DEADLINE)
+            with served_anew(endpoint, security=ring.security("ns")):
+                until(
+                    lambda times=times: len([one for one in advised() if "demands keys" in one.text]) == times
+                )
+                with pytest.raises(oz.PermissionDenied, match=f"{endpoint} demands keys"):
+                    desk.wait_ready(timeout=DEADLINE)

@@ -281,3 +281,19 @@ def test_looking_who_is_connected_leaves_no_descriptor_open(endpoint):
         assert is_connected_to(endpoint)
         assert not is_connected_to("tcp://127.0.0.1:1")
         assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_connection_within_the_process_is_not_made_anew_for_a_publisher_that_is_not_there(endpoint):
+    with (
+        zmq.Context() as context,
+        oz.Publisher("inproc://beside", context=context) as beside,
+        oz.Subscriber([endpoint, "inproc://beside"], context=context) as sub,
+    ):
+        sub.subscribe("beside.>")
+        beside.wait_for_subscribers(1, timeout=DEADLINE)
+        began = time.monotonic()
+        # Longer than it takes to find out, and to connect anew.
+        while time.monotonic() - began < 2.0:
+            beside.publish("beside.x", b"")
+            assert sub.receive(timeout=DEADLINE)
+            take_until(oz.Timeout, sub, timeout=0.01)

@@ -307,9 +307,9 @@ class KeyChecks:
                 self._monotonic,
             )
 
-    def told(self) -> Iterable[str]:
+    def standing_refusals(self) -> Iterable[str]:
         """Return why peers are not connected that the user has named, as far as subscriptions were told."""
-        return () if self._keyless is None else self._keyless.told()
+        return () if self._keyless is None else self._keyless.standing_refusals()
 
     def known_in(self, place: MeetingPlace) -> TrustedDirectory | None:
         """Return those in a directory whose keys the node trusts; None where it has no keys."""

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from math import inf
+from typing import Any
+
+import zmq
 
 from oz.transport.demands import Demands
-from oz.transport.keyless_calls import RETRY
+from oz.transport.keyless_calls import RETRY, KeylessCalls
 from oz.transport.node.opening import NodeSockets
 
 _LONGEST_BEHIND = 2.0
@@ -26,9 +29,9 @@ class KeylessPeers:
 
     __slots__ = (
         "_begin_at",
-        "_calls",
         "_demands",
         "_is_awaited",
+        "_is_registered",
         "_look_at",
         "_monotonic",
         "_named",
@@ -36,6 +39,7 @@ class KeylessPeers:
         "_sockets",
         "_tell",
         "_untold",
+        "_watched",
         "absent",
         "refusals",
     )
@@ -64,23 +68,27 @@ class KeylessPeers:
             monotonic: the clock.
         """
         self._sockets, self._named = sockets, frozenset(named)
-        self._is_awaited = is_awaited
+        self._is_awaited, self._is_registered = is_awaited, is_registered
         self._tell, self._refuse, self._monotonic = tell, refuse, monotonic
         self._untold: dict[str, float] = {}
         self._demands = Demands(
             [*sockets.servers, *named],
             monotonic(),
-            is_needed=lambda one: self._is_needed(one) if one in self._named else not is_registered(),
+            is_needed=self._is_needed,
             tell=self._note,
             wake=wake,
         )
         self.refusals, self.absent = self._demands.refusals, self._demands.absent
-        self._calls = sockets.sub.connector.watch_keyless(self._demands, self._named)
-        self._begin_at = monotonic() if named else inf
-        self._look_at = inf
+        self._watched: list[tuple[zmq.Socket[Any], KeylessCalls]] = [
+            (dealer, sockets.watch_server(one, self._demands)) for one, dealer in sockets.servers.items()
+        ]
+        if named:
+            calls = sockets.sub.connector.watch_keyless(self._demands, self._named)
+            self._watched.append((sockets.sub.socket, calls))
+        self._begin_at, self._look_at = monotonic(), inf
         self._begin(monotonic())
 
-    def told(self) -> list[str]:
+    def standing_refusals(self) -> list[str]:
         """Return why peers are not connected, as far as that was told."""
         return [why for one, why in self.refusals.items() if one in self._named and why not in self._untold]
 
@@ -92,29 +100,38 @@ class KeylessPeers:
     def look(self, now: float) -> None:
         """Take in what has become of the connections, and call those anew whose time it is."""
         self._begin(now)
-        self._calls.look(self._sockets.sub.socket, now)
+        self._demands.look(now)
+        for socket, calls in self._watched:
+            calls.look(socket, now)
         for why, until in list(self._untold.items()):
             if now >= until or not self._sockets.sub.is_behind:
                 del self._untold[why]
                 self._refuse(why)
-        if self._calls.is_watching:
-            self._look_at = now if self._untold else self._calls.next_look(now)
+        self._look_at = now if self._untold else min(self._next_looks(now), default=inf)
+
+    def _next_looks(self, now: float) -> list[float]:
+        return [calls.next_look(now) for _, calls in self._watched if calls.is_watching]
 
     def _begin(self, now: float) -> None:
         """Watch the connections, once there is room for that."""
         if now < self._begin_at:
             return
-        if not self._calls.begin(self._sockets.sub.socket):
-            self._begin_at = now + RETRY
-            return
-        self._begin_at, self._look_at = inf, now
-        # Whatever has happened before is told by nobody.
-        for endpoint in self._named.intersection(self._sockets.sub.connector.endpoints):
-            if self._is_awaited(endpoint):
-                self._calls.give_up(self._sockets.sub.socket, endpoint, now)
+        self._begin_at = inf
+        for socket, calls in self._watched:
+            if calls.is_watching:
+                continue
+            if not calls.begin(socket):
+                self._begin_at = now + RETRY
+                continue
+            # Whatever has happened before is told by nobody.
+            for endpoint in filter(self._is_needed, calls.connected):
+                calls.give_up(socket, endpoint, now)
+        self._look_at = min(self._next_looks(now), default=inf)
 
     def _is_needed(self, endpoint: str) -> bool:
-        return self._calls.is_given_up(endpoint) or self._is_awaited(endpoint)
+        if any(calls.is_given_up(endpoint) for _, calls in self._watched):
+            return True
+        return self._is_awaited(endpoint) if endpoint in self._named else not self._is_registered()
 
     def _note(self, why: str, endpoint: str) -> None:
         self._tell(why, endpoint)

@@ -138,7 +138,7 @@ class NodeEngine:
 
     def _connect(self) -> None:
         sockets, config = self.sockets, self.settings.configuration
-        self.subscriptions.open(sockets.sub, self._key_checks.told)
+        self.subscriptions.open(sockets.sub, self._key_checks.standing_refusals)
         self._listen()
         self.membership = Membership(sockets.announcement, config.lost_after)
         self.introductions = Introductions(sockets.main, self.membership)
