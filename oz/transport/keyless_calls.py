@@ -118,6 +118,10 @@ class KeylessCalls:
                 del self._recalls[endpoint]
             elif recall.is_due(now):
                 self._call_anew(socket, endpoint, now)
+        # Of what was broken off before it was watched no event comes.
+        for endpoint in self._demands.refusals.keys() & self.connected if self.is_watching else ():
+            if endpoint not in self._recalls:
+                self.give_up(socket, endpoint, now)
 
     def give_up(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
         """End a connection that ZeroMQ has given up, and have it made anew."""

@@ -85,8 +85,8 @@ class KeylessPeers:
         if named:
             calls = sockets.sub.connector.watch_keyless(self._demands, self._named)
             self._watched.append((sockets.sub.socket, calls))
-        self._begin_at, self._look_at = monotonic(), inf
-        self._begin(monotonic())
+        self._begin_at = self._look_at = inf
+        self._begin(monotonic(), is_late=False)
 
     def standing_refusals(self) -> list[str]:
         """Return why peers are not connected, as far as that was told."""
@@ -99,7 +99,8 @@ class KeylessPeers:
 
     def look(self, now: float) -> None:
         """Take in what has become of the connections, and call those anew whose time it is."""
-        self._begin(now)
+        if now >= self._begin_at:
+            self._begin(now, is_late=True)
         self._demands.look(now)
         for socket, calls in self._watched:
             calls.look(socket, now)
@@ -112,20 +113,18 @@ class KeylessPeers:
     def _next_looks(self, now: float) -> list[float]:
         return [calls.next_look(now) for _, calls in self._watched if calls.is_watching]
 
-    def _begin(self, now: float) -> None:
-        """Watch the connections, once there is room for that."""
-        if now < self._begin_at:
-            return
+    def _begin(self, now: float, *, is_late: bool) -> None:
+        """Watch the connections, where there is room for that."""
         self._begin_at = inf
         for socket, calls in self._watched:
             if calls.is_watching:
                 continue
             if not calls.begin(socket):
                 self._begin_at = now + RETRY
-                continue
-            # Whatever has happened before is told by nobody.
-            for endpoint in filter(self._is_needed, calls.connected):
-                calls.give_up(socket, endpoint, now)
+            elif is_late:
+                # Whatever has happened before is told by nobody.
+                for endpoint in filter(self._is_needed, calls.connected):
+                    calls.give_up(socket, endpoint, now)
         self._look_at = min(self._next_looks(now), default=inf)
 
     def _is_needed(self, endpoint: str) -> bool:

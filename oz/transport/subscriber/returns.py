@@ -133,5 +133,5 @@ class Returns:
         """End what was broken off before it was watched: of that no event comes."""
         for endpoint in [one for one in self._asked if not self._demands.is_asking(one)]:
             self._asked.discard(endpoint)
-            if endpoint in self._demands.refusals or not is_connected_to(endpoint):
+            if endpoint not in self._demands.refusals and not is_connected_to(endpoint):
                 self._calls.give_up(socket, endpoint, now)
