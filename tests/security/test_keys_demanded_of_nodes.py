@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from socket import create_server
 
 import pytest
 import zmq
@@ -290,3 +291,35 @@ def test_a_name_server_that_demanded_keys_for_a_time_is_found_again(ring, direct
                 )
                 with pytest.raises(oz.PermissionDenied, match=f"{endpoint} demands keys"):
                     desk.wait_ready(timeout=DEADLINE)
+
+
+def test_a_peer_that_is_named_otherwise_than_it_announces_itself_is_met_again(peers, directory, endpoint):
+    named = endpoint.replace("127.0.0.1", "localhost")
+    process = peers.start(endpoint)
+    with oz.Node("desk", peers=named, directory=directory / "desk") as desk:
+        sub = desk.subscribe("md.>")
+        for _ in range(2):
+            sub.receive(timeout=DEADLINE)
+            peers.end(process)
+            # Until it is called by what it announces as well.
+            take_until(oz.Timeout, sub, timeout=6.0)
+            with peers.keyed(endpoint):
+                told(sub)
+            process = peers.start(endpoint)
+        desk.wait_for_peers("feed", timeout=DEADLINE)
+        sub.receive(timeout=DEADLINE)
+
+
+MALFORMED = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 32) + b"\x04\x05\x04WHAT"
+"""A greeting of ZMTP 3 without keys, and a command that no handshake has."""
+
+
+def test_a_peer_whose_place_somebody_has_for_a_time_who_speaks_nonsense_is_met(peers, directory, endpoint):
+    with create_server(("127.0.0.1", int(endpoint.rpartition(":")[2]))) as listener:
+        desk = oz.Node("desk", peers=endpoint, directory=directory / "desk")
+        with listener.accept()[0] as caller:
+            caller.sendall(MALFORMED)
+            while caller.recv(1024):
+                pass
+    with desk, peers.plain(endpoint):
+        desk.wait_for_peers("feed", timeout=DEADLINE)
