@@ -297,3 +297,24 @@ def test_a_connection_within_the_process_is_not_made_anew_for_a_publisher_that_i
             beside.publish("beside.x", b"")
             assert sub.receive(timeout=DEADLINE)
             take_until(oz.Timeout, sub, timeout=0.01)
+
+
+def test_a_connection_of_another_socket_hides_none_that_was_given_up(ring, endpoint, plain, monkeypatch):
+    # However long a busy publisher may say nothing.
+    monkeypatch.setattr("oz.transport.subscriber.returns.SILENT", 3.0)
+    with (
+        oz.Subscriber(endpoint, filtering="publisher") as sub,
+        oz.Subscriber(endpoint, filtering="publisher") as other,
+    ):
+        for one in (sub, other):
+            one.subscribe("md.>")
+            one.receive(timeout=DEADLINE)
+        plain.kill()
+        with oz.Publisher(endpoint, security=ring.security("feed")):
+            take_until_told(other)
+            # Longer than ZeroMQ takes to call again, while nobody looks.
+            time.sleep(1.0)
+        plain.__init__(endpoint)
+        until(lambda: other.receive(timeout=DEADLINE) and is_connected_to(endpoint))
+        take_until(oz.Timeout, sub, timeout=0)
+        assert sub.receive(timeout=DEADLINE).subject == "md.x"

@@ -131,7 +131,11 @@ class SubscriberEngine:
         connected = [one for one in attachments.connected if not is_inside(one)]
         if connected and attachments.credentials is None and attachments.group is None:
             self.declarer.returns = returns = self.declarer.returns or Returns(
-                attachments, self.declarer.heard, self.fail, self.end_connections
+                attachments,
+                self.declarer.heard,
+                self.fail,
+                self.end_connections,
+                is_told_regularly=self.declarer.streams is not None,
             )
             returns.joined(self.monotonic())
             self.declarer.look_for_demands(connected, returns.tell)

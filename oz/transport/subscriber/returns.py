@@ -23,6 +23,10 @@ QUIET = 1.5
 """Seconds without anything from the only publisher after which its connection is watched; it tells of itself
 every second where it filters."""
 
+SILENT = 10.0
+"""Seconds without anything from the only publisher, which filters, after which it is connected to anew though
+some connection of this process leads there: that may be another socket's."""
+
 
 class Returns:
     """The connections of one subscriber without keys, each of which may lead to somebody with keys later."""
@@ -36,6 +40,7 @@ class Returns:
         "_fail",
         "_heard",
         "_is_left_alone",
+        "_is_told_regularly",
         "_look_at",
         "_newest",
     )
@@ -46,6 +51,8 @@ class Returns:
         heard: Callable[[], object],
         fail: Callable[[PermissionDenied], object],
         end: Callable[[Callable[[], object]], object],
+        *,
+        is_told_regularly: bool,
     ) -> None:
         """Begin without looking; see `joined`.
 
@@ -54,13 +61,14 @@ class Returns:
             heard: returns something else whenever a publisher was heard meanwhile.
             fail: is told of a refusal; once, until a connection stands again.
             end: ends connections by calling what it is given, once nothing is in the way of that.
+            is_told_regularly: whether publishers filter, and tell of themselves every second.
         """
         self._attachments = attachments
         self._heard, self._newest = heard, heard()
-        self._fail = fail
+        self._fail, self._is_told_regularly = fail, is_told_regularly
         self._demands = Demands([], 0.0, tell=self._tell)
         self._calls = KeylessCalls(attachments, self._demands, end)
-        self._asked: set[str] = set()
+        self._asked: dict[str, float] = {}
         self._begin_at = self._look_at = inf
         self._is_left_alone = False
 
@@ -125,13 +133,20 @@ class Returns:
                 self._begin_at = now + RETRY
                 return
             # Whatever has happened before is told by nobody.
-            self._asked.update(filter(can_be_asked, self._attachments.connected))
-            for endpoint in self._asked:
+            self._newest = heard
+            for endpoint in filter(can_be_asked, self._attachments.connected):
+                self._asked[endpoint] = now + SILENT
                 self._demands.ask(endpoint)
 
     def _give_up_what_was(self, socket: zmq.Socket[Any], now: float) -> None:
         """End what was broken off before it was watched: of that no event comes."""
-        for endpoint in [one for one in self._asked if not self._demands.is_asking(one)]:
-            self._asked.discard(endpoint)
-            if endpoint not in self._demands.refusals and not is_connected_to(endpoint):
+        is_only_one = self._is_told_regularly and self._attachments.connections == 1
+        is_silent = is_only_one and self._heard() == self._newest
+        for endpoint, until in list(self._asked.items()):
+            is_seen_to = endpoint in self._demands.refusals or self._calls.is_given_up(endpoint)
+            is_there = not is_seen_to and is_connected_to(endpoint)
+            if self._demands.is_asking(endpoint) or (is_there and is_silent and now < until):
+                continue
+            del self._asked[endpoint]
+            if not is_seen_to and (is_silent or not is_there):
                 self._calls.give_up(socket, endpoint, now)
