@@ -135,7 +135,7 @@ class SubscriberEngine:
                 self.declarer.heard,
                 self.fail,
                 self.end_connections,
-                is_told_regularly=self.declarer.streams is not None,
+                has_heartbeats=self.declarer.streams is not None,
             )
             returns.joined(self.monotonic())
             self.declarer.look_for_demands(connected, returns.tell)

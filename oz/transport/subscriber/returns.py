@@ -40,7 +40,7 @@ class Returns:
         "_fail",
         "_heard",
         "_is_left_alone",
-        "_is_told_regularly",
+        "_has_heartbeats",
         "_look_at",
         "_newest",
     )
@@ -52,7 +52,7 @@ class Returns:
         fail: Callable[[PermissionDenied], object],
         end: Callable[[Callable[[], object]], object],
         *,
-        is_told_regularly: bool,
+        has_heartbeats: bool,
     ) -> None:
         """Begin without looking; see `joined`.
 
@@ -61,11 +61,11 @@ class Returns:
             heard: returns something else whenever a publisher was heard meanwhile.
             fail: is told of a refusal; once, until a connection stands again.
             end: ends connections by calling what it is given, once nothing is in the way of that.
-            is_told_regularly: whether publishers filter, and tell of themselves every second.
+            has_heartbeats: whether publishers filter, and tell of themselves every second.
         """
         self._attachments = attachments
         self._heard, self._newest = heard, heard()
-        self._fail, self._is_told_regularly = fail, is_told_regularly
+        self._fail, self._has_heartbeats = fail, has_heartbeats
         self._demands = Demands([], 0.0, tell=self._tell)
         self._calls = KeylessCalls(attachments, self._demands, end)
         self._asked: dict[str, float] = {}
@@ -140,7 +140,7 @@ class Returns:
 
     def _give_up_what_was(self, socket: zmq.Socket[Any], now: float) -> None:
         """End what was broken off before it was watched: of that no event comes."""
-        is_only_one = self._is_told_regularly and self._attachments.connections == 1
+        is_only_one = self._has_heartbeats and self._attachments.connections == 1
         is_silent = is_only_one and self._heard() == self._newest
         for endpoint, until in list(self._asked.items()):
             is_seen_to = endpoint in self._demands.refusals or self._calls.is_given_up(endpoint)
