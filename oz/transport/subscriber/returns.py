@@ -38,9 +38,9 @@ class Returns:
         "_calls",
         "_demands",
         "_fail",
+        "_has_heartbeats",
         "_heard",
         "_is_left_alone",
-        "_has_heartbeats",
         "_look_at",
         "_newest",
     )
