@@ -329,6 +329,12 @@ class KeyChecks:
         one = self.calls or self._keyless
         return {} if one is None else one.refusals
 
+    def refusals_now(self) -> Mapping[str, str]:
+        """Return the same, of connections that may stand since the last look too."""
+        if self._keyless is not None:
+            self._keyless.read(self._monotonic())
+        return self.refusals
+
     def is_absent(self, endpoint: str) -> bool:
         """Tell whether nobody was at an endpoint that the user has named."""
         one = self.calls or self._keyless

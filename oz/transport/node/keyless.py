@@ -110,6 +110,11 @@ class KeylessPeers:
                 self._refuse(why)
         self._look_at = now if self._untold else min(self._next_looks(now), default=inf)
 
+    def read(self, now: float) -> None:
+        """Take in what has become of the connections."""
+        for socket, calls in self._watched:
+            calls.read(socket, now)
+
     def _next_looks(self, now: float) -> list[float]:
         return [calls.next_look(now) for _, calls in self._watched if calls.is_watching]
 

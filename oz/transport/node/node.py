@@ -153,7 +153,7 @@ class NodeEngine:
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self.inquiries, self.expect, self.monotonic,
-            self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
+            self._key_checks.calls, self._key_checks.refusals_now, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
             config, self._shell, sockets, self.links, self.subscriptions,
