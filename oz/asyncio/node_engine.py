@@ -334,8 +334,7 @@ class LoopNode:
         sockets = self.engine.sockets
         # With a drain the goodbye has been said, and answered by those who are there.
         sockets.sub.close(is_drained=drain)
-        for dealer in sockets.servers.values():
-            dealer.close(500)
+        sockets.close_servers()
         closed_at = self.engine.monotonic()
         publisher: Any
         for publisher in sockets.publishers:

@@ -315,8 +315,7 @@ class ThreadedNode:
         sockets = self.engine.sockets
         # With a drain the goodbye has been said, and answered by those who are there.
         sockets.sub.close(is_drained=drain)
-        for dealer in sockets.servers.values():
-            dealer.close()
+        sockets.close_servers()
         closed_at = time.monotonic()
         publisher: Any
         for publisher in sockets.publishers:

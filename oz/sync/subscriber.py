@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from math import ceil, inf
+from math import inf
 from typing import Any
 
 import zmq
@@ -16,11 +16,10 @@ from oz.message import Message
 from oz.numbers import check_count, check_wait
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.sync.subscriptions import Subscription
-from oz.sync.waiting import BlockingWaiter, Handler
+from oz.sync.waiting import BlockingWaiter, Handler, poll_messages
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.receiver import LONGEST, MANY, PATIENCE, first_of
-from oz.transport.subscriber.routed import RoutedReceivePath
+from oz.transport.subscriber.receiver import MANY, PATIENCE, first_of
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -368,26 +367,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         if flags & zmq.POLLIN and self._engine.has_news:
             return int(zmq.POLLIN)
         if flags & zmq.POLLIN and self._engine.declarer.has_duties:
-            return self._poll_messages(timeout, flags)
+            return poll_messages(self, timeout, flags)
         with self._guard:
             return super().poll(timeout, flags)
-
-    def _poll_messages(self, timeout: int | None, flags: int) -> int:
-        """Poll for messages, and do what is due: publishers that filter also say where they stand."""
-        ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
-        while True:
-            left = min(max(0.0, ends - time.monotonic()), self._engine.declarer.seconds_left(), LONGEST)
-            with self._guard:
-                events = super().poll(ceil(1000 * left), flags)
-            if isinstance(self._receive_path, RoutedReceivePath):
-                self._receive_path.unpack(self)
-            elif events:
-                return events
-            self._engine.look()
-            if self._engine.has_news:
-                return events | int(zmq.POLLIN)
-            if events & ~int(zmq.POLLIN) or time.monotonic() >= ends:
-                return events & ~int(zmq.POLLIN)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close. A second call does nothing.

@@ -16,21 +16,18 @@ import zmq
 
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
-from oz.protocol.backoff import growing
 from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.handshakes import Handshakes, Outcome, came_to, named
 from oz.transport.key_search import Found, KeySearch
 from oz.transport.probing import Probed
+from oz.transport.recall import Recall
 
 _log = peer_logger("oz.security")
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at what has become of the connections."""
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""Seconds before an endpoint is called anew."""
 
 _REFUSALS = 2
 """Handshakes that fail one after another before the key is searched for: one may fail as its server ends."""
@@ -43,16 +40,15 @@ _NOBODYS = (Probed.STRANGER, Probed.KEYLESS, Probed.SILENT)
 """What is found where somebody is, and nobody whose key is trusted."""
 
 
-class _Call:
+class _Call(Recall):
     """The state of one endpoint."""
 
-    __slots__ = ("again_at", "failures", "is_reported", "pauses", "strangers")
+    __slots__ = ("failures", "is_reported", "strangers")
 
     def __init__(self) -> None:
+        super().__init__()
         self.failures = self.strangers = 0
         self.is_reported = False
-        self.again_at: float | None = None
-        self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 class Calls:
@@ -131,8 +127,7 @@ class Calls:
         for endpoint, call in list(self._calls.items()):
             if endpoint not in self._attachments.called:
                 del self._calls[endpoint]
-            elif call.again_at is not None and now >= call.again_at:
-                call.again_at = None
+            elif call.is_due(now):
                 self._call_anew(socket, endpoint, self._attachments.called[endpoint])
         if self._search is not None:
             for found in self._search.take(now):
@@ -165,8 +160,8 @@ class Calls:
         if outcome is Outcome.FAILED:
             if not self._search.is_searching(endpoint):
                 self._search.begin(endpoint, self._kind)
-        elif call.again_at is None:
-            call.again_at = now + next(call.pauses)
+        else:
+            call.plan(now)
         credentials = self._attachments.credentials
         if outcome is Outcome.REFUSED and credentials is not None:
             self._report(call, credentials.refused_by(endpoint, self._attachments.called[endpoint]))

@@ -43,11 +43,23 @@ class Demands:
     """The endpoints that one side has named, and which of them demand keys.
 
     Attributes:
-        refusals: why there is no connection, in words, by endpoint.
+        refusals: why there is no connection, in words, by endpoint; of those that were named until they are
+            asked again, or settled.
         absent: the endpoints at which nobody said anything when they were asked last.
     """
 
-    __slots__ = ("_asking", "_at", "_found", "_is_needed", "_pauses", "_tell", "_wake", "absent", "refusals")
+    __slots__ = (
+        "_asking",
+        "_at",
+        "_found",
+        "_is_needed",
+        "_lasting",
+        "_pauses",
+        "_tell",
+        "_wake",
+        "absent",
+        "refusals",
+    )
 
     def __init__(
         self,
@@ -67,9 +79,10 @@ class Demands:
             tell: is told of a refusal: in words, and where.
             wake: has `look` called soon; called by any thread.
         """
-        asked = [one for one in endpoints if one.partition("://")[0] in _ASKED]
+        asked = [one for one in endpoints if can_be_asked(one)]
         self._at = dict.fromkeys(asked, now + ASKED_AFTER)
         self._pauses: dict[str, Iterator[float]] = {}
+        self._lasting = frozenset(asked)
         self._asking: set[str] = set()
         self._found: dict[str, str | None] = {}
         self._is_needed = is_needed
@@ -104,31 +117,78 @@ class Demands:
         for endpoint in [one for one, at in self._at.items() if now >= at]:
             del self._at[endpoint]
             if self._is_needed(endpoint):
-                self._asking.add(endpoint)
-                threading.Thread(
-                    target=self._ask, args=(endpoint,), name=f"oz-greeting-{endpoint}", daemon=True
-                ).start()
+                self._begin(endpoint)
             else:
                 self.refusals.pop(endpoint, None)
 
+    def ask(self, endpoint: str) -> None:
+        """Ask somebody now, named or not, unless that is known or being asked; `look` takes the answer in.
+
+        Those whose first time is to come are asked then: nobody could have begun to listen to what is told.
+        """
+        is_first = endpoint in self._at and endpoint not in self._pauses
+        if can_be_asked(endpoint) and not is_first and endpoint not in self._asking | self.refusals.keys():
+            self._begin(endpoint)
+
+    def is_asking(self, endpoint: str) -> bool:
+        """Tell whether somebody is being asked."""
+        return endpoint in self._asking
+
+    @property
+    def is_asking_any(self) -> bool:
+        """Whether anybody is being asked."""
+        return bool(self._asking)
+
+    def settle(self, endpoint: str) -> None:
+        """Record that a listener demands no keys: a connection stands."""
+        self.absent.discard(endpoint)
+        self._asking.discard(endpoint)
+        for one in (self.refusals, self._at, self._pauses):
+            one.pop(endpoint, None)
+
+    def refuse(self, why: str, endpoint: str) -> None:
+        """Record that somebody demands keys, and tell of it where that is news.
+
+        Args:
+            why: in words.
+            endpoint: where.
+        """
+        if endpoint not in self.refusals:
+            self.refusals[endpoint] = why
+            self._tell(why, endpoint)
+
+    def _begin(self, endpoint: str) -> None:
+        self._asking.add(endpoint)
+        name = f"oz-greeting-{endpoint}"
+        threading.Thread(target=self._ask, args=(endpoint,), name=name, daemon=True).start()
+
     def _take(self, endpoint: str, mechanism: str | None, now: float) -> None:
+        if endpoint not in self._asking:
+            # A connection stands since.
+            return
         self._asking.discard(endpoint)
         (self.absent.add if mechanism is None else self.absent.discard)(endpoint)
         if mechanism == KEYLESS:
             self.refusals.pop(endpoint, None)
             return
-        pauses = self._pauses.setdefault(endpoint, growing(_FIRST_PAUSE, _LONGEST_PAUSE))
-        self._at[endpoint] = now + next(pauses)
-        if mechanism is not None and endpoint not in self.refusals:
-            self.refusals[endpoint] = why = (
+        if endpoint in self._lasting:
+            pauses = self._pauses.setdefault(endpoint, growing(_FIRST_PAUSE, _LONGEST_PAUSE))
+            self._at[endpoint] = now + next(pauses)
+        if mechanism is not None:
+            why = (
                 f"{endpoint} demands keys ({mechanism}), and this side has none: give it security=, or let "
                 "OZ_SECURITY or [security] name a file with its key"
             )
-            self._tell(why, endpoint)
+            self.refuse(why, endpoint)
 
     def _ask(self, endpoint: str) -> None:
         self._found[endpoint] = mechanism_at(endpoint)
         self._wake()
+
+
+def can_be_asked(endpoint: str) -> bool:
+    """Tell whether a listener at an endpoint can be asked."""
+    return endpoint.partition("://")[0] in _ASKED
 
 
 def mechanism_at(endpoint: str) -> str | None:

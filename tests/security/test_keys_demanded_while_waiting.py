@@ -15,6 +15,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport.peer_keys import is_connected_to
+from support import ways_to_wait
 from support.sizes import in_suite
 from support.waiting import DEADLINE, Thread, until
 
@@ -22,60 +23,6 @@ pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no
 
 LAST = b"last"
 
-
-def ozs_poller(sub):
-    poller = oz.Poller()
-    poller.register(sub, zmq.POLLIN)
-    assert poller.poll(1000 * DEADLINE) == [(sub, zmq.POLLIN)]
-    sub.recv_multipart(zmq.NOBLOCK)
-
-
-def poll(sub):
-    assert sub.poll(1000 * DEADLINE) == zmq.POLLIN
-    sub.recv_multipart(zmq.NOBLOCK)
-
-
-def within_rcvtimeo(sub):
-    sub.rcvtimeo = round(1000 * DEADLINE)
-    sub.recv_multipart()
-
-
-WAITS = {
-    "receive": lambda sub: sub.receive(),
-    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-    "run within": lambda sub: sub.run(timeout=DEADLINE),
-    "iteration": lambda sub: next(iter(sub)),
-    "recv_multipart": lambda sub: sub.recv_multipart(),
-    "recv": lambda sub: sub.recv(),
-    "recv within": within_rcvtimeo,
-    "poll": poll,
-    "oz.Poller": ozs_poller,
-}
-
-
-async def first_of(messages):
-    async for message in messages:
-        return message
-
-
-async def poll_in_loop(sub):
-    assert await sub.poll(1000 * DEADLINE) == zmq.POLLIN
-    await sub.recv_multipart(zmq.NOBLOCK)
-
-
-WAITS_IN_LOOP = {
-    "receive": lambda sub: sub.receive(),
-    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-    "iteration": first_of,
-    "recv_multipart": lambda sub: sub.recv_multipart(),
-    "poll": poll_in_loop,
-}
 
 PLAIN = """
 import sys, time, oz
@@ -135,7 +82,7 @@ def waits_behind_the_last_message(ring):
     return wait
 
 
-ALL = [(way, filtering) for way in WAITS for filtering in ("prefix", "publisher")]
+ALL = [(way, filtering) for way in ways_to_wait.ALL for filtering in ("prefix", "publisher")]
 IN_SUITE = [
     ("receive", "prefix"), ("receive_many", "publisher"), ("recv_multipart", "prefix"),
     ("poll", "publisher"), ("oz.Poller", "prefix"), ("run", "publisher"),
@@ -151,12 +98,12 @@ def test_whoever_waits_is_told(waits_behind_the_last_message, filtering, way):
             sub.subscribe("md.>")
             while (message := sub.receive()).payload != LAST:
                 heard.append(message)
-            WAITS[way](sub)
+            ways_to_wait.ALL[way](sub)
 
     waits_behind_the_last_message(work)
 
 
-ALL_IN_LOOP = [(way, filtering) for way in WAITS_IN_LOOP for filtering in ("prefix", "publisher")]
+ALL_IN_LOOP = [(way, filtering) for way in ways_to_wait.ALL_IN_LOOP for filtering in ("prefix", "publisher")]
 IN_LOOP_IN_SUITE = [("receive", "publisher"), ("iteration", "prefix"), ("poll", "prefix")]
 
 
@@ -170,7 +117,7 @@ def test_whoever_waits_in_a_loop_is_told(waits_behind_the_last_message, filterin
             sub.subscribe("md.>")
             while (message := await sub.receive()).payload != LAST:
                 heard.append(message)
-            await WAITS_IN_LOOP[way](sub)
+            await ways_to_wait.ALL_IN_LOOP[way](sub)
 
     waits_behind_the_last_message(lambda *given: asyncio.run(run(*given)))
 
@@ -334,3 +281,40 @@ def test_looking_who_is_connected_leaves_no_descriptor_open(endpoint):
         assert is_connected_to(endpoint)
         assert not is_connected_to("tcp://127.0.0.1:1")
         assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_connection_within_the_process_is_not_made_anew_for_a_publisher_that_is_not_there(endpoint):
+    with (
+        zmq.Context() as context,
+        oz.Publisher("inproc://beside", context=context) as beside,
+        oz.Subscriber([endpoint, "inproc://beside"], context=context) as sub,
+    ):
+        sub.subscribe("beside.>")
+        beside.wait_for_subscribers(1, timeout=DEADLINE)
+        began = time.monotonic()
+        # Longer than it takes to find out, and to connect anew.
+        while time.monotonic() - began < 2.0:
+            beside.publish("beside.x", b"")
+            assert sub.receive(timeout=DEADLINE)
+            take_until(oz.Timeout, sub, timeout=0.01)
+
+
+def test_a_connection_of_another_socket_hides_none_that_was_given_up(ring, endpoint, plain, monkeypatch):
+    # However long a busy publisher may say nothing.
+    monkeypatch.setattr("oz.transport.subscriber.returns.SILENT", 3.0)
+    with (
+        oz.Subscriber(endpoint, filtering="publisher") as sub,
+        oz.Subscriber(endpoint, filtering="publisher") as other,
+    ):
+        for one in (sub, other):
+            one.subscribe("md.>")
+            one.receive(timeout=DEADLINE)
+        plain.kill()
+        with oz.Publisher(endpoint, security=ring.security("feed")):
+            take_until_told(other)
+            # Longer than ZeroMQ takes to call again, while nobody looks.
+            time.sleep(1.0)
+        plain.__init__(endpoint)
+        until(lambda: other.receive(timeout=DEADLINE) and is_connected_to(endpoint))
+        take_until(oz.Timeout, sub, timeout=0)
+        assert sub.receive(timeout=DEADLINE).subject == "md.x"

@@ -7,20 +7,14 @@ import zmq
 
 import oz
 import oz.asyncio
+from support import ways_to_wait
 from support.waiting import Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
 LAST = b"last"
 
-WAITS = {
-    "receive": lambda sub: sub.receive(),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-    "iteration": lambda sub: next(iter(sub)),
-    "recv_multipart": lambda sub: sub.recv_multipart(),
-}
+WAITS = ways_to_wait.OF_MESSAGES | {"recv_multipart": ways_to_wait.ALL["recv_multipart"]}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import zmq
 
 import oz
 import oz.asyncio
+from support import ways_to_wait
 from support.inside import engine_of
 from support.ports import lasting_endpoint
 from support.receiving import receive_until, received
@@ -93,40 +94,26 @@ def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind
         wait() if kind == "sync" else asyncio.run(wait_in_loop())
 
 
-async def first_of(messages):
-    async for message in messages:
-        return message
-
-
-WAITS = {
-    "receive": lambda sub: sub.receive(),
-    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
-    "receive_many": lambda sub: sub.receive_many(),
-    "receive_batches": lambda sub: sub.receive_batches(),
-    "run": lambda sub: sub.run(),
-}
-
-
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+@pytest.mark.parametrize("wait", ways_to_wait.OF_MESSAGES)
 def test_a_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait, filtering):
     with oz.Subscriber(pub.endpoint, filtering=filtering) as sub:
         sub.subscribe("md.>")
         with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
-            (WAITS | {"iteration": lambda sub: next(iter(sub))})[wait](sub)
+            ways_to_wait.OF_MESSAGES[wait](sub)
         # Once; it may be given keys, or demand none, later.
         with pytest.raises(oz.Timeout):
             sub.receive(timeout=0)
 
 
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("wait", [*WAITS, "iteration"])
+@pytest.mark.parametrize("wait", ways_to_wait.OF_MESSAGES)
 def test_the_same_on_asyncio(pub, wait, filtering):
     async def run():
         async with oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as sub:
             sub.subscribe("md.>")
             with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
-                await (WAITS | {"iteration": first_of})[wait](sub)
+                await ways_to_wait.OF_MESSAGES_IN_LOOP[wait](sub)
 
     asyncio.run(run())
 

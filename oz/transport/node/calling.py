@@ -5,26 +5,25 @@ All of it is for the I/O side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import zmq
 
 from oz.protocol.node.links import Links
-from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import is_inside
 from oz.transport.backend import backend_of
-from oz.transport.demands import Demands
 from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
 from oz.transport.key_search import Found, KeySearch
 from oz.transport.node.connector import FOR_EVER
+from oz.transport.node.keyless import KeylessPeers
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, TrustedDirectory
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import NodeSockets
+from oz.transport.node.subscriptions import NodeSubscriptions
 from oz.transport.probing import Probed
-from oz.wire.denials import Denial
 
 _LOOK_EVERY = 0.25
 """Seconds between two looks at what has become of the calls."""
@@ -260,7 +259,7 @@ class KeyChecks:
         self._keys, self._notices = keys, notices
         self._note_due, self._is_open, self._monotonic = note_due, is_open, monotonic
         self.calls: KeyedCalls | None = None
-        self._demands: Demands | None = None
+        self._keyless: KeylessPeers | None = None
         self._refused_count = 0
         if keys is not None:
             keys.credentials.tell(self._note_refused)
@@ -271,7 +270,7 @@ class KeyChecks:
         links: Links,
         peers: Sequence[str],
         is_awaited: Callable[[str], bool],
-        deny: Callable[[Subscribed, Denial], object],
+        subscriptions: NodeSubscriptions,
     ) -> None:
         """Call those that the user has named, or ask what they demand.
 
@@ -280,9 +279,9 @@ class KeyChecks:
             links: of the node.
             peers: those that the user has named.
             is_awaited: tells whether it is to be known of one of those whether somebody comes.
-            deny: is told which subscriptions peers deny.
+            subscriptions: are told what peers deny, and that peers are not connected.
         """
-        self._sockets, self._deny = sockets, deny
+        self._sockets, self._deny = sockets, subscriptions.deny
         discovery_clients = links.discovery_clients
         if self._keys is not None:
             self.calls = KeyedCalls(
@@ -297,13 +296,20 @@ class KeyChecks:
             sockets.sub.tell_denials(self._note_due)
             self.calls.begin()
         elif backend_of(sockets.sub.socket).has_handle:
-            self._demands = Demands(
-                [*discovery_clients, *peers],
-                self._monotonic(),
-                is_needed=lambda one: is_awaited(one) if one in peers else not links.is_registered,
-                tell=self._tell,
-                wake=self._note_due,
+            self._keyless = KeylessPeers(
+                sockets,
+                peers,
+                lambda: links.is_registered,
+                is_awaited,
+                self._tell,
+                subscriptions.refuse,
+                self._note_due,
+                self._monotonic,
             )
+
+    def standing_refusals(self) -> Iterable[str]:
+        """Return why peers are not connected that the user has named, as far as subscriptions were told."""
+        return () if self._keyless is None else self._keyless.standing_refusals()
 
     def known_in(self, place: MeetingPlace) -> TrustedDirectory | None:
         """Return those in a directory whose keys the node trusts; None where it has no keys."""
@@ -320,23 +326,29 @@ class KeyChecks:
     @property
     def refusals(self) -> Mapping[str, str]:
         """The reasons, in words and by endpoint, for which what the user has named is not connected."""
-        one = self.calls or self._demands
+        one = self.calls or self._keyless
         return {} if one is None else one.refusals
+
+    def refusals_now(self) -> Mapping[str, str]:
+        """Return the same, of connections that may stand since the last look too."""
+        if self._keyless is not None:
+            self._keyless.read(self._monotonic())
+        return self.refusals
 
     def is_absent(self, endpoint: str) -> bool:
         """Tell whether nobody was at an endpoint that the user has named."""
-        one = self.calls or self._demands
+        one = self.calls or self._keyless
         return one is not None and endpoint in one.absent
 
     def next_deadline(self) -> float | None:
         """Return when to call `look` at the latest, in monotonic seconds; None for never."""
-        one = self.calls or self._demands
+        one = self.calls or self._keyless
         return None if one is None else one.next_deadline()
 
     def look(self, now: float) -> None:
         """See what has become of the calls or questions, and tell of what is refused."""
-        if self._demands is not None:
-            self._demands.look(now)
+        if self._keyless is not None:
+            self._keyless.look(now)
         if self.calls is not None:
             self.calls.look(now)
             self._tell_refused()

@@ -138,7 +138,7 @@ class NodeEngine:
 
     def _connect(self) -> None:
         sockets, config = self.sockets, self.settings.configuration
-        self.subscriptions.open(sockets.sub)
+        self.subscriptions.open(sockets.sub, self._key_checks.standing_refusals)
         self._listen()
         self.membership = Membership(sockets.announcement, config.lost_after)
         self.introductions = Introductions(sockets.main, self.membership)
@@ -149,11 +149,11 @@ class NodeEngine:
         self._seeds = Seeds(
             config.peers, sockets.announcement, self.monotonic(), PATIENCE if tells_absence else ASKED_AFTER
         )
-        self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions.deny)
+        self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions)
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self.inquiries, self.expect, self.monotonic,
-            self._key_checks.calls, self._key_checks.refusals, self._seeds, self._key_checks.is_absent,
+            self._key_checks.calls, self._key_checks.refusals_now, self._seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
             config, self._shell, sockets, self.links, self.subscriptions,

@@ -64,7 +64,7 @@ class Readiness:
         expect: Callable[[float], None],
         monotonic: Callable[[], float],
         calls: KeyedCalls | None,
-        refusals: Mapping[str, str],
+        refusals: Callable[[], Mapping[str, str]],
         seeds: Seeds,
         is_absent: Callable[[str], bool],
     ) -> None:
@@ -78,7 +78,7 @@ class Readiness:
             expect: wakes those who wait at a time of the monotonic clock.
             monotonic: that clock.
             calls: what is called where nodes have keys; None where they have none.
-            refusals: why there is no connection to what the user has named, by endpoint.
+            refusals: returns why there is no connection now to what the user has named, by endpoint.
             seeds: the peers that the user has named.
             is_absent: tells whether nobody was at one of these.
         """
@@ -149,8 +149,8 @@ class Readiness:
         Raises:
             PermissionDenied: somebody that the user has named refuses this node, or is refused by it.
         """
-        if self._refusals:
-            raise PermissionDenied("; ".join(self._refusals.values()))
+        if refusals := self._refusals():
+            raise PermissionDenied("; ".join(refusals.values()))
         unknown = [] if self._calls is None or not missing else self._calls.unknown()
         return "; ".join([missing, *unknown])
 

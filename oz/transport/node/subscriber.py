@@ -88,6 +88,7 @@ class NodeSubscriber:
         streams: what is asked for.
         connector: makes and ends its connections.
         has_denials: a publisher has denied something since `take_denials` was called last.
+        is_behind: more had come than the last turn has taken in.
         taken_in: what this turn has brought.
         between_frames: called between the frames of a turn.
     """
@@ -100,6 +101,7 @@ class NodeSubscriber:
         "connector",
         "engine",
         "has_denials",
+        "is_behind",
         "socket",
         "streams",
         "taken_in",
@@ -137,7 +139,7 @@ class NodeSubscriber:
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
         attachments = Attachments(guard, None, own_context=False, credentials=credentials)
-        self.has_denials = False
+        self.has_denials = self.is_behind = False
         self.engine = make_routed_engine(
             self.socket,
             guard,
@@ -279,6 +281,7 @@ class NodeSubscriber:
         monotonic = engine.monotonic
         ends = monotonic() + seconds
         self.taken_in.begin()
+        self.is_behind = True
         while True:
             while waiting:
                 self._hand_over(waiting.popleft())
@@ -292,10 +295,12 @@ class NodeSubscriber:
             try:
                 message = engine.take(self.socket, _NOBLOCK, ends)
             except zmq.Again:
+                self.is_behind = False
                 return True
             self._hand_over(message)
             if monotonic() >= ends:
                 return True
+        self.is_behind = False
         if monotonic() < engine.declarer.due_at:
             return False
         engine.declarer.look(monotonic(), is_idle=True)

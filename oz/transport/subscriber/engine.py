@@ -17,9 +17,10 @@ from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Route, Subscribed
 from oz.transport.attachments import Attachments, is_inside
 from oz.transport.calls import Calls
+from oz.transport.keyless_calls import LOOK_EVERY_WHILE_QUIET
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
-from oz.transport.subscriber.returns import LOOK_EVERY_WHILE_WATCHING, Returns
+from oz.transport.subscriber.returns import Returns
 from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
@@ -130,13 +131,17 @@ class SubscriberEngine:
         connected = [one for one in attachments.connected if not is_inside(one)]
         if connected and attachments.credentials is None and attachments.group is None:
             self.declarer.returns = returns = self.declarer.returns or Returns(
-                attachments, self.declarer.heard, self.fail, self.end_connections
+                attachments,
+                self.declarer.heard,
+                self.fail,
+                self.end_connections,
+                has_heartbeats=self.declarer.streams is not None,
             )
             returns.joined(self.monotonic())
             self.declarer.look_for_demands(connected, returns.tell)
             self.declarer.hasten()
             if may_block and self.declarer.streams is None:
-                bound = round(1000 * LOOK_EVERY_WHILE_WATCHING)
+                bound = round(1000 * LOOK_EVERY_WHILE_QUIET)
                 self.declarer.backend.set(self.socket, zmq.RCVTIMEO, bound)
             self.must_check = self.must_check or self.is_asking
 

@@ -8,72 +8,41 @@ publisher is heard, and none where descriptors or sockets are used up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from typing import Any
 
 import zmq
 
 from oz.errors import PermissionDenied
-from oz.protocol.backoff import growing
-from oz.system import most_descriptors
 from oz.transport.attachments import Attachments
-from oz.transport.demands import ASKED_AFTER, Demands
-from oz.transport.descriptor_watch import count_used
-from oz.transport.handshakes import Handshake, Handshakes, Outcome, named
+from oz.transport.demands import Demands, can_be_asked
+from oz.transport.keyless_calls import RETRY, KeylessCalls
 from oz.transport.peer_keys import is_connected_to
-
-LOOK_EVERY = 0.25
-"""Seconds between two looks while something is going on."""
-
-LOOK_EVERY_WHILE_WATCHING = 1.0
-"""Seconds between two looks at what the monitor tells."""
 
 QUIET = 1.5
 """Seconds without anything from the only publisher after which its connection is watched; it tells of itself
 every second where it filters."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""Seconds before an endpoint is called anew that demands keys."""
-
-_SHARE = 10
-"""A monitor is begun only where the context may have so many times the sockets that it has."""
-
-_RETRY = 30.0
-"""Seconds after which a monitor is tried again, where there was no room for one."""
-
-
-class _Refusal:
-    """An endpoint that demands keys, or was found to.
-
-    Attributes:
-        again_at: when to call it anew, in monotonic seconds; None once that was done.
-        pauses: before it is called the next times.
-    """
-
-    __slots__ = ("again_at", "pauses")
-
-    def __init__(self) -> None:
-        self.again_at: float | None = None
-        self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
+SILENT = 10.0
+"""Seconds without anything from the only publisher, which filters, after which it is connected to anew though
+some connection of this process leads there: that may be another socket's."""
 
 
 class Returns:
     """The connections of one subscriber without keys, each of which may lead to somebody with keys later."""
 
     __slots__ = (
-        "_asking",
+        "_asked",
         "_attachments",
         "_begin_at",
-        "_end",
+        "_calls",
+        "_demands",
         "_fail",
-        "_handshakes",
+        "_has_heartbeats",
         "_heard",
         "_is_left_alone",
         "_look_at",
         "_newest",
-        "_refusals",
-        "_reported",
     )
 
     def __init__(
@@ -82,6 +51,8 @@ class Returns:
         heard: Callable[[], object],
         fail: Callable[[PermissionDenied], object],
         end: Callable[[Callable[[], object]], object],
+        *,
+        has_heartbeats: bool,
     ) -> None:
         """Begin without looking; see `joined`.
 
@@ -90,20 +61,20 @@ class Returns:
             heard: returns something else whenever a publisher was heard meanwhile.
             fail: is told of a refusal; once, until a connection stands again.
             end: ends connections by calling what it is given, once nothing is in the way of that.
+            has_heartbeats: whether publishers filter, and tell of themselves every second.
         """
         self._attachments = attachments
         self._heard, self._newest = heard, heard()
-        self._fail, self._end = fail, end
-        self._handshakes = Handshakes()
-        self._asking: dict[str, Demands] = {}
-        self._refusals: dict[str, _Refusal] = {}
-        self._reported: set[str] = set()
+        self._fail, self._has_heartbeats = fail, has_heartbeats
+        self._demands = Demands([], 0.0, tell=self._tell)
+        self._calls = KeylessCalls(attachments, self._demands, end)
+        self._asked: dict[str, float] = {}
         self._begin_at = self._look_at = inf
         self._is_left_alone = False
 
     def joined(self, now: float) -> None:
         """Record that the socket has another connection; where it has several, silence tells nothing."""
-        if not self._is_left_alone and not self._handshakes.is_watching:
+        if not self._is_left_alone and not self._calls.is_watching:
             self._begin_at = self._look_at = now + (QUIET if self._attachments.connections == 1 else 0.0)
 
     def leave_alone(self, socket: zmq.Socket[Any]) -> None:
@@ -114,8 +85,8 @@ class Returns:
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""
-        self._asking.clear()
-        self._handshakes.close(socket)
+        self._asked.clear()
+        self._calls.close(socket)
 
     def next_deadline(self) -> float | None:
         """Return when to look next, in monotonic seconds; None for never."""
@@ -128,11 +99,12 @@ class Returns:
             why: in words.
             endpoint: where.
         """
-        if endpoint not in self._reported:
-            self._reported.add(endpoint)
-            self._fail(PermissionDenied(why))
-            # Called anew, or else the way back without keys would be seen by nobody.
-            self._look_at = min(self._look_at, self._begin_at, 0.0) if not self._is_left_alone else inf
+        self._demands.refuse(why, endpoint)
+
+    def _tell(self, why: str, endpoint: str) -> None:
+        self._fail(PermissionDenied(why))
+        # Called anew, or else the way back without keys would be seen by nobody.
+        self._look_at = min(self._look_at, self._begin_at, 0.0) if not self._is_left_alone else inf
 
     def look(self, socket: zmq.Socket[Any], now: float) -> None:
         """Take in what has become of the connections, and call those anew whose time it is.
@@ -143,91 +115,38 @@ class Returns:
         """
         if now < self._look_at:
             return
-        if not self._handshakes.is_watching:
+        if not self._calls.is_watching:
             self._find_out_whether_to_begin(socket, now)
-        for one in self._handshakes.read():
-            if (endpoint := named(one.where, self._attachments.connected)) is not None:
-                self._take(socket, one, endpoint, now)
-        for endpoint, demands in list(self._asking.items()):
-            demands.look(now)
-            if demands.refusals or demands.next_look_in(now) is None:
-                self._asking.pop(endpoint, None)
-                if not demands.refusals and not is_connected_to(endpoint):
-                    # It has demanded keys in between, while nobody looked: ZeroMQ has given it up.
-                    self._give_up(socket, endpoint, now)
-        if self._handshakes.is_watching:
-            # Of what was broken off before it was watched no event comes.
-            for endpoint in self._reported - self._refusals.keys():
-                self._give_up(socket, endpoint, now)
-        self._call_anew(socket, now)
-        self._plan(now)
-
-    def _plan(self, now: float) -> None:
-        if not self._handshakes.is_watching:
-            self._look_at = self._begin_at
+        self._calls.look(socket, now)
+        if self._calls.is_watching:
+            self._give_up_what_was(socket, now)
+            self._look_at = self._calls.next_look(now)
         else:
-            is_quiet = not self._asking and not self._refusals
-            self._look_at = now + (LOOK_EVERY_WHILE_WATCHING if is_quiet else LOOK_EVERY)
+            self._look_at = self._begin_at
 
     def _find_out_whether_to_begin(self, socket: zmq.Socket[Any], now: float) -> None:
-        heard = self._heard()
-        if self._attachments.connections == 1 and heard != self._newest and not self._reported:
+        heard, refusals = self._heard(), self._demands.refusals
+        if self._attachments.connections == 1 and heard != self._newest and not refusals:
             self._newest, self._begin_at = heard, now + QUIET
-        elif self._attachments.connected and (now >= self._begin_at or self._reported):
-            self._begin(socket, now)
-
-    def _begin(self, socket: zmq.Socket[Any], now: float) -> None:
-        try:
-            if not _has_room(socket):
-                self._begin_at = now + _RETRY
+        elif self._attachments.connected and (now >= self._begin_at or refusals):
+            if not self._calls.begin(socket):
+                self._begin_at = now + RETRY
                 return
-            self._handshakes.begin(socket)
-        except zmq.ZMQError:
-            if socket.closed:
-                raise
-            self._begin_at = now + _RETRY
-            return
-        # Whatever has happened before is told by nobody.
-        for endpoint in self._attachments.connected:
-            if endpoint not in self._reported:
-                self._ask(endpoint, now)
+            # Whatever has happened before is told by nobody.
+            self._newest = heard
+            for endpoint in filter(can_be_asked, self._attachments.connected):
+                self._asked[endpoint] = now + SILENT
+                self._demands.ask(endpoint)
 
-    def _take(self, socket: zmq.Socket[Any], one: Handshake, endpoint: str, now: float) -> None:
-        refusal = self._refusals.get(endpoint)
-        if one.outcome is Outcome.ADMITTED and (refusal is None or refusal.again_at is None):
-            # Otherwise it is of a connection that was given up since.
-            self._refusals.pop(endpoint, None)
-            self._asking.pop(endpoint, None)
-            self._reported.discard(endpoint)
-        elif one.outcome is Outcome.BROKEN and one.code == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-            self._give_up(socket, endpoint, now)
-            if endpoint not in self._reported:
-                self._ask(endpoint, now)
-
-    def _ask(self, endpoint: str, now: float) -> None:
-        if endpoint not in self._asking:
-            self._asking[endpoint] = Demands([endpoint], now - ASKED_AFTER, tell=self.tell)
-
-    def _give_up(self, socket: zmq.Socket[Any], endpoint: str, now: float) -> None:
-        refusal = self._refusals.setdefault(endpoint, _Refusal())
-        if refusal.again_at is None:
-            refusal.again_at = now + next(refusal.pauses)
-            self._end(partial(self._attachments.give_up, socket, endpoint))
-
-    def _call_anew(self, socket: zmq.Socket[Any], now: float) -> None:
-        connected = self._attachments.connected
-        for endpoint, refusal in list(self._refusals.items()):
-            if endpoint not in connected:
-                del self._refusals[endpoint]
-                self._reported.discard(endpoint)
-            elif refusal.again_at is not None and now >= refusal.again_at:
-                refusal.again_at = None
-                self._end(partial(self._attachments.call_again, socket, endpoint))
-
-
-def _has_room(socket: zmq.Socket[Any]) -> bool:
-    """Tell whether a monitor takes no descriptors and no sockets that the program may need itself."""
-    limit, context = most_descriptors(), socket.context
-    has_descriptors = limit is None or 2 * count_used(limit) < limit
-    # pyzmq's own list of the sockets that it closes with a context.
-    return has_descriptors and _SHARE * len(context._sockets) <= context.get(zmq.MAX_SOCKETS)
+    def _give_up_what_was(self, socket: zmq.Socket[Any], now: float) -> None:
+        """End what was broken off before it was watched: of that no event comes."""
+        is_only_one = self._has_heartbeats and self._attachments.connections == 1
+        is_silent = is_only_one and self._heard() == self._newest
+        for endpoint, until in list(self._asked.items()):
+            is_seen_to = endpoint in self._demands.refusals or self._calls.is_given_up(endpoint)
+            is_there = not is_seen_to and is_connected_to(endpoint)
+            if self._demands.is_asking(endpoint) or (is_there and is_silent and now < until):
+                continue
+            del self._asked[endpoint]
+            if not is_seen_to and (is_silent or not is_there):
+                self._calls.give_up(socket, endpoint, now)
