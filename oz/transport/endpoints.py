@@ -153,7 +153,8 @@ def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
     """Return the addresses of an endpoint, as the system tells them, if it has any."""
     scheme, _, address = endpoint.partition("://")
     if scheme == "ipc":
-        return [(address,)]
+        # An abstract name begins with a null byte, and is told as bytes.
+        return [(b"\0" + address[1:].encode() if address.startswith("@") else address,)]
     host, _, port = address.rpartition(";")[2].rpartition(":")
     with suppress(OSError, UnicodeError):
         return [one[4][:2] for one in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]

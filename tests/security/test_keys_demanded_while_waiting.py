@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import suppress
 
 import pytest
@@ -273,8 +274,11 @@ def test_keys_that_were_demanded_while_nobody_looked_keep_nobody_apart(ring, end
         assert sub.receive(timeout=DEADLINE).subject == "md.x"
 
 
-def test_looking_who_is_connected_leaves_no_descriptor_open(endpoint):
-    with open(os.devnull), oz.Publisher(endpoint) as pub, oz.Subscriber(endpoint) as sub:
+@pytest.mark.parametrize("scheme", ["tcp", "ipc", "abstract"])
+def test_looking_who_is_connected_leaves_no_descriptor_open(tmp_path, scheme):
+    names = {"tcp": "tcp://127.0.0.1:*", "ipc": f"ipc://{tmp_path}/s", "abstract": f"ipc://@{uuid.uuid4()}"}
+    with open(os.devnull), oz.Publisher(names[scheme]) as pub, oz.Subscriber(pub.endpoint) as sub:
+        endpoint = pub.endpoint
         sub.subscribe("md.>")
         pub.wait_for_subscribers(1, timeout=DEADLINE)
         before = len(os.listdir("/dev/fd"))

@@ -23,6 +23,10 @@ QUIET = 1.5
 """Seconds without anything from the only publisher after which its connection is watched; it tells of itself
 every second where it filters."""
 
+MISSING = 1.0
+"""Seconds after which a connection that does not stand is made anew, where no keys are demanded: a young one may
+take a moment."""
+
 SILENT = 10.0
 """Seconds without anything from the only publisher, which filters, after which it is connected to anew though
 some connection of this process leads there: that may be another socket's."""
@@ -135,18 +139,20 @@ class Returns:
             # Whatever has happened before is told by nobody.
             self._newest = heard
             for endpoint in filter(can_be_asked, self._attachments.connected):
-                self._asked[endpoint] = now + SILENT
+                self._asked[endpoint] = now
                 self._demands.ask(endpoint)
 
     def _give_up_what_was(self, socket: zmq.Socket[Any], now: float) -> None:
         """End what was broken off before it was watched: of that no event comes."""
         is_only_one = self._has_heartbeats and self._attachments.connections == 1
         is_silent = is_only_one and self._heard() == self._newest
-        for endpoint, until in list(self._asked.items()):
+        for endpoint, since in list(self._asked.items()):
             is_seen_to = endpoint in self._demands.refusals or self._calls.is_given_up(endpoint)
-            is_there = not is_seen_to and is_connected_to(endpoint)
-            if self._demands.is_asking(endpoint) or (is_there and is_silent and now < until):
+            is_there = is_seen_to or is_connected_to(endpoint)
+            is_well = is_seen_to or (is_there and not is_silent)
+            until = since + (SILENT if is_there else MISSING)
+            if self._demands.is_asking(endpoint) or (not is_well and now < until):
                 continue
             del self._asked[endpoint]
-            if not is_seen_to and (is_silent or not is_there):
+            if not is_well:
                 self._calls.give_up(socket, endpoint, now)
