@@ -239,7 +239,7 @@ class _Reader:
             allowed = [rule for rule in ours if rule.effect == "allow"]
             denied = _Beginnings(rule for rule in ours if rule.effect == "deny")
             for rule in allowed:
-                for other in denied.near(rule):
+                for other in denied.candidates(rule):
                     if _covers(other.pattern, rule.pattern):
                         self._note(f"{rule} has no effect: {other}")
                         break
@@ -319,7 +319,7 @@ class _Beginnings:
                 self._at.setdefault(prefix, []).append(at)
         self._sorted = sorted(self._at)
 
-    def near(self, rule: Rule) -> list[Rule]:
+    def candidates(self, rule: Rule) -> list[Rule]:
         """Return the rules that may cover another, as they were written."""
         found: set[int] = set()
         for prefix in rule.pattern.prefixes:

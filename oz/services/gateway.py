@@ -376,7 +376,7 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
     if not receive and not send:
         raise ValueError("nothing to receive and nothing to send: give receive=…, send=… or both")
     if receive and not subscribers:
-        raise ValueError("what is received is for nobody: give subscribers=… or --bind, where it is to be had")
+        raise ValueError("what is received is for nobody: give subscribers=… or --bind, where it goes")
     if bool(send) != bool(publishers):
         raise ValueError("send and publishers go together: where to multicast, and where to take it from")
     # To install PGM helps nobody whose endpoint is none of multicast.
