@@ -144,8 +144,9 @@ class _Reader:
                 self._fault((*path, "roles", at), role, f"there is no role of this name; {advice}")
         granted = [own, *(roles[role] for role in named if role in roles)]
         rules = tuple(rule for one in granted for rule in one.rules)
-        self._warn_of_idle(rules)
         responses = next((one.responses for one in granted if one.responses is not None), None)
+        self._warn_of_idle(rules)
+        self._warn_of_nothing_allowed(rules, has_responses=responses is not None)
         return User(name, keys, named, rules, responses)
 
     def _keys(self, path: Keys, table: Mapping[str, Any]) -> Iterator[str]:
@@ -243,6 +244,20 @@ class _Reader:
                     if _covers(other.pattern, rule.pattern):
                         self._note(f"{rule} has no effect: {other}")
                         break
+
+    def _warn_of_nothing_allowed(self, rules: tuple[Rule, ...], *, has_responses: bool) -> None:
+        """Warn of rules that deny where nothing is allowed: elsewhere, as with NATS, they allow the rest."""
+        if self._default == "allow":
+            return
+        allowed = {rule.action for rule in rules if rule.effect == "allow"}
+        allowed |= {"history", *(["reply"] if has_responses else ())}
+        if "group" in allowed:
+            # Whoever joins a group is held to what is denied to subscribers.
+            allowed.add("subscribe")
+        for rule in rules:
+            if rule.effect == "deny" and rule.action not in allowed:
+                advice = f'{rule.action} = {{ allow = [">"], deny = … }} allows the rest'
+                self._note(f"{rule} has no effect: nothing is allowed, and the default is deny; {advice}")
 
     # what is wrong ---------------------------------------------------------------------------------------
 

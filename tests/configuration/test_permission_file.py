@@ -155,6 +155,24 @@ def test_what_has_no_effect_is_said(written):
     )
 
 
+@each(
+    ("lines", "is_idle"),
+    [
+        ("subscribe.deny = ['a']", True),
+        ("publish.allow = ['a']\nsubscribe.deny = ['a']", True),
+        ("subscribe.allow = ['>']\nsubscribe.deny = ['a']", False),
+        ("group.allow = ['>']\nsubscribe.deny = ['a']", False),
+        ("reply.allow_responses = true\nreply.deny = ['a']", False),
+        ("roles = ['all']\nsubscribe.deny = ['a']\n[roles.all]\nsubscribe.allow = ['>']", False),
+    ],
+)
+def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
+    """As NATS has it, it allows the rest."""
+    text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
+    assert any("nothing is allowed" in one for one in survey_permissions(written(text)).warnings) is is_idle
+    assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings
+
+
 def test_history_is_said_to_protect_nothing(written):
     found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
     assert found.permissions is not None
