@@ -48,6 +48,16 @@ def subscriber(ring, pub, request):
         one.close()
 
 
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_each_that_is_denied_after_others_is_told(subscriber, group):
+    """Whoever only receives waited in silence from the 17th on, and for a reason that was told before."""
+    sub = subscriber()
+    for number in range(20):
+        sub.subscribe(f"orders.{number}", group=group)
+        with pytest.raises(oz.PermissionDenied):
+            sub.receive(timeout=DEADLINE)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_one_of_many_subscriptions_is_denied_and_the_others_are_served(pub, subscriber, shared):
     sub = subscriber(shared=shared)
