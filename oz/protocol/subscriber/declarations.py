@@ -320,13 +320,14 @@ class Declarations:
         old = [self._withdraw(number) for number in numbers]
         members = [one for chunk in old for one in chunk.members]
         patience = min(LONGEST_PATIENCE, 2 * max(chunk.patience for chunk in old))
-        root, denied_as = (old[0].root, old[0].denied_as) if len(old) == 1 else (None, None)
+        root = old[0].root if len(old) == 1 else None
         changes = self._declare(
             members,
             last_value=old[0].wants_last_value,
             patience=None if is_news else patience,
             root=root,
-            denied_as=denied_as,
+            # What has not been answered in time may have been denied before, in another chunk.
+            denied_as=min(chunk.denied_as for chunk in old),
         )
         changes.dropped.extend(chunk.key for chunk in old)
         return changes

@@ -129,7 +129,7 @@ LONGEST_REASON, MOST_CHARACTERS = 1_024, 16_384
 """Characters of a reason for which a chunk is refused, and of all reasons, that are kept of a publisher."""
 
 _REFUSED_TOO = "refused, as others are"
-_DENIED_TOO = Denial("denied, as so many others that their reasons are not kept; unsubscribe what is denied")
+DENIED_TOO = Denial("denied, as so many others that their reasons are not kept; unsubscribe what is denied")
 """Kept in place of the reasons for which there is no room."""
 
 
@@ -169,11 +169,18 @@ class Answers:
     def _take_denials(self, stream: Stream, source: Source, on_denial: Callable[[], object]) -> None:
         """Pass on each denial once, though a chunk may be declared and denied again, also in parts."""
         before, source.denials = source.denials, {}
+        if before and stream.declarations is not None:
+            # What is declared again is not answered for a while, and then denied as before.
+            chunks = stream.declarations.chunks.items()
+            unanswered = {one.denied_as for number, one in chunks if number not in source.answered}
+            source.denials = {first: [*said] for first, said in before.items() if first in unanswered}
         for number, reason in source.refused.items():
             if isinstance(reason, Denial):
                 chunk = stream.chunk(number)
                 first = number if chunk is None else chunk.denied_as
-                source.denials.setdefault(first, []).append(reason)
+                told = source.denials.setdefault(first, [])
+                if not _is_known(reason, told):
+                    told.append(reason)
                 # Of what was undone meanwhile nobody knows any more what it was a part of.
                 known = chain.from_iterable(before.values()) if chunk is None else before.get(first, ())
                 if not _is_known(reason, known):
@@ -190,13 +197,13 @@ def _bounded(refused: Iterable[tuple[int, str]], denied: Mapping[int, Any]) -> I
             left -= len(reason.rule or "") + len(reason.subject or "")
         left -= len(reason)
         if left < 0:
-            reason = _DENIED_TOO if isinstance(reason, Denial) else _REFUSED_TOO
+            reason = DENIED_TOO if isinstance(reason, Denial) else _REFUSED_TOO
         yield number, reason
 
 
 def _is_known(reason: Denial, before: Iterable[Denial]) -> bool:
     """Tell whether a denial was passed on: it may be shortened as others come, here or at the publisher."""
     return any(
-        reason is _DENIED_TOO or one is _DENIED_TOO or reason.startswith(one) or one.startswith(reason)
+        reason is DENIED_TOO or one is DENIED_TOO or reason.startswith(one) or one.startswith(reason)
         for one in before
     )
