@@ -12,6 +12,7 @@ from oz.cli.options import parse_all
 from oz.cli.output import json_field, plain_table, say, write_json, write_line
 from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
 from oz.escaping import printable
+from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
 from oz.security.permissions import ACTIONS, Action, Permissions, User, Verdict
 from oz.transport.security import credentials_of, resolve_security
 
@@ -44,6 +45,12 @@ _CHECK_HELP = """Read FILE and say all that is wrong with it, with lines, and wh
 
 The exit code is 0 when it can be used, also where there are warnings, and 1 when it cannot.
 """
+
+_KEPT = (
+    f"subjects that begin with {INBOX} and {OWN} are kept by nodes: what follows is said of sockets. Between "
+    "nodes they belong to the key that the uuid in them is made from, and only rules that begin with _ give "
+    f"an {INBOX} to somebody else"
+)
 
 _MATRIX_HELP = (
     """Print a table of users by what they may do: what is allowed, and behind a minus what is denied."""
@@ -84,6 +91,8 @@ def explain(
     found = _find(permissions, user)
     [asked] = parse_all([subject], dialect)
     asks_for_group = group is not None or action == "group"
+    if reaches(asked, INBOX) or reaches(asked, OWN):
+        say(ctx, f"warning: {_KEPT}")
     actions = (action,) if action else [one for one in ACTIONS if one != "group" or asks_for_group]
     verdicts = {one: permissions.decide(found, one, asked, group) for one in actions}
     if as_json:

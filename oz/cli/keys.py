@@ -130,7 +130,11 @@ def trust(key: str, directory: Path, name: str | None) -> None:
                 f"{printable(key)} has the secret key; give {path.stem}{PUBLIC}, the public one"
             )
         public, name = read_public(path), name or path.stem
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"{error.strerror or error}; give a directory, which is made if need be"
+        raise oz.ConfigurationError(None, None, f"file {directory}", rule) from None
     known = read_trusted(directory).get(public)
     if known is not None:
         raise click.UsageError(f"this key is trusted already, as {printable(known)}")

@@ -12,7 +12,7 @@ import oz
 from oz.escaping import printable
 from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
 from oz.protocol.publisher.access import Access, Rights, exactly
-from oz.security.permissions import Action
+from oz.security.permissions import Action, Permissions
 from oz.transport.security import credentials_of
 from oz.wire.denials import Denial
 
@@ -20,7 +20,7 @@ _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is 
 
 
 class OwnRights:
-    """The rights of one key; an allowed subject is not looked up again."""
+    """The rights of one key; an allowed subject is not looked up again while the file stays the same."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:
         """Take in whose rights are asked for.
@@ -31,6 +31,7 @@ class OwnRights:
         """
         self._credentials = credentials_of(security)
         self._action = action
+        self._permissions: Permissions | None = None
         self._allowed: set[bytes] = set()
 
     def check(self, subject: bytes) -> None:
@@ -42,6 +43,10 @@ class OwnRights:
             PermissionDenied: it is denied, by which rule.
         """
         permissions = None if self._credentials is None else self._credentials.permissions
+        if permissions is not self._permissions:
+            # The file has changed, and takes hold with others too.
+            self._permissions = permissions
+            self._allowed.clear()
         if self._credentials is None or permissions is None or subject in self._allowed:
             return
         user = permissions.user_of(self._credentials.public_key)

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import tomllib
+from bisect import bisect
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -237,14 +238,23 @@ class TomlLines:
     def __init__(self, text: str) -> None:
         """Take the text of a file that the parser has accepted."""
         self._lines = text.splitlines()
-        self._starts: list[tuple[tuple[str, ...], int]] = []
+        self._starts: dict[tuple[str, ...], int] = {}
+        self._around: dict[tuple[str, ...], int] = {}
+        self._numbers: list[int] = []
+        self._texts: dict[int, dict[str, int]] = {}
         table: tuple[str, ...] = ()
         for number, line in enumerate(self._lines, start=1):
             if found := _HEADER.match(line):
                 table = _parts(found["name"])
-                self._starts.append((table, number))
+                self._begin(table, number)
             elif found := _ASSIGNED.match(line):
-                self._starts.append((table + _parts(found["key"]), number))
+                self._begin(table + _parts(found["key"]), number)
+
+    def _begin(self, start: tuple[str, ...], number: int) -> None:
+        self._numbers.append(number)
+        self._starts.setdefault(start, number)
+        for size in range(len(start)):
+            self._around.setdefault(start[:size], number)
 
     def line_of(self, path: Keys, value: Any = None) -> int:
         """Return the line of a value, counted from 1.
@@ -254,24 +264,22 @@ class TomlLines:
             value: what it is; a text is looked for behind its key.
         """
         keys = tuple(part for part in path if isinstance(part, str))
-        best, line = 0, 0
-        for start, number in self._starts:
-            if best < len(start) <= len(keys) and keys[: len(start)] == start:
-                best, line = len(start), number
-        if not line:
-            # Only tables within it are written.
-            line = next((number for start, number in self._starts if start[: len(keys)] == keys), 1)
-        return self._within(line, value) if isinstance(value, str) else line
+        above = (self._starts.get(keys[:size]) for size in range(len(keys), 0, -1))
+        # Or only tables within it are written.
+        line = next(filter(None, above), None) or self._around.get(keys, 1)
+        return self._within(line).get(value, line) if isinstance(value, str) else line
 
-    def _within(self, line: int, value: str) -> int:
-        """Look for a text from a line on, up to the next key or table."""
-        following = [number for _, number in self._starts if number > line]
-        end = min(following, default=len(self._lines) + 1)
-        quoted = (f'"{value}"', f"'{value}'")
-        for number in range(line, end):
-            if any(one in self._lines[number - 1] for one in quoted):
-                return number
-        return line
+    def _within(self, line: int) -> dict[str, int]:
+        """Return the lines of all that is quoted from a line on, up to the next key or table."""
+        if line not in self._texts:
+            at = bisect(self._numbers, line)
+            end = self._numbers[at] if at < len(self._numbers) else len(self._lines) + 1
+            found = self._texts[line] = {}
+            for number in range(line, end):
+                for quote in "\"'":
+                    for text in self._lines[number - 1].split(quote)[1:-1]:
+                        found.setdefault(text, number)
+        return self._texts[line]
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,7 @@ class _Reader:
         self._name, self._whole, self._lines = name, whole, lines
         self._dialect, self._default = DEFAULT_DIALECT, "deny"
         self.faults: list[tuple[int, ConfigurationError]] = []
-        self.warnings: list[str] = []
+        self.warnings: dict[str, None] = {}
 
     def read(self) -> Permissions:
         self._check_names((), self._whole, _TOP)
@@ -142,8 +144,9 @@ class _Reader:
                 self._fault((*path, "roles", at), role, f"there is no role of this name; {advice}")
         granted = [own, *(roles[role] for role in named if role in roles)]
         rules = tuple(rule for one in granted for rule in one.rules)
-        self._warn_of_idle(rules)
         responses = next((one.responses for one in granted if one.responses is not None), None)
+        self._warn_of_idle(rules)
+        self._warn_of_nothing_allowed(rules, has_responses=responses is not None)
         return User(name, keys, named, rules, responses)
 
     def _keys(self, path: Keys, table: Mapping[str, Any]) -> Iterator[str]:
@@ -232,15 +235,29 @@ class _Reader:
 
     def _warn_of_idle(self, rules: tuple[Rule, ...]) -> None:
         """Warn of rules that allow only what another denies."""
+        for action in ACTIONS:
+            ours = [rule for rule in rules if rule.action == action and rule.group is None]
+            allowed = [rule for rule in ours if rule.effect == "allow"]
+            denied = _Beginnings(rule for rule in ours if rule.effect == "deny")
+            for rule in allowed:
+                for other in denied.candidates(rule):
+                    if _covers(other.pattern, rule.pattern):
+                        self._note(f"{rule} has no effect: {other}")
+                        break
+
+    def _warn_of_nothing_allowed(self, rules: tuple[Rule, ...], *, has_responses: bool) -> None:
+        """Warn of rules that deny where nothing is allowed: elsewhere, as with NATS, they allow the rest."""
+        if self._default == "allow":
+            return
+        allowed = {rule.action for rule in rules if rule.effect == "allow"}
+        allowed |= {"history", *(["reply"] if has_responses else ())}
+        if "group" in allowed:
+            # Whoever joins a group is held to what is denied to subscribers.
+            allowed.add("subscribe")
         for rule in rules:
-            if rule.effect == "deny" or rule.group is not None:
-                continue
-            for other in rules:
-                if (other.action, other.effect) == (rule.action, "deny") and _covers(
-                    other.pattern, rule.pattern
-                ):
-                    self._note(f"{rule} has no effect: {other}")
-                    break
+            if rule.effect == "deny" and rule.action not in allowed:
+                advice = f'{rule.action} = {{ allow = [">"], deny = … }} allows the rest'
+                self._note(f"{rule} has no effect: nothing is allowed, and the default is deny; {advice}")
 
     # what is wrong ---------------------------------------------------------------------------------------
 
@@ -287,8 +304,7 @@ class _Reader:
         self._note(f"{self._place(path)}: {text}")
 
     def _note(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self.warnings[text] = None
 
 
 _UNASKED = (
@@ -305,6 +321,30 @@ class _Granted:
 
     rules: tuple[Rule, ...]
     responses: Responses | None
+
+
+class _Beginnings:
+    """Rules by what their subjects begin with: of thousands few may be about the subjects of another."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = list(rules)
+        self._at: dict[bytes, list[int]] = {}
+        for at, rule in enumerate(self._rules):
+            for prefix in rule.pattern.prefixes:
+                self._at.setdefault(prefix, []).append(at)
+        self._sorted = sorted(self._at)
+
+    def candidates(self, rule: Rule) -> list[Rule]:
+        """Return the rules that may cover another, as they were written."""
+        found: set[int] = set()
+        for prefix in rule.pattern.prefixes:
+            for size in range(len(prefix)):
+                found.update(self._at.get(prefix[:size], ()))
+            for longer in islice(self._sorted, bisect_left(self._sorted, prefix), None):
+                if not longer.startswith(prefix):
+                    break
+                found.update(self._at[longer])
+        return [self._rules[at] for at in sorted(found)]
 
 
 def _covers(pattern: Pattern, other: Pattern) -> bool:

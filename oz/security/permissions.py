@@ -6,14 +6,15 @@ it, and no rule that denies may overlap it. A refusal names the rule and a subje
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.pattern import Pattern
-from oz.subjects.relations import counterexample
+from oz.subjects.relations import counterexample, prefixes_meet, surely_covers
 
 Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
 """What somebody may be allowed to do."""
@@ -30,6 +31,9 @@ _DOES: Mapping[Action, str] = {
 }
 
 Effect = Literal["allow", "deny"]
+
+_TRIED = 16
+"""Subjects that are tried on each rule, and rules of which the nearest is found, where there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,29 +246,45 @@ def _denied_by(rule: Rule, asked: Pattern, name: str) -> Verdict | None:
     return Verdict(False, rule, subject, f"{rule}; {asked.text!r} asks for {subject!r} too")
 
 
-def _allowed_by_one_of(rules: Iterable[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
+def _allowed_by_one_of(rules: Sequence[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
     """Grant what one rule covers; otherwise say what the nearest does not cover."""
-    nearest: Verdict | None = None
-    # What a rule does not cover takes long to say, and nobody asks for it where another rule does.
-    for rule in sorted(rules, key=lambda one: not _covers(one.pattern, asked)):
+    # The rest is about subjects that begin otherwise, and there may be thousands. A pattern of nothing is
+    # covered by any.
+    near = [rule for rule in rules if prefixes_meet(rule.pattern, asked)] or rules[:1]
+    undecided: Verdict | None = None
+    beyond: dict[str, None] = {}
+    uncovering: list[tuple[Rule, str]] = []
+    # What is surely covered needs no automaton.
+    for rule in sorted(near, key=lambda one: not surely_covers(one.pattern, asked)):
+        # What one rule leaves out mostly shows that others do not cover it either, which costs no automaton.
+        found = next((one for one in beyond if not _may_match(rule, one)), None)
         try:
-            beyond = counterexample(rule.pattern, asked)
+            if found is None and (found := counterexample(rule.pattern, asked)) is None:
+                return Verdict(True, rule, None, str(rule))
         except Undecidable as error:
             reason = f"whether {rule} covers it cannot be told: {error}"
-            nearest = nearest or Verdict(False, rule, None, reason)
-            continue
-        if beyond is None:
-            return Verdict(True, rule, None, str(rule))
-        if nearest is None or nearest.subject is None or _overlap(rule.pattern, asked):
-            nearest = Verdict(False, rule, beyond, f"{rule} does not cover {beyond!r}")
-    return nearest or Verdict(False, None, None, f"no rule allows {name} to {_DOES[action]} of this name")
+            undecided = undecided or Verdict(False, rule, None, reason)
+        else:
+            if len(beyond) < _TRIED:
+                beyond[found] = None
+            uncovering.append((rule, found))
+    if uncovering:
+        return _not_covered(uncovering, asked)
+    return undecided or Verdict(False, None, None, f"no rule allows {name} to {_DOES[action]} of this name")
 
 
-def _covers(pattern: Pattern, other: Pattern) -> bool:
-    try:
-        return pattern.covers(other)
-    except Undecidable:
-        return False
+def _not_covered(rules: Sequence[tuple[Rule, str]], asked: Pattern) -> Verdict:
+    """Refuse what none of some rules covers, each with a subject that it leaves out."""
+    last = reversed(rules[-_TRIED:])
+    rule, beyond = next((one for one in last if _overlap(one[0].pattern, asked)), rules[0])
+    with suppress(Undecidable):
+        # A shortest one.
+        beyond = counterexample(rule.pattern, asked) or beyond
+    return Verdict(False, rule, beyond, f"{rule} does not cover {beyond!r}")
+
+
+def _may_match(rule: Rule, subject: str) -> bool:
+    return _matches(rule, subject.encode(errors="surrogateescape"), otherwise=True)
 
 
 def _overlap(pattern: Pattern, other: Pattern) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from threading import Event, Lock
 from typing import Any, Self
@@ -23,6 +23,9 @@ from oz.transport.security import Security, resolve_security
 
 _LEG_OPTIONS = frozenset({"allow", *inspect.signature(node_settings).parameters}) - {"codec"}
 """What may be said of a leg. Payloads pass as they are, so that it has no codec."""
+
+_WAYS = ("nameserver", "peers", "directory", "bind")
+"""What leads to a bus; two of one name may be different ones."""
 
 _COLLECT_SECONDS = 0.005  # seconds in which changes are taken together
 _CLOSING = 5.0  # seconds that closing takes at most, as with a node
@@ -52,7 +55,7 @@ class Forwarder:
                 has its key there: docs/security.md.
 
         Raises:
-            ConfigurationError: fewer than two legs, or something in one makes no sense.
+            ConfigurationError: fewer than two legs, two alike, or something in one makes no sense.
             PatternError: a pattern of `allow` is not valid.
             NameserverUnavailable, PermissionDenied, ValueError, TransportUnavailable, zmq.ZMQError: as of
                 `oz.Node`.
@@ -64,6 +67,7 @@ class Forwarder:
         self._security = resolve_security() if security is None else security
         if len(given) < 2:
             raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
+        _check_different(given)
         self._is_stopping = self._has_news = self._is_over = False
         self._bell = Bell()
         self._poller = zmq.Poller()
@@ -189,3 +193,14 @@ class Forwarder:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+
+def _check_different(legs: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse two legs that join one bus by the same way: there is nothing to pass on between them."""
+    seen: dict[str, int] = {}
+    for number, leg in enumerate(legs, start=1):
+        way = repr([leg.get(one) for one in ("bus", *_WAYS)])
+        if leg.get("bus") and (other := seen.setdefault(way, number)) != number:
+            ways = ", ".join(_WAYS)
+            rule = f"leg {other} joins this bus by the same way; name another bus, or another of {ways}"
+            raise ConfigurationError("bus", leg.get("bus"), f"leg {number}", rule)

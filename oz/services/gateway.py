@@ -40,6 +40,7 @@ from oz.services.worker import Worker
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
+from oz.transport.multicast.endpoint import parts as endpoint_parts
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.security import Security
 from oz.transport.subscriber.subscribing import EVERYTHING
@@ -116,10 +117,11 @@ class Gateway:
         Raises:
             TransportUnavailable: this libzmq has no PGM; says the line that adds it.
             ValueError: nothing to receive and nothing to send, or one side without the other.
+            EndpointError: what is to be received or sent is no multicast endpoint.
             zmq.ZMQError: a local endpoint cannot be bound to.
         """
-        require_pgm()
         _check(as_list(receive), send, as_list(subscribers), as_list(publishers))
+        require_pgm()
         self.stats = GatewayStats()
         self._echo = echo and bool(send)
         self._keep_origins = keep_origins
@@ -374,6 +376,9 @@ def _check(receive: list[str], send: str | None, subscribers: list[str], publish
     if not receive and not send:
         raise ValueError("nothing to receive and nothing to send: give receive=…, send=… or both")
     if receive and not subscribers:
-        raise ValueError("what is received is for nobody: give subscribers=…, where applications connect")
+        raise ValueError("what is received is for nobody: give subscribers=… or --bind, where it goes")
     if bool(send) != bool(publishers):
         raise ValueError("send and publishers go together: where to multicast, and where to take it from")
+    # To install PGM helps nobody whose endpoint is none of multicast.
+    for one in (*receive, *([send] if send else ())):
+        endpoint_parts(one)

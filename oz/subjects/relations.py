@@ -82,7 +82,7 @@ def witness(pattern: Comparable, other: Comparable) -> str | None:
         Undecidable: it cannot be told for certain.
     """
     # Where there is none, as whenever something is granted, this tells most without regex and automaton.
-    if not (_prefixes_meet(pattern, other) and _may_overlap(pattern, other)):
+    if not (prefixes_meet(pattern, other) and _may_overlap(pattern, other)):
         return None
     for one, another in ((pattern, other), (other, pattern)):
         if one.literal is not None:
@@ -101,7 +101,7 @@ def counterexample(pattern: Comparable, other: Comparable) -> str | None:
     Raises:
         Undecidable: it cannot be told for certain.
     """
-    if pattern == other or _surely_covers(pattern, other):
+    if pattern == other or surely_covers(pattern, other):
         return None
     if other.literal is not None:
         return None if takes(pattern, other.literal) else readable(other.literal)
@@ -158,7 +158,7 @@ def _tokens_meet(first: Token, second: Token) -> bool:
     return _token_covers(first, second) or _token_covers(second, first)
 
 
-def _surely_covers(pattern: Comparable, other: Comparable) -> bool:
+def surely_covers(pattern: Comparable, other: Comparable) -> bool:
     """Tell whether the tokens of both say that one covers the other."""
     tokens, others = pattern.tokens, other.tokens
     return tokens is not None and others is not None and tokens_cover(tokens, others)
@@ -170,7 +170,7 @@ def _may_overlap(pattern: Comparable, other: Comparable) -> bool:
     return tokens is None or others is None or tokens_overlap(tokens, others)
 
 
-def _prefixes_meet(pattern: Comparable, other: Comparable) -> bool:
+def prefixes_meet(pattern: Comparable, other: Comparable) -> bool:
     """Tell whether a subject can begin as both do; most patterns are told apart by that."""
     return any(
         one.startswith(another) or another.startswith(one)

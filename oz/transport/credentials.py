@@ -367,13 +367,23 @@ def _state(path: Path) -> object:
     Each node of a process looks at its directory of keys twice a second: without a `Path` for each file.
     """
     try:
-        if path.is_dir():
-            with os.scandir(path) as entries:
-                return sorted((one.name, *_marks(os.stat(one.path))) for one in entries)
-        return _marks(os.stat(path))
+        own = _marks(os.stat(path))
+        if not path.is_dir():
+            return own
+        with os.scandir(path) as entries:
+            return own, sorted((one.name, _marks_at(one.path)) for one in entries)
     except OSError:
         return None
 
 
+def _marks_at(path: str) -> tuple[int, ...]:
+    """Return those of a file in a directory; none where a link leads nowhere, which hides no other file."""
+    try:
+        return _marks(os.stat(path))
+    except OSError:
+        return ()
+
+
 def _marks(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # A change of the mode alone is one of `st_ctime_ns`: what was refused for its mode is read again.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -4,6 +4,8 @@ from textwrap import dedent
 
 import pytest
 
+from support.cases import each
+
 KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 
 TEXT = f"""
@@ -142,3 +144,10 @@ def test_what_has_no_effect_is_told_whatever_is_asked_of_a_file(oz, file, comman
     assert result.exit_code == 0
     assert "warning: " in result.stderr
     assert "roles.reader.history, line 8: nothing asks for history yet" in result.stderr
+
+
+@each(("subject", "is_kept"), [("_INBOX.x", True), ("_OZ.NAMING.>", True), ("md.>", False), (">", False)])
+def test_what_nodes_keep_to_themselves_is_told_of(oz, file, subject, is_kept):
+    """An answer that is right for sockets is not for nodes there."""
+    result = oz("auth", "explain", "desk", subject, "--file", file)
+    assert ("kept by nodes" in result.stderr) is is_kept

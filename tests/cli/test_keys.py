@@ -78,3 +78,10 @@ def test_show_refuses_a_secret_that_others_may_read(oz, keys):
     result = oz("keys", "show", "desk", "--directory", str(keys))
     assert result.exit_code == 1
     assert "chmod 600" in result.stderr
+
+
+def test_a_file_in_place_of_the_directory_of_trusted_keys_is_named(oz, tmp_path):
+    (tmp_path / "trusted").write_text("")
+    result = oz("keys", "trust", KEY, "--name", "desk", "--in", str(tmp_path / "trusted"))
+    assert result.exit_code == 1
+    assert "trusted: File exists; give a directory" in result.stderr

@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 import oz as library
+from oz.cli.rights import OwnRights
 from support.keyring import Keyring
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
@@ -151,6 +152,16 @@ def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):
     ended = oz_run("pub", "-", *options, stdin=b"other.x 1\nmd.eu 2\n")
     assert ended.code == 1
     assert "line 2: desk may not publish on 'md.eu'" in ended.stderr
+
+
+def test_a_right_that_is_withdrawn_while_a_command_publishes_is_told(ring):
+    """It went on, and others dropped what it sent."""
+    rights = OwnRights(ring.security("desk", permissions=True), "publish")
+    rights.check(b"other.x")
+    ring.permit(desk="publish = { allow = ['more.>'] }")
+    until(lambda: not rights._credentials.permissions.users["desk"].rules_of("subscribe", "allow"))
+    with pytest.raises(library.PermissionDenied, match=r"desk may not publish on 'other\.x'"):
+        rights.check(b"other.x")
 
 
 def test_a_file_that_does_not_name_the_key_of_a_command_says_nothing_of_its_rights(ring, oz):

@@ -1,13 +1,17 @@
 """The file of permissions: what is wrong with it has a line, and what has no effect is said."""
 
 import os
+import sys
 from textwrap import dedent
 
 import pytest
 
 import oz
-from oz.configuration.permission_file import MOST_BYTES, read_permissions, survey_permissions
+from oz import configuration
+from oz.configuration.files import TomlLines
+from oz.configuration.permission_file import MOST_BYTES, _Reader, read_permissions, survey_permissions
 from oz.security.permissions import Responses
+from support.cases import each
 
 KEY, OTHER = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 
@@ -151,6 +155,24 @@ def test_what_has_no_effect_is_said(written):
     )
 
 
+@each(
+    ("lines", "is_idle"),
+    [
+        ("subscribe.deny = ['a']", True),
+        ("publish.allow = ['a']\nsubscribe.deny = ['a']", True),
+        ("subscribe.allow = ['>']\nsubscribe.deny = ['a']", False),
+        ("group.allow = ['>']\nsubscribe.deny = ['a']", False),
+        ("reply.allow_responses = true\nreply.deny = ['a']", False),
+        ("roles = ['all']\nsubscribe.deny = ['a']\n[roles.all]\nsubscribe.allow = ['>']", False),
+    ],
+)
+def test_a_list_of_what_is_denied_is_said_to_allow_nothing(written, lines, is_idle):
+    """As NATS has it, it allows the rest."""
+    text = f"[users.desk]\nkey = '{KEY}'\n{lines}\n"
+    assert any("nothing is allowed" in one for one in survey_permissions(written(text)).warnings) is is_idle
+    assert not survey_permissions(written(f"default = 'allow'\n{text}")).warnings
+
+
 def test_history_is_said_to_protect_nothing(written):
     found = survey_permissions(written(dedent(GOOD) + "\n[roles.late]\nhistory = { deny = ['orders.>'] }\n"))
     assert found.permissions is not None
@@ -162,3 +184,45 @@ def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):
     [rule] = found.users["desk"].rules_of("publish", "allow")
     assert rule.pattern.matches("desk.x")
     assert rule.pattern.dialect == "redis"
+
+
+def steps_of(work):
+    """Count what Python does in a call, in the modules of configuration."""
+    counted = 0
+
+    def step(frame, event, _):
+        nonlocal counted
+        if not frame.f_code.co_filename.startswith(os.path.dirname(configuration.__file__)):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counted += event == "opcode"
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+def finding_lines(count):
+    tables = (f"[users.u{one}]\npublish = {{ allow = ['md.{one}.>'] }}\n" for one in range(count))
+    lines = TomlLines("".join(tables))
+    return lambda: [
+        lines.line_of(("users", f"u{one}", "publish", "allow", 0), f"md.{one}.>") for one in range(count)
+    ]
+
+
+def looking_for_idle_rules(count):
+    allowed, denied = ([f"{word}{one}.>" for one in range(count)] for word in "ab")
+    reader = _Reader("", {}, TomlLines(""))
+    rules = [*reader._listed((), {"allow": allowed, "deny": denied}, "publish")]
+    return lambda: reader._warn_of_idle(tuple(rules))
+
+
+@each("prepare", [finding_lines, looking_for_idle_rules])
+def test_four_times_as_large_a_file_takes_four_times_as_long(prepare):
+    """A publisher reads it anew between two messages: one of 12,000 users held it up for a minute."""
+    assert steps_of(prepare(200)) < 6 * steps_of(prepare(50))

@@ -48,6 +48,30 @@ def subscriber(ring, pub, request):
         one.close()
 
 
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_each_that_is_denied_after_others_is_told(subscriber, group):
+    """Whoever only receives waited in silence from the 17th on, and for a reason that was told before."""
+    sub = subscriber()
+    for number in range(20):
+        sub.subscribe(f"orders.{number}", group=group)
+        with pytest.raises(oz.PermissionDenied):
+            sub.receive(timeout=DEADLINE)
+
+
+def test_very_many_that_are_denied_at_once_are_told_of_and_left_alone(subscriber):
+    """Declared by themselves they were answered too late, declared again together, and told again."""
+    sub, told = subscriber(), []
+    for number in range(4_000):
+        sub.subscribe(f"orders.{number}")
+    with contextlib.suppress(oz.Timeout):
+        while len(told) < 400:
+            try:
+                sub.receive(timeout=2.0 if told else DEADLINE)
+            except oz.PermissionDenied as denied:
+                told.append(denied.subject)
+    assert 16 < len(told) == len(set(told)) < 400
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_one_of_many_subscriptions_is_denied_and_the_others_are_served(pub, subscriber, shared):
     sub = subscriber(shared=shared)

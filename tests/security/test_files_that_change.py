@@ -114,6 +114,31 @@ def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     assert dict(found.trusted) == before
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
+def test_a_link_that_leads_nowhere_hides_no_key_that_is_removed(ring):
+    """An editor's lock is such a link."""
+    found = credentials_of(ring.security("feed"))
+    (ring.trusted / ".#desk").symlink_to("somebody@host:1234")
+    found._trusted.look(0.0)
+    ring.distrust("desk")
+    found._trusted.look(0.0)
+    assert found._trusted.value == {ring.public("feed"): "feed"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_what_was_refused_for_its_mode_is_read_when_that_is_mended(ring, caplog):
+    found = credentials_of(ring.security("feed", permissions=True))
+    ring.make("late")
+    ring.trust("late")
+    ring.permit()
+    for path, mode in ((ring.trusted, 0o777), (ring.permissions, 0o666)):
+        path.chmod(mode)
+    until(lambda: len(found.trusted) == 2 and found.permissions.users and caplog.text.count("chmod o-w") == 2)
+    for path, mode in ((ring.trusted, 0o755), (ring.permissions, 0o644)):
+        path.chmod(mode)
+    until(lambda: ring.public("late") in found.trusted and not found.permissions.users)
+
+
 def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
     """Half of a file of permissions may be one that allows everything."""
     for pause in ("_LOOK_EVERY", "_LOOK_SOON"):

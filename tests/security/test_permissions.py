@@ -60,6 +60,19 @@ def test_what_is_granted_needs_no_automaton_whatever_other_rules_there_are(monke
     assert decide(found, "md.k1.*").granted
 
 
+@each("asked", ["c.>", "zmq:c", "*.x", "mqtt:+/x"])
+def test_what_no_rule_allows_needs_few_automata_though_there_are_many(monkeypatch, asked):
+    """With one for each rule a publisher stood still for seconds, and forgot those of others."""
+    made = set()
+    make = relations.automaton_of
+    monkeypatch.setattr(relations, "automaton_of", lambda one: made.add(one) or make(one))
+    rules = [rule("allow", f"a{number}.>") for number in range(500)]
+    verdict = decide(permissions(*rules), asked)
+    assert not verdict.granted
+    assert "does not cover" in verdict.reason
+    assert len(made) < 20
+
+
 def test_what_cannot_be_told_is_refused_in_words():
     verdict = decide(permissions(rule("allow", "regex:md[.](?=x).*")), "md.x.y")
     assert not verdict.granted or verdict.rule.text == "regex:md[.](?=x).*"

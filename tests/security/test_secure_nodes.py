@@ -268,6 +268,12 @@ def test_what_may_not_be_had_is_refused_with_rule_and_witness_and_the_rest_is_no
     assert granted.receive(DEADLINE).payload == 1
 
 
+def test_each_of_many_that_are_denied_is_told(desk):
+    for number in range(20):
+        with pytest.raises(oz.PermissionDenied):
+            desk.subscribe(f"other.{number}").receive(timeout=DEADLINE)
+
+
 def test_groups_have_rules_of_their_own(feed, desk):
     desk.subscribe("md.us", group="work-1")
     desk.subscribe("md.eu", group="play", handler=print)

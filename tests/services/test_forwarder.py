@@ -266,6 +266,12 @@ def test_one_side_is_no_forwarder():
         Forwarder([{"bus": "lan"}])
 
 
+def test_one_bus_twice_is_no_forwarder(buses):
+    twice = [{"bus": "lan", "directory": buses.directory}] * 2
+    with pytest.raises(ConfigurationError, match="leg 2: bus = 'lan': leg 1 joins this bus by the same way"):
+        Forwarder(twice)
+
+
 def test_a_side_needs_a_bus_and_known_settings(buses):
     with pytest.raises(ConfigurationError, match="leg 2"):
         Forwarder([{"bus": "lan", "directory": buses.directory}, {"directory": buses.directory}])

@@ -14,8 +14,8 @@ SILENT = 3.5
 """Seconds behind others after which a publisher does not count."""
 
 ORIGINS = b"a", b"b", b"c"
-REASONS, LONGEST = 16, 1_024
-"""Reasons of one answer, and characters of each, that are kept."""
+LONGEST, CHARACTERS = 1_024, 16_384
+"""Characters of each reason, and of all reasons of one answer, that are kept."""
 
 
 def _stream(random):
@@ -97,8 +97,10 @@ def _check_taken(random):
     check(source.answered == {one for one in live if one <= last}, "{} are answered", source.answered)
     mine = [one for one in refused if one <= last]
     check(list(source.refused) == mine, "{} are refused, not {}", list(source.refused), mine)
-    kept = [reason for reason in source.refused.values() if reason == "n" * min(length, LONGEST)]
-    check(len(kept) == min(len(mine), REASONS), "{} reasons are kept, of {}", len(kept), len(mine))
+    length = min(length, LONGEST)
+    kept = [reason for reason in source.refused.values() if reason == "n" * length]
+    room = CHARACTERS // length
+    check(len(kept) == min(len(mine), room), "{} reasons are kept, of {}", len(kept), len(mine))
     check(source.paths == 2, "it says that it has {} ways", source.paths)
     Answers().take(stream, source, {"live": []})
     left = source.answered, source.refused, source.paths

@@ -43,9 +43,10 @@ class Chunk:
         declared_at: when, in monotonic seconds; None until it is first looked at.
         patience: seconds to wait for answers.
         root: the number under which it was declared first.
+        denied_as: the same, or that of the chunk that it was a part of and that may have been denied.
     """
 
-    __slots__ = ("declared_at", "key", "members", "patience", "root", "wants_last_value")
+    __slots__ = ("declared_at", "denied_as", "key", "members", "patience", "root", "wants_last_value")
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class Chunk:
         patience: float,
         wants_last_value: bool,
         root: int,
+        denied_as: int,
     ) -> None:
         """For `Declarations`."""
         self.root = root
+        self.denied_as = denied_as
         self.key = key
         self.members = members
         self.patience = patience
@@ -257,7 +260,8 @@ class Declarations:
         if len(members) > 1:
             old = self._withdraw(number)
             for subscription in members:
-                changes.add(self._declare([one for one in old.members if one[0] is subscription]))
+                part = [one for one in old.members if one[0] is subscription]
+                changes.add(self._declare(part, denied_as=old.denied_as))
             changes.dropped.append(old.key)
         return changes
 
@@ -322,6 +326,8 @@ class Declarations:
             last_value=old[0].wants_last_value,
             patience=None if is_news else patience,
             root=root,
+            # What has not been answered in time may have been denied before, in another chunk.
+            denied_as=min(chunk.denied_as for chunk in old),
         )
         changes.dropped.extend(chunk.key for chunk in old)
         return changes
@@ -342,6 +348,7 @@ class Declarations:
         last_value: bool = False,
         patience: float | None = None,
         root: int | None = None,
+        denied_as: int | None = None,
     ) -> SubscriptionChanges:
         changes, patience = SubscriptionChanges(), patience or self._patience
         for part in _parts(members):
@@ -349,7 +356,9 @@ class Declarations:
             # A pattern that several subscriptions of a chunk share is declared once.
             patterns = tuple(dict.fromkeys(pattern for _, pattern in part))
             key = Declaration(self._stream, number, self._delivery, last_value, patterns=patterns).encode()
-            self._keep(number, Chunk(key, part, patience, last_value, number if root is None else root))
+            first = number if root is None else root
+            chunk = Chunk(key, part, patience, last_value, first, first if denied_as is None else denied_as)
+            self._keep(number, chunk)
             changes.wanted.append(key)
         if members and not last_value and _size(part) < SMALL:
             # The last part only: the others are as large as they can be.

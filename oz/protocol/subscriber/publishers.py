@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -124,8 +125,12 @@ class Publishers:
         ]
 
 
-LONGEST_REASON, MOST_REASONS = 1_024, 16
-"""Characters of a reason for which a chunk is refused, and reasons, that are kept of each publisher."""
+LONGEST_REASON, MOST_CHARACTERS = 1_024, 16_384
+"""Characters of a reason for which a chunk is refused, and of all reasons, that are kept of a publisher."""
+
+_REFUSED_TOO = "refused, as others are"
+DENIED_TOO = Denial("denied, as so many others that their reasons are not kept; unsubscribe what is denied")
+"""Kept in place of the reasons for which there is no room."""
 
 
 class Answers:
@@ -152,31 +157,53 @@ class Answers:
             body: of the control record, which has `live`.
         """
         last = stream.last_declared
-        refused = [one for one in body.get("refused", {}).items() if one[0] <= last]
-        denied = body.get("denied", {})
+        refused = ((number, reason) for number, reason in body.get("refused", {}).items() if number <= last)
         source.answer(
             frozenset(number for number in body["live"] if number <= last),
-            {
-                number: restored(reason[:LONGEST_REASON], number, denied)
-                if place < MOST_REASONS
-                else "refused, as others are"
-                for place, (number, reason) in enumerate(refused)
-            },
+            dict(_bounded(refused, body.get("denied", {}))),
         )
         source.paths = body.get("paths", 0)
         if self.on_denial is not None:
             self._take_denials(stream, source, self.on_denial)
 
     def _take_denials(self, stream: Stream, source: Source, on_denial: Callable[[], object]) -> None:
-        """Pass on each denial once, though a chunk may be declared and denied again."""
+        """Pass on each denial once, though a chunk may be declared and denied again, also in parts."""
         before, source.denials = source.denials, {}
+        if before and stream.declarations is not None:
+            # What is declared again is not answered for a while, and then denied as before.
+            chunks = stream.declarations.chunks.items()
+            unanswered = {one.denied_as for number, one in chunks if number not in source.answered}
+            source.denials = {first: [*said] for first, said in before.items() if first in unanswered}
         for number, reason in source.refused.items():
             if isinstance(reason, Denial):
                 chunk = stream.chunk(number)
-                first = number if chunk is None else chunk.root
-                source.denials[first] = reason
-                if before.get(first) != reason:
-                    # Not again where one of several that were denied together asks by itself.
-                    if reason not in before.values():
-                        self.denials.append(reason)
+                first = number if chunk is None else chunk.denied_as
+                told = source.denials.setdefault(first, [])
+                if not _is_known(reason, told):
+                    told.append(reason)
+                # Of what was undone meanwhile nobody knows any more what it was a part of.
+                known = chain.from_iterable(before.values()) if chunk is None else before.get(first, ())
+                if not _is_known(reason, known):
+                    self.denials.append(reason)
                     on_denial()
+
+
+def _bounded(refused: Iterable[tuple[int, str]], denied: Mapping[int, Any]) -> Iterator[tuple[int, str]]:
+    """Keep the reasons for which there is room, and of the others that there are some."""
+    left = MOST_CHARACTERS
+    for number, said in refused:
+        reason = restored(said[:LONGEST_REASON], number, denied)
+        if isinstance(reason, Denial):
+            left -= len(reason.rule or "") + len(reason.subject or "")
+        left -= len(reason)
+        if left < 0:
+            reason = DENIED_TOO if isinstance(reason, Denial) else _REFUSED_TOO
+        yield number, reason
+
+
+def _is_known(reason: Denial, before: Iterable[Denial]) -> bool:
+    """Tell whether a denial was passed on: it may be shortened as others come, here or at the publisher."""
+    return any(
+        reason is DENIED_TOO or one is DENIED_TOO or reason.startswith(one) or one.startswith(reason)
+        for one in before
+    )

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from oz.protocol.subscriber.contradictions import NS, PATIENCE, Doubt, StreamPlace, can_be
 from oz.wire.batch import Head
+from oz.wire.denials import Denial
 
 S = TypeVar("S", bound="Source")
 
@@ -21,7 +22,7 @@ class Source:
         expected: the sequence that comes next.
         answered: the chunks that it has said are live.
         refused: those that it will not serve, and why.
-        denials: those of the reasons that are denials, by the numbers under which it was first declared.
+        denials: those of the reasons that are denials, by the number under which each chunk was denied first.
         paths: over how many connections it serves the stream.
         heard_at: when it was last heard, in nanoseconds.
         missed_at: `heard_at` when it was found to be gone without a goodbye.
@@ -67,7 +68,7 @@ class Source:
         self.expected = 0
         self.answered: frozenset[int] = frozenset()
         self.refused: dict[int, str] = {}
-        self.denials: dict[int, str] = {}
+        self.denials: dict[int, list[Denial]] = {}
         self.paths = 0
         self.heard_at = 0
         self.missed_at = -1

@@ -15,7 +15,7 @@ from typing import Any
 from oz.message import MessageId
 from oz.protocol.declared import declare
 from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
-from oz.protocol.subscriber.publishers import Publishers
+from oz.protocol.subscriber.publishers import DENIED_TOO, Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.index.patterns import PatternIndex
@@ -299,9 +299,11 @@ class Streams:
         more = max(0, len(self._met) - FEW) * RENEW_EVERY_MORE
         self._renew_at = now + min(RENEW_EVERY + more, LONGEST_RENEW)
         self.due_at = inf
-        for interest, number, _ in self._denials():
-            # For one of them perhaps: the others are not to go without.
-            changes.add(interest.declarations.split(number))
+        for interest, number, reason in self._denials():
+            # For one of them perhaps: the others are not to go without. Very many would take so long to be
+            # answered that they were declared again meanwhile.
+            if reason is not DENIED_TOO:
+                changes.add(interest.declarations.split(number))
         self._met = {origin: self._met.get(origin, now) for origin in self.publishers.alive()}
         for interest in self.interests.values():
             declarations = interest.declarations

@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
 
     Attributes:
         scheme: `epgm` (within UDP) or `pgm` (IP protocol 113).
-        interface: the IPv4 address of the interface.
+        interface: the IPv4 address of the interface; its name, as of `parts`.
         group: the IPv4 address of the group.
         port: the UDP port; with `pgm` what tells sessions apart.
     """
@@ -76,6 +76,16 @@ def parse(text: str) -> Endpoint:
     Raises:
         EndpointError: it is none, its interface is not of this host, or its group is no multicast address.
     """
+    named = parts(text)
+    return named._replace(interface=_address(named.interface, text))
+
+
+def parts(text: str) -> Endpoint:
+    """Read an endpoint, and leave its interface as it is named.
+
+    Raises:
+        EndpointError: it is none, or its group is no multicast address.
+    """
     found = _FORM.fullmatch(text)
     if found is None:
         raise EndpointError(
@@ -91,7 +101,7 @@ def parse(text: str) -> Endpoint:
         is_group = False
     if not is_group:
         raise EndpointError(f"{text!r} names group {group}, which is not from 224.0.0.0 to 239.255.255.255")
-    return Endpoint(scheme, _address(interface, text), group, port)
+    return Endpoint(scheme, interface, group, port)
 
 
 def _address(interface: str, text: str) -> str:
