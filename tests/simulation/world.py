@@ -232,6 +232,7 @@ class World:
         rest.begins()
         self.network.run_until(self.network.now + RESTS)
         rest.check_idle(RESTS)
+        rest.check_positions()
         rest.check_newest(numbers)
         oracle.check_order()
         check_groups(oracle)
