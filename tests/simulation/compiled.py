@@ -18,7 +18,7 @@ from sysconfig import get_config_var
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NAMES = "clock", "connections", "pipes", "publishing", "queues", "topics", "wires"
+NAMES = "clock", "connections", "network", "pipes", "publishing", "queues", "topics", "wires"
 """Modules that nothing in a run changes, and of whose classes nothing is derived."""
 
 

@@ -187,10 +187,8 @@ class SecureWorld(World):
     def __init__(self, seed, faults=None, mechanisms=None):
         self.asked, self.has_changed = Counter(), False
         self._rights = self._make_rights(MAY_NOT)
-        self._ends = {}
         self.member_random = Random(seed + 9)
         super().__init__(seed, faults, mechanisms)
-        self._know_links()
         self.member = Member(self, MEMBER)
         self.member_publisher = MemberPublisher(self, PUBLISHES, binds=[PLACE], drops=True, mark=1000)
         # A name is the first one's who uses it, also when a publisher has forgotten whose it was.
@@ -223,20 +221,9 @@ class SecureWorld(World):
         for subscriber in self.subscribers:
             subscriber.endpoints = [*subscriber.endpoints, PLACE]
 
-    def _know_links(self):
-        """Write down between whom each connection is: what is read late is from one that has ended."""
-        add = self.network.add_link
-
-        def add_link(link):
-            number = add(link)
-            self._ends[number] = link.hosts
-            return number
-
-        self.network.add_link = add_link
-
     def key_of(self, number, host):
         """Return the key at the other end of a connection."""
-        (other,) = self._ends[number] - {host}
+        (other,) = self.network.ends[number] - {host}
         return key_of_host(other)
 
     def has_lost_rights(self, peer):
