@@ -57,7 +57,7 @@ restored.regex_with_flags = lru_cache(maxsize=2 * DEAR * KINDS_OF_DEAR)(restored
 TICK = 0.0001
 """Seconds that pass with each look at the clock by which patterns are measured."""
 
-LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 120, 30, 0.007, 30
+LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 60, 30, 0.007, 30
 """Subjects that are looked up in the end, the last of them, seconds that each of those takes, and how many
 patterns are tried for it. In the last 30 the time of 30 and what was saved, that of ten more, may be used
 up: 40 times 5 ms, and a twentieth that comes back with the time that passes."""

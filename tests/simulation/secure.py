@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 
 import oz
 from oz.errors import ProtocolError
-from oz.protocol.publisher.access import Access, Rights, beginning_with
+from oz.protocol.publisher import access
+from oz.protocol.publisher.access import Access, Rights
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.permissions import Permissions, Rule, User
@@ -33,6 +34,9 @@ from simulation.publishers import SimPublisher
 from simulation.schedule import BUSY
 from simulation.spoiling import MARK
 from simulation.world import World
+
+access.beginning_with = beginning_with = lru_cache(maxsize=4_096)(access.beginning_with)
+"""The same few prefixes are asked for in each run."""
 
 MEMBER, PUBLISHES = "member", "member.pub"
 """The hosts of the member with few rights: there it asks, and there it publishes."""
@@ -202,7 +206,7 @@ class SecureWorld(World):
 
     def _make_rights(self, *denied):
         users = {"member": User("member", (key_of_host(MEMBER),), rules=tuple(_rules(*denied)))}
-        return Rights(AnyKey(), Asked("allow", users, self.asked))
+        return Rights(AnyKey(), Asked("allow", users, self.asked, denied))
 
     def _change(self):
         """Have the member have fewer rights from now on."""
@@ -274,17 +278,26 @@ class SecureWorld(World):
         super()._end_all()
 
 
+_VERDICTS = {}
+"""What was decided, as the same is asked in each run."""
+
+
 class Asked(Permissions):
     """Permissions that count what they are asked: each publisher remembers what it was told."""
 
-    def __init__(self, default, users, counter):
+    def __init__(self, default, users, counter, denied):
         super().__init__(default, users)
-        self._counter = counter
+        self._counter, self._denied = counter, denied
 
     def decide(self, user, action, asked, group=None):
-        if user is not None:
-            self._counter[id(self), user.name, action, asked, group] += 1
-        return super().decide(user, action, asked, group)
+        if user is None:
+            return super().decide(user, action, asked, group)
+        self._counter[id(self), user.name, action, asked, group] += 1
+        question = self._denied, action, asked, group
+        verdict = _VERDICTS.get(question)
+        if verdict is None:
+            verdict = _VERDICTS[question] = super().decide(user, action, asked, group)
+        return verdict
 
 
 class AnyKey:
