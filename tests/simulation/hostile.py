@@ -47,7 +47,7 @@ PATTERNS = (b"a.*", b"*.x", b"b.y", b">", b"a.x", b"none.>", b"a.>.b", b"")
 
 
 REGEX = DIALECT_NUMBERS["regex"]
-DEAR, KINDS_OF_DEAR = 20, 12
+DEAR, KINDS_OF_DEAR = 12, 12
 """Regexes that it declares at once, each of which is tried for each subject; and how many such sets there
 are."""
 
@@ -348,8 +348,9 @@ class HostileWorld(World):
         return super().run()
 
     def _end_all(self):
-        for publisher in self.publishers:
-            if publisher.is_alive and not publisher.is_frozen:
-                check_pattern_time(publisher, self.clocks[publisher.name])
+        # One of the two that it reaches: to look up so much takes as long as a tenth of a run.
+        publisher = self.publishers[self.seed // 10 % 2]
+        if publisher.is_alive and not publisher.is_frozen:
+            check_pattern_time(publisher, self.clocks[publisher.name])
         self.stranger.kill()
         super()._end_all()

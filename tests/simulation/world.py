@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 
+from oz.protocol import declared
 from oz.protocol.publisher.lifetimes import GRACE
 from oz.protocol.publisher.records import HEARTBEAT
 from oz.protocol.subscriber.absences import UNCOUNTED
@@ -25,6 +26,9 @@ from simulation.schedule import BUSY, FORM_NAMES, FORM_WEIGHTS, TOPICS, make_fau
 from simulation.spoiling import NOT_TEXT, spoil
 from simulation.subscribers import SimSubscriber
 from simulation.tables import check_goodbye, check_left, check_plain, check_refused, refuse
+
+declared.restore = lru_cache(maxsize=16_384)(declared.restore)
+"""Each publisher of each run compiles the same patterns."""
 
 SETTLES_IN, SETTLES = 1.6, 10.0
 """Virtual seconds after the last fault in which all is well as a rule, and within which it must be."""
