@@ -306,8 +306,8 @@ class QueueWorld:
         if one is None:
             return
         first, one.pipes[0].most = len(one.pipes[0].taken), 0
-        for _ in range(600):
-            self._send([self._message()])
+        for _ in range(30):
+            self._send([self._message() for _ in range(20)])
         one.pipes[0].most = ENDLESS
         self._settle()
         counts = [parse_head(frames[0], key_size(frames[0])).count for frames in one.pipes[0].taken[first:]]
