@@ -46,6 +46,7 @@ class Network:
         random: where all choices come from.
         latency: seconds that a message is on its way at least.
         jitter: seconds that it may take longer.
+        ends: the hosts of each connection by its number, also of those that have ended.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Network:
         self.jitter = jitter
         self._capacity = capacity
         self._listeners: dict[tuple[str, str], Listener] = {}
+        self.ends: dict[int, frozenset[str]] = {}
         self._links: dict[NetworkLink, int] = {}
         self._standing: set[int] = set()
         self._keys: dict[int, Mapping[object, str]] = {}
@@ -151,6 +153,7 @@ class Network:
     def add_link(self, link: NetworkLink) -> int:
         """Know a connection, so that faults can meet it; give its number, which no other has."""
         self._links[link] = number = next(self._numbers)
+        self.ends[number] = link.hosts
         self._standing.add(number)
         return number
 

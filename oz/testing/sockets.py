@@ -116,8 +116,13 @@ class Socket:
         except KeyError:
             raise zmq.ZMQError(zmq.EINVAL) from None
 
-    setsockopt = set
-    getsockopt = get
+    def setsockopt(self, option: int, value: int | bytes | str) -> None:
+        """Set an option."""
+        self.set(option, value)
+
+    def getsockopt(self, option: int) -> int | bytes:
+        """Return an option."""
+        return self.get(option)
 
     def getsockopt_string(self, option: int) -> str:
         """Return an option that is text."""

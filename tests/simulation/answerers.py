@@ -60,9 +60,8 @@ class Answerer:
 
     def holds(self, name):
         """Return the declarations that it holds of a stream."""
-        return [
-            parse_declaration(key) for key in self.told if key[:3] == DECLARATION and stream_of(key) == name
-        ]
+        begins = DECLARATION + name
+        return [parse_declaration(key) for key in self.told if key.startswith(begins)]
 
     def answer(self, key):
         """Say which declarations of a stream it holds, and which it denies."""

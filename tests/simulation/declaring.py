@@ -17,6 +17,7 @@ from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import DECLARATION, ID_SIZE, Declared, DeliveryOptions, parse_declaration
 from simulation.ledger import check
+from simulation.prompt import check_prompt
 from simulation.schedule import Fault
 
 STEPS, LOOKED_EVERY = 100, 4
@@ -121,6 +122,8 @@ class DeclaringWorld:
                 self._check_wanted()
         self._leave()
         check_soon(self.random)
+        for _ in range(2):
+            check_prompt(self.random)
         return self
 
     # what is told to ZeroMQ ------------------------------------------------------------------------------

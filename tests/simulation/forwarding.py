@@ -98,7 +98,7 @@ class ForwarderWorld:
         self.died_at, self.went_on = 0.0, 0
         self.ways = Ways(self.topology, self.buses, self.forwarders, self.network, self.mechanisms)
         self.heard = Heard(self.ways.were_ambiguous, self.mechanisms)
-        every = [self._fault(kind) for kind in ("part", "freeze")]
+        every = [self._fault(kind) for kind in ("part", "freeze", "freeze")]
         every += [self._fault() for _ in range(random.randint(*FAULTS) - len(every))]
         self.faults = sorted(every) if faults is None else faults
 

@@ -23,7 +23,7 @@ from oz.wire.keys import Declared, pattern_key
 from simulation.changing import changed
 from simulation.ledger import check, matches
 from simulation.losing import check_forgotten, check_losers
-from simulation.prefixes import check_prefixes
+from simulation.prefixes import check_prefixes, check_remembered
 from simulation.schedule import Fault
 
 KEYS = [name.ljust(40, "0") for name in ("one", "two", "three", "nobody")]
@@ -104,6 +104,7 @@ class GrantWorld:
             check_losers(self.random)
             check_forgotten(self.random)
         check_prefixes(self.random)
+        check_remembered(self.random)
         return self
 
     # what changes ----------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ PATTERNS = (b"a.*", b"*.x", b"b.y", b">", b"a.x", b"none.>", b"a.>.b", b"")
 
 
 REGEX = DIALECT_NUMBERS["regex"]
-DEAR, KINDS_OF_DEAR = 20, 12
+DEAR, KINDS_OF_DEAR = 12, 12
 """Regexes that it declares at once, each of which is tried for each subject; and how many such sets there
 are."""
 
@@ -57,7 +57,7 @@ restored.regex_with_flags = lru_cache(maxsize=2 * DEAR * KINDS_OF_DEAR)(restored
 TICK = 0.0001
 """Seconds that pass with each look at the clock by which patterns are measured."""
 
-LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 120, 30, 0.007, 30
+LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 60, 30, 0.007, 30
 """Subjects that are looked up in the end, the last of them, seconds that each of those takes, and how many
 patterns are tried for it. In the last 30 the time of 30 and what was saved, that of ten more, may be used
 up: 40 times 5 ms, and a twentieth that comes back with the time that passes."""
@@ -348,8 +348,9 @@ class HostileWorld(World):
         return super().run()
 
     def _end_all(self):
-        for publisher in self.publishers:
-            if publisher.is_alive and not publisher.is_frozen:
-                check_pattern_time(publisher, self.clocks[publisher.name])
+        # One of the two that it reaches: to look up so much takes as long as a tenth of a run.
+        publisher = self.publishers[self.seed // 10 % 2]
+        if publisher.is_alive and not publisher.is_frozen:
+            check_pattern_time(publisher, self.clocks[publisher.name])
         self.stranger.kill()
         super()._end_all()

@@ -247,14 +247,14 @@ def _watch_advance(advance, counter):
     @wraps(advance)
     def call(self, head, time_ns, *, is_shared):
         before = self.epoch
-        lost, seen = advance(self, head, time_ns, is_shared=is_shared)
+        lost, is_new = advance(self, head, time_ns, is_shared=is_shared)
         if before is not None and self.epoch != before:
             counter["epoch changed"] += 1
         if lost and not head.count:
             counter["tail reported"] += 1
-        if seen:
+        if head.count and not is_new:
             counter["passed over as seen before"] += 1
-        return lost, seen
+        return lost, is_new
 
     return call
 

@@ -7,14 +7,15 @@ from oz.wire.batch import CONTROL, MESSAGES, Head
 from simulation.ledger import check
 
 ORIGIN, NS = b"o" * 16, 1_000_000_000
-PATIENCE = 3
-"""Seconds in which what was overtaken is late, and nothing else."""
+PATIENCE, CALM = 3, 600
+"""Seconds in which what was overtaken is late, and nothing else; and after which that is forgotten."""
 
 
 def check_overtaken(random):
     """What comes of a loss is late for three seconds, and contradicts what was said behind that."""
     for is_announced in (False, True):
         _check_late(random, is_announced)
+    _check_calm(random)
 
 
 def _check_late(random, is_announced):
@@ -46,3 +47,16 @@ def _check_late(random, is_announced):
     check(source.is_contested, "it goes on from before, and that is no contradiction")
     others = [one.expected for one in source.doubt.rivals]
     check(source.expected not in others, "it stands at {}, and beside that at {}", source.expected, others)
+
+
+def _check_calm(random):
+    """What came late speaks against a publisher for ten minutes, from then on and not from the loss on."""
+    source, now = Source(), random.randrange(10**18)
+    source.advance(Head(MESSAGES, ORIGIN, 3, 0, 5), now, is_shared=False)
+    source.advance(Head(MESSAGES, ORIGIN, 3, 9, 1), now, is_shared=False)
+    late = now + random.randrange(1, PATIENCE * NS)
+    source.advance(Head(MESSAGES, ORIGIN, 3, 5, 1), late, is_shared=False)
+    for at in (CALM * NS - 1, CALM * NS):
+        source.advance(Head(MESSAGES, ORIGIN, 3, source.expected, 1), late + at, is_shared=False)
+        is_doubted = source.doubt is not None
+        check(is_doubted == (at < CALM * NS), "{} ns after the last it is doubted: {}", at, is_doubted)

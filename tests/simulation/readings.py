@@ -23,6 +23,7 @@ from oz.wire.codec import find_codec
 from oz.wire.extras import Extras, Rich, rich
 from oz.wire.keys import OWN, Declaration, Declared, DeliveryOptions
 from simulation.changing import changed
+from simulation.inboxes import check_inboxes
 from simulation.interrupted import check_interrupted, check_timeouts
 from simulation.ledger import check, matches
 from simulation.schedule import Fault
@@ -94,6 +95,7 @@ class ReadingWorld:
         self._check_warned()
         check_interrupted(self.random)
         check_timeouts(self.random)
+        check_inboxes(self.random)
         return self
 
     def warning(self, text, *values):

@@ -304,6 +304,21 @@ class Rest:
                 turns -= process.frames - self._frames[process]
                 check(turns <= LISTENED, "{} took {} turns for nothing", process.name, turns)
 
+    def check_positions(self):
+        """Who is told where a stream stands is told where its publisher does."""
+        there = {one.origin: one for one in self.world.publishers if one.is_alive}
+        for subscriber in self.world.subscribers:
+            for stream in subscriber.streams.by_key.values():
+                for origin, source in stream.sources.items():
+                    publisher = there.get(origin)
+                    if publisher is None or source.is_contested:
+                        continue
+                    stands, found = publisher.batches.position, source.position
+                    check(
+                        found == stands, "{}: {} stands at {}, not {}",
+                        subscriber.name, publisher.name, stands, found,
+                    )  # fmt: skip
+
     def check_parted(self):
         """Nothing is left of streams that have taken their leave, and many patterns are few keys."""
         sides = {one.ledger.side.key for one in self.world.subscribers if one.ledger.side is not None}

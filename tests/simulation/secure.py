@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 
 import oz
 from oz.errors import ProtocolError
-from oz.protocol.publisher.access import Access, Rights, beginning_with
+from oz.protocol.publisher import access
+from oz.protocol.publisher.access import Access, Rights
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.permissions import Permissions, Rule, User
@@ -33,6 +34,9 @@ from simulation.publishers import SimPublisher
 from simulation.schedule import BUSY
 from simulation.spoiling import MARK
 from simulation.world import World
+
+access.beginning_with = beginning_with = lru_cache(maxsize=4_096)(access.beginning_with)
+"""The same few prefixes are asked for in each run."""
 
 MEMBER, PUBLISHES = "member", "member.pub"
 """The hosts of the member with few rights: there it asks, and there it publishes."""
@@ -187,10 +191,8 @@ class SecureWorld(World):
     def __init__(self, seed, faults=None, mechanisms=None):
         self.asked, self.has_changed = Counter(), False
         self._rights = self._make_rights(MAY_NOT)
-        self._ends = {}
         self.member_random = Random(seed + 9)
         super().__init__(seed, faults, mechanisms)
-        self._know_links()
         self.member = Member(self, MEMBER)
         self.member_publisher = MemberPublisher(self, PUBLISHES, binds=[PLACE], drops=True, mark=1000)
         # A name is the first one's who uses it, also when a publisher has forgotten whose it was.
@@ -204,7 +206,7 @@ class SecureWorld(World):
 
     def _make_rights(self, *denied):
         users = {"member": User("member", (key_of_host(MEMBER),), rules=tuple(_rules(*denied)))}
-        return Rights(AnyKey(), Asked("allow", users, self.asked))
+        return Rights(AnyKey(), Asked("allow", users, self.asked, denied))
 
     def _change(self):
         """Have the member have fewer rights from now on."""
@@ -223,20 +225,9 @@ class SecureWorld(World):
         for subscriber in self.subscribers:
             subscriber.endpoints = [*subscriber.endpoints, PLACE]
 
-    def _know_links(self):
-        """Write down between whom each connection is: what is read late is from one that has ended."""
-        add = self.network.add_link
-
-        def add_link(link):
-            number = add(link)
-            self._ends[number] = link.hosts
-            return number
-
-        self.network.add_link = add_link
-
     def key_of(self, number, host):
         """Return the key at the other end of a connection."""
-        (other,) = self._ends[number] - {host}
+        (other,) = self.network.ends[number] - {host}
         return key_of_host(other)
 
     def has_lost_rights(self, peer):
@@ -287,17 +278,26 @@ class SecureWorld(World):
         super()._end_all()
 
 
+_VERDICTS = {}
+"""What was decided, as the same is asked in each run."""
+
+
 class Asked(Permissions):
     """Permissions that count what they are asked: each publisher remembers what it was told."""
 
-    def __init__(self, default, users, counter):
+    def __init__(self, default, users, counter, denied):
         super().__init__(default, users)
-        self._counter = counter
+        self._counter, self._denied = counter, denied
 
     def decide(self, user, action, asked, group=None):
-        if user is not None:
-            self._counter[id(self), user.name, action, asked, group] += 1
-        return super().decide(user, action, asked, group)
+        if user is None:
+            return super().decide(user, action, asked, group)
+        self._counter[id(self), user.name, action, asked, group] += 1
+        question = self._denied, action, asked, group
+        verdict = _VERDICTS.get(question)
+        if verdict is None:
+            verdict = _VERDICTS[question] = super().decide(user, action, asked, group)
+        return verdict
 
 
 class AnyKey:

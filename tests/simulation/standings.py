@@ -27,6 +27,7 @@ from simulation.books import DELAY, GRACE, Book, Subscriber, Taker
 from simulation.changing import changed
 from simulation.leaks import count_reached
 from simulation.ledger import check
+from simulation.parted import check_left, check_watched
 from simulation.schedule import Fault
 
 STEPS = 50
@@ -88,6 +89,9 @@ class StandingWorld(Book):
         """Let everything happen, and check what must be so after each step."""
         with changed((lifetimes, "VANISHED_KEPT", self.most_kept)):
             self._run()
+        for _ in range(2):
+            check_left(self.random)
+            check_watched(self.random)
         return self
 
     def _run(self):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from math import inf
 
@@ -25,6 +25,9 @@ from simulation.spoiling import MARK, accept_spoiled
 from simulation.tables import check_batch, check_dropped, check_route
 
 NS = 1_000_000_000
+
+compiled = lru_cache(maxsize=4_096)(oz.compile)
+"""Each subscriber of each run asks for the same patterns."""
 
 SIDE = DeliveryOptions(overflow="conflate")
 """How what comes by a second stream is treated: nobody publishes anything for it."""
@@ -78,20 +81,19 @@ class SimSubscriber(Process):
         self._refused_at = inf
         for _ in range(2):
             self.subscribe_more()
-        self.side = Subscribed([oz.compile("side.>")], None, self._cancel)
+        self.side = Subscribed([compiled("side.>")], None, self._cancel)
         if self.has_side:
             self._ask(self.streams.add(self.side, SIDE, last_value=False))
             self.ledger.side = self.streams.stream(self.side)
         self._many = [
-            Subscribed([oz.compile(f"{self.name}.{number}")], None, self._cancel)
-            for number in range(self.bulk)
+            Subscribed([compiled(f"{self.name}.{number}")], None, self._cancel) for number in range(self.bulk)
         ]
         keys = len(self.asked)
         for one in self._many:
             self._ask(self.streams.add(one, self.delivery, last_value=False))
         self._counted = None
         if self.most_counted:
-            self._counted = Subscribed([oz.compile(COUNTED)], None, self._cancel, self.most_counted)
+            self._counted = Subscribed([compiled(COUNTED)], None, self._cancel, self.most_counted)
             self.ledger.subscribed(COUNTED)
             self._ask(self.streams.add(self._counted, self.delivery, last_value=False))
         self._ask(self.streams.flush())
@@ -123,7 +125,7 @@ class SimSubscriber(Process):
         if text is None or self.is_ending:
             return
         handler = self._handle if self.world.choose((True, False, False)) else None
-        subscription = Subscribed([oz.compile(text)], handler, self._cancel, drain=self._drain)
+        subscription = Subscribed([compiled(text)], handler, self._cancel, drain=self._drain)
         self._subscriptions.append(subscription)
         self.ledger.subscribed(text)
         self._ask(self.streams.add(subscription, self.delivery, last_value=self.last_value))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 
+from oz.protocol import declared
 from oz.protocol.publisher.lifetimes import GRACE
 from oz.protocol.publisher.records import HEARTBEAT
 from oz.protocol.subscriber.absences import UNCOUNTED
 from oz.protocol.subscriber.declarations import GREETING
 from oz.testing.network import Network
 from oz.transport import descriptors
+from oz.wire import keys
 from oz.wire.keys import DeliveryOptions
 from simulation.changing import changed
 from simulation.harm import Harm
@@ -25,6 +27,10 @@ from simulation.schedule import BUSY, FORM_NAMES, FORM_WEIGHTS, TOPICS, make_fau
 from simulation.spoiling import NOT_TEXT, spoil
 from simulation.subscribers import SimSubscriber
 from simulation.tables import check_goodbye, check_left, check_plain, check_refused, refuse
+
+declared.restore = lru_cache(maxsize=16_384)(declared.restore)
+keys.parse_declaration = lru_cache(maxsize=4_096)(keys.parse_declaration)
+"""Each publisher of a run reads the same declarations, and of each run the same patterns."""
 
 SETTLES_IN, SETTLES = 1.6, 10.0
 """Virtual seconds after the last fault in which all is well as a rule, and within which it must be."""
@@ -232,6 +238,7 @@ class World:
         rest.begins()
         self.network.run_until(self.network.now + RESTS)
         rest.check_idle(RESTS)
+        rest.check_positions()
         rest.check_newest(numbers)
         oracle.check_order()
         check_groups(oracle)
