@@ -24,8 +24,8 @@ QUIET = 1.5
 every second where it filters."""
 
 MISSING = 1.0
-"""Seconds after which a connection that does not stand is made anew, where no keys are demanded: a young one may
-take a moment."""
+"""Seconds after which a connection that does not stand is made anew, where no keys are demanded: a young one
+may take a moment."""
 
 SILENT = 10.0
 """Seconds without anything from the only publisher, which filters, after which it is connected to anew though
