@@ -310,7 +310,10 @@ class LoopNode:
         if drain:
             working = [one for one in self.tasks if one is not caller]
             if any(one.done() or one.cancelling() for one in working):
-                # A loop that ends has cancelled them, as all tasks, and draining needs them.
+                # A loop that ends has cancelled them, as all tasks, and draining needs them. A time that is
+                # up within one of them looks the same, and does not end it.
+                for one in working:
+                    one.cancel()
                 await asyncio.gather(*working, return_exceptions=True)
                 self._work()
             await finish(engine.lifecycle.drain(ends))

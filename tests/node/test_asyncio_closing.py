@@ -10,6 +10,7 @@ import pytest
 import oz
 import oz.asyncio
 from node.looped import Node, met, run, until
+from oz.transport.node.node import NodeEngine
 from support import waiting
 from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE
@@ -81,6 +82,21 @@ def test_a_node_drains_where_its_loop_ends_by_the_exit_of_a_handler(place, inlin
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert heard == [1]
+
+
+@pytest.mark.timeout(DEADLINE)
+def test_a_node_that_wakes_by_the_clock_as_it_closes_drains_like_any_other(place, monkeypatch):
+    """A time that is up cancels the task that waits, for a moment."""
+    monkeypatch.setattr(NodeEngine, "seconds_left", lambda engine: 0.0)
+
+    async def main():
+        for turns in range(10):
+            node = await Node("a", directory=place).start()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await node.close(timeout=3 * DEADLINE)
+
+    asyncio.run(main())
 
 
 def exit_with_3(message):
