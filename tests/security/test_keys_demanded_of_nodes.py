@@ -318,8 +318,10 @@ def denial_of(sub):
 
 
 def is_met(desk):
+    """Whether the peer is up, and stands at all endpoints: a refusal that lasts is not told again."""
     with suppress(oz.PermissionDenied, oz.Timeout):
         desk.wait_for_peers("feed", timeout=0.5)
+        desk.wait_ready(timeout=DEADLINE)
         return True
 
 
