@@ -107,7 +107,7 @@ def oz_sides(count: int) -> dict[str, Side]:
             [partial(sides.async_subscriber, work=ALL)],
             turns(2 * count),
         ),
-        "round trip": partial(round_trip, sides.echo, sides.ping, count // 100),
+        "round trip": partial(round_trip, sides.echo, sides.ping, count // 12),
     }
 
 
@@ -134,7 +134,7 @@ def pyzmq_sides(count: int) -> dict[str, Side]:
             [plain_sides.async_subscriber],
             turns(count / 5),
         ),
-        "pyzmq round trip": partial(round_trip, plain_sides.echo, plain_sides.ping, count // 100),
+        "pyzmq round trip": partial(round_trip, plain_sides.echo, plain_sides.ping, count // 12),
     }
 
 
@@ -150,7 +150,7 @@ def c_sides(count: int, program: str) -> dict[str, Side]:
     return {
         "C": one(8, 1),
         "C W4": one(2.5, 4),
-        "C round trip": partial(round_trip, echo, ping, count // 100),
+        "C round trip": partial(round_trip, echo, ping, count // 12),
     }
 
 
