@@ -136,7 +136,8 @@ class Batches:
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
         is_rich = type(payload) is not bytes
-        self.position = (position := self.position) + 1
+        position = self.position
+        self.position = position + 1
         if not recipients.is_simple:
             self.send([recipients, subject, payload], position, is_rich=is_rich)
             return
@@ -154,8 +155,7 @@ class Batches:
                 stream.sequence = sequence
             self._on_their_way.begin_alone(recipients, position)
             self._send_batch(Batch(stream).whole(body, items, (position,)), is_rich=is_rich)
-        if self._on_their_way.recipients:
-            self._on_their_way.end()
+        self._on_their_way.end()
 
     def send_large(self, accumulated: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
