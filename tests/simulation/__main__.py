@@ -7,43 +7,24 @@ import gc
 import logging
 import multiprocessing
 import os
-import signal
 import sys
 import time
 from collections import Counter
 from functools import partial
 
-from simulation.askers import AskerWorld
-from simulation.backlogs import BacklogWorld
-from simulation.counters import CounterWorld
 from simulation.crowds import Crowd, Equals
-from simulation.declaring import DeclaringWorld
-from simulation.descriptors import DescriptorWorld
-from simulation.doubles import DoubleWorld
 from simulation.forwarding import ForwarderWorld
-from simulation.granting import GrantWorld
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.members import MemberWorld
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
-from simulation.patterns import PatternWorld
-from simulation.queues import QueueWorld
-from simulation.readings import ReadingWorld
 from simulation.secure import SecureWorld
-from simulation.servings import ServingWorld
-from simulation.sharing import SharingWorld
-from simulation.standings import StandingWorld
-from simulation.tellers import TellerWorld
 from simulation.world import World, run
 
 PART = 20
-NODES_EVERY, MEMBERS_EVERY = 25, 30
-FORWARDERS_EVERY = 50
-PATTERNS_EVERY, DOUBLES_EVERY, DESCRIPTORS_EVERY = 18, 7, 7
-BACKLOGS_EVERY, QUEUES_EVERY, GRANTS_EVERY, COUNTERS_EVERY = 8, 16, 8, 32
-ASKERS_EVERY, TELLERS_EVERY, SERVINGS_EVERY = 16, 16, 16
-STANDINGS_EVERY, READINGS_EVERY, SHARINGS_EVERY, DECLARINGS_EVERY = 16, 16, 16, 16
+NODES_EVERY, MEMBERS_EVERY, FORWARDERS_EVERY = 25, 30, 50
+"""Numbers of seeds; one of so many runs this world as well."""
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
@@ -53,64 +34,18 @@ WORLDS = {
     "equals": Equals,
     "forged": ForgedWorld,
     "hostile": HostileWorld,
-    "readings": ReadingWorld,
     "secure": SecureWorld,
     "nodes": NodeWorld,
     "members": MemberWorld,
     "forwarders": ForwarderWorld,
-    "patterns": PatternWorld,
-    "doubles": DoubleWorld,
-    "declarings": DeclaringWorld,
-    "descriptors": DescriptorWorld,
-    "backlogs": BacklogWorld,
-    "queues": QueueWorld,
-    "grants": GrantWorld,
-    "counters": CounterWorld,
-    "askers": AskerWorld,
-    "standings": StandingWorld,
-    "sharings": SharingWorld,
-    "tellers": TellerWorld,
-    "servings": ServingWorld,
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
 
 
-TOO_LONG = 15.0
-"""Seconds of processor after which a seed hangs, with `--quick`."""
-
-
 def worlds(seed):
     """Return what is run of a seed: nodes and forwarders only now and then, as they take longer."""
     kinds = [OTHERS.get(seed % 10, World)]
-    if seed % PATTERNS_EVERY == 0:
-        kinds.append(PatternWorld)
-    if seed % DOUBLES_EVERY == 0:
-        kinds.append(DoubleWorld)
-    if seed % DESCRIPTORS_EVERY == 3:
-        kinds.append(DescriptorWorld)
-    if seed % BACKLOGS_EVERY == 2:
-        kinds.append(BacklogWorld)
-    if seed % QUEUES_EVERY == 5:
-        kinds.append(QueueWorld)
-    if seed % GRANTS_EVERY == 4:
-        kinds.append(GrantWorld)
-    if seed % COUNTERS_EVERY == 9:
-        kinds.append(CounterWorld)
-    if seed % ASKERS_EVERY == 3:
-        kinds.append(AskerWorld)
-    if seed % STANDINGS_EVERY == 1:
-        kinds.append(StandingWorld)
-    if seed % READINGS_EVERY == 14:
-        kinds.append(ReadingWorld)
-    if seed % SHARINGS_EVERY == 8:
-        kinds.append(SharingWorld)
-    if seed % DECLARINGS_EVERY == 10:
-        kinds.append(DeclaringWorld)
-    if seed % TELLERS_EVERY == 6:
-        kinds.append(TellerWorld)
-    if seed % SERVINGS_EVERY == 12:
-        kinds.append(ServingWorld)
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % MEMBERS_EVERY == 4:
@@ -159,15 +94,6 @@ def report(world, seed, kind, text):
     )
 
 
-def violates(seed):
-    """Tell whether a seed violates anything, and say what; one that takes too long ends the process."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, TOO_LONG)
-    found = [violation for world in worlds(seed) if (violation := run(seed, kind=world)) is not None]
-    for violation in found:
-        print(f"seed {seed}: {violation}")
-    return bool(found)
-
-
 def replay(world, seed, places):
     """Run one seed, with some of its faults or all."""
     faults = None
@@ -194,14 +120,11 @@ def main(arguments=None):
     )
     parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
     parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="in this process, up to the first that fails")
     given = parser.parse_args(arguments)
     logging.getLogger("oz").setLevel(logging.CRITICAL)
     if given.seed is not None:
         return replay(WORLDS[given.world or "sockets"], given.seed, given.faults)
     seeds = range(given.first, given.first + given.seeds)
-    if given.quick:
-        return int(any(violates(seed) for seed in seeds))
     began = time.monotonic()
     parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
     counter, failed = Counter(), []

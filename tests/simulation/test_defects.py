@@ -16,7 +16,6 @@ from oz.protocol.subscriber.streams import Streams
 from simulation.crowds import Crowd
 from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.nodes import NodeFault, NodeWorld
-from simulation.queues import QueueWorld
 from simulation.schedule import Fault
 from simulation.world import World, run
 from support.sizes import in_suite
@@ -137,7 +136,7 @@ def lose_what_is_for_members(world):
             (believe_any_epoch, 0, ForgedWorld),
         ],
         [
-            (overtake, 4, QueueWorld),
+            (overtake, 0, Crowd),
             (declare_once, 2, World),
             (number_only, 0, World),
             (drop_the_newest, 2, World),
