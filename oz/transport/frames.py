@@ -3,7 +3,7 @@
 `recv` gives a frame as bytes in 0.15 µs, but does not say whether more follow. pyzmq says so in two ways: by
 a `Frame` object (0.53 µs) or by `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
 function behind the second costs 0.2 µs through ctypes. A reader calls that where it finds it, and the
-compiled part reads all by libzmq's own functions: docs/decisions/010-asking-libzmq-for-rcvmore.md
+compiled part reads all by libzmq's own functions: docs/libzmq.md
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _SHOWN = 5
 
 CONNECT_TIMEOUT = (zmq.CONNECT_TIMEOUT, 5_000)
 """Milliseconds for an attempt to connect. Within the system's own two minutes it asks less and less often, so
-that a host that is back is called up to a minute later. docs/decisions/058-five-seconds-to-connect.md"""
+that a host that is back is called up to a minute later. docs/libzmq.md"""
 
 KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),
@@ -42,7 +42,7 @@ KEEPALIVE = (
     CONNECT_TIMEOUT,
 )
 """Have the system notice within 45 s that the other end of a quiet TCP connection is gone.
-docs/decisions/031-leaving-out-one-connection.md"""
+docs/libzmq.md"""
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""

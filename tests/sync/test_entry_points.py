@@ -50,7 +50,7 @@ def test_publishers_survive_every_way_into_c_beside_subscribers_that_come_and_go
         monkeypatch.setitem(scripts.ENVIRONMENT, "LD_PRELOAD", "libc_malloc_debug.so.0")
         monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_CHECK_", "3")
         # Under these checks all memory is in one piece, whose end goes back to the system at once: libzmq's
-        # read of four freed bytes ends the process there, and hardly anywhere else. docs/decisions/030
+        # read of four freed bytes ends the process there, and hardly anywhere else. docs/libzmq.md
         monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_TRIM_THRESHOLD_", str(10**9))
     with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split(), fresh=True) as program:
         printed = program.communicate(timeout=SECONDS + 2 * DEADLINE)

@@ -273,7 +273,7 @@ class Attendant:
 
         Many of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
         at the connection that a subscription came from when that is read, even if its memory was freed since.
-        docs/decisions/030-the-handle-that-users-hold.md
+        docs/libzmq.md
 
         A frame that is no subscription leads libzmq 4.3.5 astray: `xpub_t::xrecv` takes a connection from its
         list for that too, and then applies what is granted to the connection of the next frame. So nothing is
