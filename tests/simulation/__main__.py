@@ -24,7 +24,7 @@ from simulation.world import World, run
 
 PART = 20
 NODES_EVERY, MEMBERS_EVERY, FORWARDERS_EVERY = 25, 30, 50
-"""Numbers of seeds; one of so many runs this world as well."""
+"""Intervals, in seeds, at which these worlds run in addition."""
 OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
