@@ -21,7 +21,6 @@ import zmq
 from oz.compiled import COMPILED, WHY_NOT
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
 from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, pip_line
-from oz.transport.descriptor_watch import headroom
 from oz.version import VERSION
 
 State = Literal["yes", "low", "no", "broken"]
@@ -218,8 +217,8 @@ def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft != resource.RLIM_INFINITY:
-        room = max(0, soft - OWN_FILES - headroom(soft))
-        note = f"room for {room:,} connections at a publisher or node, beside {headroom(soft)} that stay free"
+        room = max(0, soft - OWN_FILES)
+        note = f"room for {room:,} connections at a publisher or node"
     else:
         note = "room for any number of connections"
     if soft == resource.RLIM_INFINITY or soft >= FEW_FILES:

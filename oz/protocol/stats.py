@@ -29,8 +29,6 @@ class PublisherStats:
     """Subscriptions refused because whoever asked may not have them; docs/permissions.md."""
     cut: int = 0
     """Connections ended here: they went on to ask for what they are refused, or took nothing."""
-    starved: int = 0
-    """Connections to this process that were ended because file descriptors ran short; docs/limits.md."""
 
     @property
     def published(self) -> int:

@@ -24,7 +24,6 @@ from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import is_inside
-from oz.transport.descriptor_watch import WATCH
 from oz.transport.handshakes import Handshakes
 from oz.transport.peer_keys import key_of_client
 from oz.transport.security import Security, credentials_of
@@ -130,7 +129,6 @@ class NameServer:
                     self._handshakes.begin(self._socket)
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
-                WATCH.add(self._socket, self.endpoints[-1])
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)
             self._poller.register(self._bell, zmq.POLLIN)

@@ -16,7 +16,6 @@ from oz.numbers import check_count
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
-from oz.transport.descriptor_watch import WATCH
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 
@@ -205,5 +204,4 @@ def _bind(socket: Any, places: list[str]) -> list[str]:
         socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
         socket.bind(one)
         bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        WATCH.add(socket, bound[-1])
     return bound

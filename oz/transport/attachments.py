@@ -11,7 +11,6 @@ import zmq
 from oz.transport import descriptors, endpoints
 from oz.transport.backend import backend_of
 from oz.transport.credentials import Credentials
-from oz.transport.descriptor_watch import WATCH
 from oz.transport.guard import Guard
 from oz.transport.multicast.endpoint import is_multicast
 from oz.transport.multicast.group import MulticastGroup
@@ -112,8 +111,6 @@ class Attachments:
             last = backend.get(socket, zmq.LAST_ENDPOINT)
         bound = last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr
         self.endpoints.append(bound)
-        if backend.has_handle:
-            WATCH.add(socket, bound)
         return manager
 
     def connect(self, socket: zmq.Socket[Any], addr: str | bytes, key: str | None = None) -> Any:

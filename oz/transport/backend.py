@@ -25,15 +25,10 @@ from oz import system
 from oz.compiled import HOT, LIBZMQ
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import IsSent
-from oz.transport.descriptor_watch import WATCH
 
 
 def _unknown(peer: Peer) -> int | None:
     return None
-
-
-def _no_shortage() -> tuple[int, int]:
-    return 0, 0
 
 
 def _none_of(peers: Iterable[Peer]) -> dict[Peer, int]:
@@ -65,8 +60,6 @@ class Backend:
         taken: see `_taken`.
         send_whole: sends frames of bytes as one message, or nothing; no signal handler comes in between. For
             what need not wait. None where only frame after frame can be sent.
-        shortage: tells how many connections this process has ended, and how many it has not begun, because
-            file descriptors ran short.
         read_by_zmq: tells how many bytes ZeroMQ has read of a connection so far; None where that is unknown.
         has_handle: whether libzmq knows the socket by its `underlying`.
         tells_peers: whether `recv_named` tells connections apart.
@@ -92,7 +85,6 @@ class Backend:
     watched: Callable[[Any], tuple[Any, IsSent]] | None = None
     taken: Callable[[Iterable[Peer]], dict[Peer, int]] = _none_of
     send_whole: Callable[[Any, tuple[bytes, ...], int], None] | None = None
-    shortage: Callable[[], tuple[int, int]] = _no_shortage
     read_by_zmq: Callable[[Peer], int | None] = _unknown
     has_handle: bool = False
     tells_peers: bool = False
@@ -305,7 +297,6 @@ PYZMQ = Backend(
     watched=_watched,
     taken=_taken,
     send_whole=None if SENDIOV is None else _send_whole,
-    shortage=lambda: (WATCH.cut, WATCH.refused),
     read_by_zmq=_read_by_zmq,
     has_handle=True,
     # Elsewhere a connection is no file.

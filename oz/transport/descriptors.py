@@ -1,4 +1,4 @@
-"""Whether file descriptors are left: where libzmq finds none it ends the process, without an error."""
+"""Check for free file descriptors before a socket is opened: libzmq aborts the process without them."""
 
 from __future__ import annotations
 
@@ -7,53 +7,47 @@ import os
 
 import zmq
 
-from oz.system import most_descriptors
-from oz.transport.descriptor_watch import WATCH, count_used, headroom
 from oz.transport.guard import apart
 
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
-"""Those that the first socket of a context takes: two for each of libzmq's two threads, one for the end of
-the context, one for the socket, and some to spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
+"""Descriptors of the first socket of a context: two for each of libzmq's two threads, one for the end of
+the context, one for the socket, and four spare. Source: ctx.cpp and epoll.cpp of libzmq 4.3.5."""
 
 _ENDPOINT = 6
-"""Those that binding or connecting takes: one to look the address up, one to listen or connect with, two that
-wake a thread of oz, and some to spare. Source: ip_resolver.cpp."""
+"""Descriptors of a bind or connect: one for the address lookup, one socket, two that wake a thread of oz, and
+two spare. Source: ip_resolver.cpp of libzmq 4.3.5."""
+
+_SPARE = 32
+"""Descriptors that a node leaves free for incoming connections: an `ipc://` listener of libzmq 4.3.5 aborts
+the process if `accept` fails."""
 
 NODE = 24
-"""Those that a node takes: its context, its sockets, what they bind, and the pair that wakes its thread."""
+"""Descriptors of a node: its context, sockets, endpoints, and the pair that wakes its thread."""
 
 
 def need_for_node() -> None:
-    """Refuse to open a node where nothing would be left for those who come to it.
+    """Raise unless a node can be opened and `_SPARE` descriptors stay free.
 
     Raises:
         zmq.ZMQError: as `need`.
     """
-    limit = most_descriptors()
-    need(NODE + (0 if limit is None else headroom(limit) // 2), "a node")
+    need(NODE + _SPARE, "a node")
 
 
 def need_for_peer(endpoint: str) -> None:
-    """Refuse to call a peer where nothing would be left for those who come: `ipc://` ends the process then.
+    """Raise unless a node can connect to a peer and `_SPARE` descriptors stay free.
 
     Raises:
-        zmq.ZMQError: half of what is kept free is in use, or will be; its `errno` is `EMFILE`.
+        zmq.ZMQError: as `need`.
     """
-    limit = most_descriptors()
-    if limit is None or endpoint.startswith("inproc:"):
-        return
-    with WATCH.underway as underway:
-        used = count_used(limit)
-        least = _ENDPOINT + underway.pending(used) + headroom(limit) // 2
-        if limit - used < least:
-            raise _used_up(f"connecting to {endpoint}", least, limit - used)
-        underway.add(used)
+    if not endpoint.startswith("inproc:"):
+        need(_ENDPOINT + _SPARE, f"connecting to {endpoint}")
 
 
 def need_for_endpoint(endpoint: str) -> None:
-    """Refuse to bind or connect when file descriptors are used up.
+    """Raise unless an endpoint can be bound or connected.
 
     Raises:
         zmq.ZMQError: as `need`.
@@ -63,38 +57,34 @@ def need_for_endpoint(endpoint: str) -> None:
 
 
 def need(count: int, purpose: str) -> None:
-    """Refuse to begin what would run out of file descriptors.
+    """Raise unless `count` file descriptors are free.
 
-    It is no promise: other threads, and libzmq's own, may take what was left.
+    The check is no reservation: another thread or libzmq may open descriptors before the caller does.
 
     Args:
-        count: how many have to be left.
-        purpose: what for, for the error.
+        count: the number of descriptors.
+        purpose: the object that needs them, for the error.
 
     Raises:
-        zmq.ZMQError: there are fewer; its `errno` is `EMFILE`.
+        zmq.ZMQError: fewer are free; `errno` is `EMFILE`.
     """
-    # A signal handler that raises would leave some of them open.
-    apart(_try, count, purpose)
+    # An exception from a signal handler between open and close would leave descriptors open.
+    apart(_check, count, purpose)
 
 
-def _try(count: int, purpose: str) -> None:
+def _check(count: int, purpose: str) -> None:
     held: list[int] = []
     try:
         while len(held) < count:
             held.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno in _USED_UP:
-            raise _used_up(purpose, count, len(held)) from None
+            raise zmq.ZMQError(
+                errno.EMFILE,
+                f"too many open files: {purpose} takes {count} file descriptors, and there are {len(held)}; "
+                "close something, or raise the limit (ulimit -n)",
+            ) from None
+        raise
     finally:
         for one in held:
             os.close(one)
-
-
-def _used_up(purpose: str, count: int, left: int) -> zmq.ZMQError:
-    WATCH.refused += 1
-    return zmq.ZMQError(
-        errno.EMFILE,
-        f"too many open files: {purpose} takes {count} file descriptors, and there are {left}; "
-        "close something, or raise the limit (ulimit -n)",
-    )

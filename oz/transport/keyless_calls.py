@@ -12,10 +12,8 @@ from typing import Any
 
 import zmq
 
-from oz.system import most_descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.demands import Demands
-from oz.transport.descriptor_watch import count_used
 from oz.transport.handshakes import Handshakes, Outcome, all_named
 from oz.transport.recall import Recall
 
@@ -148,8 +146,7 @@ class KeylessCalls:
 
 
 def _has_room(socket: zmq.Socket[Any]) -> bool:
-    """Tell whether a monitor takes no descriptors and no sockets that the program may need itself."""
-    limit, context = most_descriptors(), socket.context
-    has_descriptors = limit is None or 2 * count_used(limit) < limit
+    """Return whether the context has sockets to spare for a monitor."""
+    context = socket.context
     # pyzmq's own list of the sockets that it closes with a context.
-    return has_descriptors and _SHARE * len(context._sockets) <= context.get(zmq.MAX_SOCKETS)
+    return _SHARE * len(context._sockets) <= context.get(zmq.MAX_SOCKETS)

@@ -53,7 +53,6 @@ DONE = {
     "costing.py ENDPOINT dear": {},
     "costing.py ENDPOINT heavy": {},
     "claiming.py ENDPOINT": {},
-    "idling.py ENDPOINT 400 SUB 127.0.0.2": {},
     "saying_goodbye.py DIRECTORY honest ENDPOINT": {"node"},
     "forging_node.py DIRECTORY honest names": {},
     "answering.py DIRECTORY VICTIM a": {},

@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 import oz
-from oz.transport.descriptor_watch import WATCH
 from oz.transport.node import local_directory
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
@@ -257,20 +256,6 @@ def test_a_pattern_that_runs_out_of_time_is_told_of(make, advised):
     node.publish("a" * 40 + "b")
     advisory = only(seen, "pattern_timeout")
     assert advisory.severity == "warning"
-
-
-def test_connections_that_were_ended_for_want_of_descriptors_are_told_of(make, advised, monkeypatch):
-    node = make("node")
-    seen = advised(node)
-    before = node.stats
-    monkeypatch.setattr(WATCH, "cut", WATCH.cut + 3)
-    monkeypatch.setattr(WATCH, "refused", WATCH.refused + 1)
-    advisory = only(seen, "descriptors")
-    assert (advisory.severity, advisory.count) == ("warning", 4)
-    assert "ended 3 connections" in advisory.text
-    assert (node.stats.starved - before.starved, node.stats.unconnected - before.unconnected) == (3, 1)
-    with oz.Publisher() as pub:
-        assert pub.stats.starved == WATCH.cut
 
 
 def test_name_servers_are_told_of(make, advised, free_port, serving):

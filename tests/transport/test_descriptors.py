@@ -9,7 +9,6 @@ import pytest
 import zmq
 
 from oz.transport import descriptors
-from oz.transport.descriptor_watch import WATCH, DescriptorWatch
 from support.waiting import DEADLINE
 
 FEW_LEFT = """
@@ -85,7 +84,7 @@ def test_what_needs_descriptors_is_refused_without_them_and_works_again_with_the
 
 
 def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
-    taken, given_back, before = [], [], WATCH.refused
+    taken, given_back = [], []
 
     def take(*_):
         if len(taken) == 3:
@@ -99,56 +98,8 @@ def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
         with pytest.raises(zmq.ZMQError, match="a test takes 4 file descriptors, and there are 3"):
             descriptors.need(4, "a test")
     assert given_back == taken
-    assert WATCH.refused == before + 1
 
 
 def test_an_endpoint_within_the_process_needs_no_descriptors(monkeypatch):
     monkeypatch.setattr(descriptors, "need", lambda *_: pytest.fail("asked"))
     descriptors.need_for_endpoint("inproc://a")
-
-
-CROWD = """
-import resource, sys, tempfile, time
-import oz, zmq
-from oz.transport.descriptor_watch import WATCH, DescriptorWatch
-
-resource.setrlimit(resource.RLIMIT_NOFILE, (300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-directory, nodes = tempfile.mkdtemp(prefix="oz", dir="/tmp"), []
-try:
-    while len(nodes) < 16:
-        nodes.append(oz.Node(directory=directory, threads=1))
-except zmq.ZMQError as error:
-    assert "ulimit -n" in str(error)
-ends = time.monotonic() + 60
-while not WATCH.refused and time.monotonic() < ends:
-    time.sleep(0.05)
-for one in nodes:
-    one.close(drain=False, timeout=1)
-print(len(nodes) > 8, WATCH.refused > 0)
-"""
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing tells which descriptors are open")
-def test_more_nodes_than_there_are_descriptors_for_are_refused_peers_and_end_no_process():
-    ended = subprocess.run(
-        [sys.executable, "-c", CROWD], capture_output=True, text=True, timeout=2 * DEADLINE
-    )
-    assert (ended.returncode, ended.stdout) == (0, "True True\n"), ended.stderr[-2_000:]
-
-
-def test_what_is_on_its_way_counts_before_a_peer_is_called(monkeypatch):
-    watch = DescriptorWatch()
-    monkeypatch.setattr(descriptors, "WATCH", watch)
-    monkeypatch.setattr(descriptors, "most_descriptors", lambda: 1_024)
-    used = 1_024 - 32 - 6 - 5
-    monkeypatch.setattr(descriptors, "count_used", lambda _: used)
-    for _ in range(3):
-        descriptors.need_for_peer("ipc:///a")
-    with pytest.raises(
-        zmq.ZMQError, match="connecting to ipc:///a takes 44 file descriptors, and there are 43"
-    ):
-        descriptors.need_for_peer("ipc:///a")
-    descriptors.need_for_peer("inproc://a")
-    assert (watch.underway.pending(used), watch.refused) == (6, 1)
-    # What has been made since is in use, and not on its way any more.
-    assert watch.underway.pending(used + 4) == 2

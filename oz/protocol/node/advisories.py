@@ -19,7 +19,6 @@ SEVERITIES: dict[str, Severity] = {
     "gap": "warning",
     "slow_consumer": "warning",
     "pattern_timeout": "warning",
-    "descriptors": "warning",
     "refused": "warning",
     "permission_denied": "error",
     "handler_failed": "error",
@@ -49,9 +48,9 @@ class Advisory:
             `rate_kbps`. `"corrupt"`: frames were damaged and dropped; said of the first, and whenever there
             are twice as many.
             Of a node: `"peer_up"`, `"peer_left"` (it said goodbye), `"peer_lost"`, `"nameserver_found"`,
-            `"nameserver_lost"`, `"gap"`, `"slow_consumer"`, `"pattern_timeout"`, `"descriptors"` (the process
-            runs short of them), `"refused"`, `"permission_denied"`, `"handler_failed"`, `"malformed"`,
-            `"contradiction"` (somebody else may speak in the name of a publisher).
+            `"nameserver_lost"`, `"gap"`, `"slow_consumer"`, `"pattern_timeout"`, `"refused"`,
+            `"permission_denied"`, `"handler_failed"`, `"malformed"`,
+            `"contradiction"` (another process may publish under the name of a publisher).
         endpoint: where; None when that is not known.
         origin: the publisher, 16 bytes; None when it is not known.
         text: the same in words.

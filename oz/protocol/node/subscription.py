@@ -121,9 +121,5 @@ class NodeStats:
     """Replies that were wanted elsewhere than in an inbox, and those to an inbox that nobody was told of."""
     denied: int = 0
     """Subscriptions and messages of peers that their keys do not allow; docs/permissions.md."""
-    starved: int = 0
-    """Connections to this process that were ended because file descriptors ran short; docs/limits.md."""
-    unconnected: int = 0
-    """Times that this process did not connect or bind to something for the same reason."""
     contradictions: int = 0
     """Frames that contradict what their publisher said before: perhaps somebody else uses its name."""

@@ -291,7 +291,6 @@ class NodeEngine:
         self.replies.send_parked(self.sockets.main, now)
         self.subscriptions.settle()
         self.notices.count_losses(self.sockets.publishers, self.sockets.sub)
-        self.notices.count_descriptors()
         self.notices.publish(now)
         self._notified_at = now
         self._tick_at = self._next_deadline(now)
@@ -392,7 +391,6 @@ class NodeEngine:
         counted = count_all(self._stats, sockets.publishers, sockets.sub.stats, queues)
         counted.published -= self.introductions.said
         counted.late_replies = self.requests.late
-        counted.starved, counted.unconnected = self._shell.kinds.backend.shortage()
         return counted
 
     def described(self) -> str:

@@ -59,8 +59,6 @@ class Notices:
     __slots__ = (
         "_advised",
         "_counted",
-        "_short",
-        "_shortage",
         "_stats",
         "_throttle",
         "_time_ns",
@@ -76,14 +74,13 @@ class Notices:
             wake: has the I/O side publish them; called by any thread.
             backend: what the sockets of the node are called by.
         """
-        self._time_ns, self._shortage = backend.time_ns, backend.shortage
+        self._time_ns = backend.time_ns
         self._stats = stats
         self._wake = wake
         self._advised = reserved_subjects.ReservedIndex()
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._counted = (0, 0, 0, 0)
-        self._short = backend.shortage()
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -164,17 +161,6 @@ class Notices:
             last = [*(one.denied for one in publishers), sub.denied]
             said = "; ".join(one for one in last if one)
             self._advise(advise("permission_denied", f"denied to peers: {said}", about="peers", count=count))
-
-    def count_descriptors(self) -> None:
-        """Record what this process has ended, or not begun, as file descriptors are short."""
-        before, self._short = self._short, self._shortage()
-        ended, unconnected = self._short[0] - before[0], self._short[1] - before[1]
-        if ended or unconnected:
-            text = (
-                f"file descriptors are short: this process has ended {ended:,} connections and not begun "
-                f"{unconnected:,} of its own; raise the limit (ulimit -n)"
-            )
-            self._advise(advise("descriptors", text, about="descriptors", count=ended + unconnected))
 
     def _advise(self, advisory: Advisory) -> None:
         if len(self.waiting) < MOST_NOTICES:

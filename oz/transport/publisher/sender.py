@@ -65,7 +65,6 @@ class Sender:
         "_interrupting",
         "_is_publishing",
         "_last_values",
-        "_shortage",
         "accumulator",
         "check_open",
         "dispatch",
@@ -124,7 +123,7 @@ class Sender:
         self.listen: Callable[[], bool] = bool
         self.in_use = in_use
         self.check_open = check_open
-        self.monotonic, self._shortage = backend.monotonic, backend.shortage
+        self.monotonic = backend.monotonic
         self.routes = routes
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
@@ -363,7 +362,6 @@ class Sender:
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""
         self.accumulator.count()
-        self.stats.starved, _ = self._shortage()
         return self.stats
 
     def _make_room(self, socket: Any) -> bool:
