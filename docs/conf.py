@@ -7,14 +7,14 @@ author = "The oz authors"
 copyright = "The oz authors"
 release = version = oz.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"oz {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-myst_fence_as_directive = ["mermaid"]
 autodoc_typehints = "description"
 autodoc_mock_imports = ["pyspark"]
+autoclass_content = "both"
 autodoc_member_order = "bysource"

@@ -1,5 +1,9 @@
 """What `import oz` loads, and when the rest comes: programs that give up rights count on it."""
 
+import importlib
+
+import pytest
+
 from support import scripts
 
 UNNEEDED = (
@@ -42,3 +46,11 @@ with Publisher("tcp://127.0.0.1:*") as pub, Subscriber(pub.endpoint) as plain:
 print(sorted(set(sys.modules) - loaded))
 """
     assert scripts.run("-c", script, fresh=True) == "b'y' b'y'\n[]\n"
+
+
+def test_services_list_the_names_that_they_load_on_access():
+    services = importlib.import_module("oz.services")
+    assert set(services.__all__) <= set(dir(services))
+    assert [name for name in services.__all__ if not hasattr(services, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'Cheese'"):
+        services.Cheese  # noqa: B018

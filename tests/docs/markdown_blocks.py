@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PYTHON = frozenset({"python", "pycon"})
 SHELL = frozenset({"sh", "bash", "console"})
-# Nothing to run: output, data, diagrams. A block of any other language must say why it is not run.
-DATA = frozenset({"text", "json", "ini", "toml", "yaml", "csv", "diff", "mermaid"})
+# Output and data. A block of any other language must say why it does not run.
+DATA = frozenset({"text", "json", "ini", "toml", "yaml", "csv", "diff"})
 
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)")
 _DIRECTIVE = re.compile(r"<!--\s*(?P<name>no-run|run|command)(?:\s*:\s*(?P<value>.*?))?\s*-->")

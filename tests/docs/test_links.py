@@ -1,6 +1,6 @@
-"""Every relative link of the pages that are read in the repository leads to something that is there.
+"""Relative links of pages in the repository lead to files that exist.
 
-Sphinx checks the links within `docs`; nothing else looks at those that lead out of it, or at the README's.
+Sphinx checks only the links between pages of `docs`.
 """
 
 import re
