@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from oz.wire.batch import key_size, parse_head
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, stream_key
+from oz.wire.keys import ID_SIZE, stream_key
 from simulation.ledger import matches
 
 GRACE, DELAY = 30.0, 1.0
@@ -67,7 +67,7 @@ class Subscriber:
     def __init__(self, number, delivery):
         # Two streams may be of one subscriber: then all but the end of their names is the same.
         self.owner = number if number != 2 else 1
-        name = (READS_POSITIONS + b"%d" % self.owner).ljust(OWNER_SIZE)
+        name = (b"%d" % self.owner).ljust(OWNER_SIZE)
         self.name = (name + b"%d" % number).ljust(ID_SIZE)
         self.key, self.delivery = stream_key(self.name), delivery
         self.asked, self.number, self.connections = {}, 0, {}

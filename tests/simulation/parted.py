@@ -10,7 +10,7 @@ from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, DeliveryOptions, stream_key
+from oz.wire.keys import ID_SIZE, Declaration, Declared, DeliveryOptions, stream_key
 from simulation.books import DELAY, GRACE, Taker
 from simulation.ledger import check
 
@@ -22,7 +22,7 @@ class Subscriber:
 
     def __init__(self, publisher, number, delivery=None):
         self.publisher, self.delivery = publisher, delivery or DeliveryOptions()
-        self.name = (READS_POSITIONS + b"%d" % number).ljust(ID_SIZE)
+        self.name = (b"%d" % number).ljust(ID_SIZE)
         self.key, self.last, self.held = stream_key(self.name), 0, []
         self.account = Account(Peer(number, number))
 

@@ -13,9 +13,9 @@ from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import PATIENCE, Batches
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.batch import RICH, key_size, parse_body, parse_head
+from oz.wire.batch import HEAD_SIZE, RICH, key_size, parse_body, parse_head
 from oz.wire.extras import Extras, Rich, rich
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, DeliveryOptions, stream_key
+from oz.wire.keys import ID_SIZE, Declaration, Declared, DeliveryOptions, stream_key
 from simulation.choosing import POLICIES, check_choices
 from simulation.ledger import check, matches
 from simulation.rooms import ENDLESS, Pipe, Room
@@ -37,7 +37,7 @@ class Receiver:
     """Whoever has one stream, and what it asks for."""
 
     def __init__(self, number, delivery, patterns, pipes):
-        name = READS_POSITIONS + b"%d" % number
+        name = b"%d" % number
         self.name, self.delivery, self.patterns = name.ljust(ID_SIZE), delivery, patterns
         self.key, self.pipes = stream_key(self.name), pipes
 
@@ -267,7 +267,7 @@ class QueueWorld:
         for frames in pipe.taken:
             at = key_size(frames[0])
             head = parse_head(frames[0], at)
-            body = parse_body(frames[0], at + head.size + head.width * (head.count - 1), head.count)
+            body = parse_body(frames[0], at + HEAD_SIZE + head.width * (head.count - 1), head.count)
             for place in range(head.count):
                 subject, payload = body[2 * place : 2 * place + 2]
                 if type(payload) is list and payload[0] is not None:

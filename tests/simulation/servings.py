@@ -18,9 +18,9 @@ from oz.protocol.publisher.last_value_cache import MOST_ITEMS, SLICE, LastValueC
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.batch import CHUNK_FIELD, RICH, key_size, parse_body, parse_chunk
+from oz.wire.batch import CHUNK_FIELD, HEAD_SIZE, RICH, key_size, parse_body, parse_chunk
 from oz.wire.extras import Extras, rich
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
+from oz.wire.keys import ID_SIZE, Declaration, Declared, stream_key
 from simulation.books import Taker
 from simulation.changing import changed
 from simulation.ledger import check, matches
@@ -82,7 +82,7 @@ def check_waiting(random):
     for number in range(count):
         payload = rich(b"", Extras({"n": number})) if number in with_headers else b""
         cache.put(b"a.%d" % number, payload, number)
-    name, account = (READS_POSITIONS + b"1").ljust(ID_SIZE), Account(Peer(1, 1))
+    name, account = b"1".ljust(ID_SIZE), Account(Peer(1, 1))
     said = [Declaration(name, one, wants_last_value=True, patterns=(Declared(1, b"a.*"),)) for one in (1, 2)]
     for key in (stream_key(name), *(one.encode() for one in said)):
         router.learn(b"\1" + key, now[0], account)
@@ -99,7 +99,7 @@ def check_waiting(random):
         check(head.sequence == sequence, "{} has the number {}", sequence, head.sequence)
         sequence += head.count
         if head.count:
-            at = size + head.size
+            at = size + HEAD_SIZE
             items = parse_body(parts[0], at + CHUNK_FIELD + head.width * (head.count - 1), head.count)
             given[parse_chunk(parts[0], at)] += items[0::2]
             is_rich = any(type(one) is not bytes for one in items[1::2])

@@ -8,11 +8,11 @@ from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import PATIENCE, Batches
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, DeliveryOptions, stream_key
+from oz.wire.keys import ID_SIZE, Declaration, Declared, DeliveryOptions, stream_key
 from simulation.ledger import check
 from simulation.rooms import ENDLESS, Pipe, Room
 
-NAME = (READS_POSITIONS + b"s").ljust(ID_SIZE)
+NAME = b"s".ljust(ID_SIZE)
 SUBJECT = b"a"
 
 

@@ -7,9 +7,8 @@ connections beside the declarations.
 
 from __future__ import annotations
 
-from oz.wire.batch import parse_body
+from oz.wire.batch import HEAD_SIZE, parse_body
 from oz.wire.keys import PATTERN, Declared, DeliveryOptions, pattern_key
-from oz.wire.positions import read_trailer
 from simulation.ledger import check, matches
 from simulation.standings import SUBJECTS, WEIGHTS, StandingWorld
 
@@ -73,9 +72,8 @@ class SharingWorld(StandingWorld):
             for head, frames, size in new:
                 number = self.numbers[text]
                 check(head.sequence == number, "{} has the number {}", number, head.sequence)
-                positions = list(read_trailer(frames[-1], head.count) or ())
-                check(positions == [self.batches.position - 1], "its position is {}", positions)
-                body = list(parse_body(frames[0], size + head.size, head.count))
+                check(head.position == self.batches.position - 1, "its position is {}", head.position)
+                body = list(parse_body(frames[0], size + HEAD_SIZE, head.count))
                 check(body == [raw, b"%d" % self.published], "{} came of {!r}", body, subject)
                 self.numbers[text] += 1
         self.mechanisms["sharing: published"] += 1

@@ -21,7 +21,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
 from oz.subjects.pattern import weight_of
-from oz.wire.batch import parse_body, parse_control
+from oz.wire.batch import HEAD_SIZE, parse_body, parse_control
 from oz.wire.keys import PATTERN, Declaration, Declared, DeliveryOptions
 from simulation.books import DELAY, GRACE, Book, Subscriber, Taker
 from simulation.changing import changed
@@ -254,7 +254,7 @@ class StandingWorld(Book):
             for head, frames, size in new:
                 check(head.sequence == one.sequence, "{} has the number {}", one.sequence, head.sequence)
                 check(head.position == self.batches.position - 1, "its position is {}", head.position)
-                body = list(parse_body(frames[0], size + head.size, head.count))
+                body = list(parse_body(frames[0], size + HEAD_SIZE, head.count))
                 check(body == [raw, b"%d" % self.published], "{} came of {!r}", body, subject)
             one.sequence += is_for_it
             is_whole = is_for_it and one.delivery.overflow is None
@@ -287,7 +287,7 @@ class StandingWorld(Book):
         """Who has asked or was cut is answered: what stands is named, and by how many ways it is served."""
         for one in self.subscribers:
             said = [
-                parse_control(frames[0], size + head.size)
+                parse_control(frames[0], size + HEAD_SIZE)
                 for head, frames, size in self.sink.taken[one.key][before[one] :]
                 if not head.count
             ]

@@ -16,8 +16,8 @@ from oz.protocol.publisher.lifetimes import FEW
 from oz.protocol.publisher.records import ANSWER_RATE, RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.batch import key_size, parse_control, parse_head
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declaration, Declared, stream_key
+from oz.wire.batch import HEAD_SIZE, key_size, parse_control
+from oz.wire.keys import ID_SIZE, Declaration, Declared, stream_key
 from simulation.ledger import check
 from simulation.promises import check_promises
 from simulation.schedule import Fault
@@ -76,8 +76,7 @@ class Room:
             self._take(frames, size)
 
     def _take(self, frames, size):
-        head = parse_head(frames[0], size)
-        body = parse_control(frames[0], size + head.size)
+        body = parse_control(frames[0], size + HEAD_SIZE)
         self.said[frames[0][:size]].append((self.world.now, len(frames[0]), body))
 
     def look(self):
@@ -126,7 +125,7 @@ class TellerWorld:
         self.router.learn(b"\1" + key, self.now, account)
 
     def _listen(self, account):
-        name = READS_POSITIONS + b"%d" % len(self.keys)
+        name = b"%d" % len(self.keys)
         name = name.ljust(ID_SIZE)
         key = stream_key(name)
         self.keys[key] = name, account

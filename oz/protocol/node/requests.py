@@ -229,7 +229,7 @@ class Requests:
     @property
     def pattern(self) -> str:
         """Pattern of the subscription to all inboxes of the node, in the nats dialect."""
-        return f"{self.prefix}*"
+        return f"{self.prefix}>"
 
     def begin(self, request: Request) -> str:
         """Begin to wait; gives the subject to answer on."""
