@@ -236,7 +236,7 @@ class Undecidable(OzError):
 
 
 class JournalError(OzError):
-    """A journal that cannot be read or written as asked: damaged, in use, or of a newer version."""
+    """A journal that cannot be read or written as asked: damaged, in use, or of another format version."""
 
 
 class JournalFull(JournalError):

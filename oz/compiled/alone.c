@@ -16,7 +16,7 @@ enum {
     QUIET, TOOK, SENT_AT, OTHERS_UNWANTED, HOLDERS, IS_OVER,
     IS_WANTED, IS_BUSY, IS_HANDING_OVER, IS_TORN,
     POSITION, IS_LOSSLESS, UNWANTED, SENT, IS_UNHEARD, IS_BEHIND, LISTENED_AT,
-    SEQUENCE, HEADS, READS_POSITIONS, VANISHED_AT, IS_FULL, IS_CLOSING, IS_GONE,
+    SEQUENCE, HEADS, IS_SHARED, VANISHED_AT, IS_FULL, IS_CLOSING, IS_GONE,
     MOST_BYTES, PLACES,
 };
 _Static_assert(PLACES <= MOST_PLACES, "there is room for all places");
@@ -71,7 +71,7 @@ is_first(Plain *self, PyObject *stream)
     return PyList_GET_SIZE(self->held[MESSAGES]) == 0 && is_so(self, ACCUMULATOR, IS_OVER, Py_False) &&
            is_so(self, GUARD, IS_BUSY, Py_False) && is_so(self, GUARD, IS_HANDING_OVER, Py_False) &&
            is_so(self, GUARD, IS_TORN, Py_False) && PyObject_Size(self->held[POSTPONED]) == 0 &&
-           is_so(self, SINK, IS_LOSSLESS, Py_True) && hot_get(stream, self->places[READS_POSITIONS]) == Py_True &&
+           is_so(self, SINK, IS_LOSSLESS, Py_True) && hot_get(stream, self->places[IS_SHARED]) == Py_False &&
            hot_get(stream, self->places[VANISHED_AT]) == Py_None && hot_get(stream, self->places[IS_FULL]) == Py_False &&
            hot_get(stream, self->places[IS_CLOSING]) == Py_False && hot_get(stream, self->places[IS_GONE]) == Py_False &&
            plain_is_open(self->held[SOCKET]);
@@ -320,7 +320,7 @@ find_places(PyObject *const *held, Py_ssize_t *places)
         {GUARD, IS_TORN, "is_torn"}, {DISPATCH, POSITION, "position"}, {SINK, IS_LOSSLESS, "_is_lossless"},
         {STATS, UNWANTED, "unwanted"}, {STATS, SENT, "sent"}, {SENDER, IS_UNHEARD, "is_unheard"},
         {SENDER, IS_BEHIND, "is_behind"}, {SENDER, LISTENED_AT, "listened_at"}, {STREAM, SEQUENCE, "sequence"},
-        {STREAM, HEADS, "heads"}, {STREAM, READS_POSITIONS, "reads_positions"}, {STREAM, VANISHED_AT, "vanished_at"},
+        {STREAM, HEADS, "heads"}, {STREAM, IS_SHARED, "is_shared"}, {STREAM, VANISHED_AT, "vanished_at"},
         {STREAM, IS_FULL, "is_full"}, {STREAM, IS_CLOSING, "is_closing"}, {STREAM, IS_GONE, "is_gone"},
     };
     for (size_t at = 0; at < Py_ARRAY_LENGTH(slots); at++) {

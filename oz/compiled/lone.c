@@ -69,10 +69,10 @@ PyMethodDef hot_lone_methods[] = {
 
 /* Reading a frame ------------------------------------------------------------------------------------------------ */
 
-/* Where things stand behind the key of a frame of version 2: docs/wire.md. */
+/* Where things stand behind the key of a frame: docs/wire.md. */
 enum { VERSION_AT = 0, FLAGS_AT = 1, ORIGIN_AT = 2, EPOCH_AT = 18, SEQUENCE_AT = 22, POSITION_AT = 30, COUNT_AT = 38 };
 #define ORIGIN_SIZE 16
-#define WITH_POSITIONS 2
+#define VERSION 1
 
 /* One message, positions that follow one another, and an array of two that begins with bytes. */
 static const unsigned char one_pair[] = {0, 0, 0, 1, 0, FIXARRAY | 2, BIN_8};
@@ -100,7 +100,7 @@ read_frame(PyObject *frame, Py_ssize_t key_size, Lone *lone)
 {
     const unsigned char *begin = (const unsigned char *)PyBytes_AS_STRING(frame), *head = begin + key_size;
     Py_ssize_t left = PyBytes_GET_SIZE(frame) - key_size - SIZE_AT - 1;
-    if (left < 0 || head[VERSION_AT] != WITH_POSITIONS || head[FLAGS_AT] != 0 ||
+    if (left < 0 || head[VERSION_AT] != VERSION || head[FLAGS_AT] != 0 ||
         memcmp(head + COUNT_AT, one_pair, sizeof(one_pair)) != 0) {
         return 0;
     }

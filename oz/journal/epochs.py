@@ -1,7 +1,7 @@
 """The epochs of a journal: who comes back can tell whether offsets stand for the same records yet.
 
 Each writer begins an epoch with its first append, at the offset where it goes on. When something is lost and
-the journal does not know it, as when an older backup takes its place, the next epoch begins before an offset
+the journal does not know it, as when a backup takes its place, the next epoch begins before an offset
 that a reader has read in an earlier one; or the epoch of the reader is none of the journal at all.
 """
 
@@ -21,7 +21,7 @@ from oz.journal.mark import Mark, read_mark
 
 FORMAT = "oz.journal.epochs"
 UNNAMED = ""
-"""The epoch of what was written before journals had any."""
+"""Epoch before the first append, and of records whose epoch is lost with a damaged file of epochs."""
 
 _MOST = 4096
 
@@ -30,7 +30,7 @@ class Epoch(NamedTuple):
     """One epoch.
 
     Attributes:
-        id: 16 hexadecimal digits, random; `UNNAMED` for what was written before journals had epochs.
+        id: 16 random hexadecimal digits, or `UNNAMED`.
         first_offset: the offset at which it began.
     """
 
@@ -128,7 +128,7 @@ def _with_present(saved: History | None, mark: Mark | None, journal: str | None)
         return History((present,))
     if any(one.id == present.id for one in saved.epochs):
         return saved
-    # The file is older than the note.
+    # The mark was written after the file.
     earlier = [one for one in saved.epochs if one.first_offset <= present.first_offset]
     return History((*earlier, present))
 

@@ -73,7 +73,7 @@ class Layout(NamedTuple):
     """The layout of a batch, as its head tells it.
 
     Attributes:
-        columns: how many columns it has, which tells the version of the format.
+        columns: number of columns.
         decoded: how many bytes it takes once it is decoded.
     """
 

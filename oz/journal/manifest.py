@@ -121,7 +121,7 @@ class Entry:
         lost: how many messages its gaps stand for, as far as that is known.
         subjects: a summary of its messages' subjects.
         tail_crc: the checksum of what follows its last batch, which is for other programs; None where
-            nothing tells what it was: an older version wrote the manifest, or the file was damaged then.
+            the file was damaged when the entry was written.
     """
 
     first_offset: int
@@ -163,13 +163,12 @@ class Manifest:
     Attributes:
         journal: its id.
         entries: the entries of all sealed segments, by first offset.
-        first: retention has removed what lies before this offset, and nothing else; None in a manifest of an
-            older version, which does not say so.
+        first: retention has removed the records before this offset, and no others.
     """
 
     journal: str
     entries: dict[int, Entry] = field(default_factory=dict)
-    first: int | None = None
+    first: int = 0
 
     def save(self, directory: Path) -> None:
         """Replace the file, durably and at once."""
@@ -199,23 +198,19 @@ def load(directory: Path) -> Manifest | None:
         The manifest; None when it is not there or damaged, and must be made again from the segments.
 
     Raises:
-        JournalError: it is of a newer version.
+        JournalError: it is of another version.
     """
     try:
         data = json.loads(files.read_note(directory / files.MANIFEST))
         checksum = data.pop("crc32", None)
-        # First, and the same in every version: a flipped bit is no newer oz.
+        # Before the version: a flipped bit in the version is damage.
         if checksum != _checksum(data):
             return None
         version = data["version"]
-        if data["format"] == FORMAT and isinstance(version, int) and version > VERSION:
-            raise JournalError(
-                f"{directory}: a journal of format version {version}, and this oz reads no later one than "
-                f"{VERSION}: it was written by a newer oz"
-            )
+        if data["format"] == FORMAT and isinstance(version, int) and version != VERSION:
+            raise JournalError(f"{directory}: format version {version}; this oz reads version {VERSION}")
         entries = [Entry.from_data(entry) for entry in data["segments"]]
-        first = data.get("first_offset")
-        first = None if first is None else check_number(first)
+        first = check_number(data["first_offset"])
         journal = bytes.fromhex(data["journal"]).hex()
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -20,11 +20,9 @@ from zlib import crc32
 
 from oz.journal import files
 
-_NOTE = struct.Struct("<4sIqQ32s")
-_MORE = struct.Struct("<16s8sqqq")
+_NOTE = struct.Struct("<4sIqQ32s16s8sqqq")
 _CRC = struct.Struct("<I")
-_MORE_AT = _NOTE.size + _CRC.size
-_SIZE = _MORE_AT + _MORE.size + _CRC.size
+_VERSION = 1
 _MAGIC = b"OZAK"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LOOKS = 5  # at a note that is being written
@@ -62,12 +60,12 @@ class Mark(NamedTuple):
     Attributes:
         end: everything before this offset was acknowledged.
         holds: whether nothing after it was, so that readers stop there.
-        growing: what else it says; None in the note of an older version.
+        growing: the growing segment and the epoch.
     """
 
     end: int
     holds: bool
-    growing: Growing | None
+    growing: Growing
 
 
 class AcknowledgedMark:
@@ -92,9 +90,9 @@ class AcknowledgedMark:
     def set(self, end: int, growing: Growing) -> None:
         """Note that everything before an offset is acknowledged."""
         journal, epoch, *rest = growing
-        note = _sealed(_NOTE.pack(_MAGIC, 1, end, self._inode, self._run))
-        note = _sealed(note + _MORE.pack(bytes.fromhex(journal), bytes.fromhex(epoch), *rest))
-        os.pwrite(self._descriptor, note, 0)
+        ids = bytes.fromhex(journal), bytes.fromhex(epoch)
+        note = _NOTE.pack(_MAGIC, _VERSION, end, self._inode, self._run, *ids, *rest)
+        os.pwrite(self._descriptor, note + _CRC.pack(crc32(note)), 0)
         self.end = end
 
     def keep(self, end: int, growing: Growing) -> bool:
@@ -115,10 +113,6 @@ class AcknowledgedMark:
         os.close(self._descriptor)
 
 
-def _sealed(note: bytes) -> bytes:
-    return note + _CRC.pack(crc32(note))
-
-
 def read_mark(directory: Path, journal: str | None = None) -> Mark | None:
     """Read the note.
 
@@ -136,11 +130,10 @@ def read_mark(directory: Path, journal: str | None = None) -> Mark | None:
         inode = os.fstat(descriptor).st_ino
         found: Mark | None = None
         for _ in range(_LOOKS):  # a look may fall into the middle of a write
-            data = os.pread(descriptor, _SIZE, 0)
-            found = _read(data, inode)
-            if found is not None and (found.growing is not None or len(data) < _SIZE):
+            found = _read(os.pread(descriptor, _NOTE.size + _CRC.size, 0), inode)
+            if found is not None:
                 break
-        if found is not None and found.growing and journal not in (None, found.growing.journal):
+        if found is not None and journal not in (None, found.growing.journal):
             return None
         return found
     finally:
@@ -148,23 +141,15 @@ def read_mark(directory: Path, journal: str | None = None) -> Mark | None:
 
 
 def _read(data: bytes, inode: int) -> Mark | None:
-    if not _is_sealed(data, _MORE_AT):
+    if len(data) != _NOTE.size + _CRC.size or _CRC.unpack_from(data, _NOTE.size) != (
+        crc32(data[: _NOTE.size]),
+    ):
         return None
-    magic, version, end, own, run = _NOTE.unpack_from(data)
-    if magic != _MAGIC or version != 1 or end < 0:
+    magic, version, end, own, run, journal, epoch, *rest = _NOTE.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION or end < 0:
         return None
-    growing = None
-    if _is_sealed(data, _SIZE):
-        journal, epoch, *rest = _MORE.unpack_from(data, _MORE_AT)
-        growing = Growing(journal.hex(), epoch.hex() if epoch.strip(b"\0") else "", *rest)
+    growing = Growing(journal.hex(), epoch.hex() if epoch.strip(b"\0") else "", *rest)
     return Mark(end, bool(own == inode and run == _this_run() and run.strip(b"\0")), growing)
-
-
-def _is_sealed(data: bytes, size: int) -> bool:
-    if len(data) < size:
-        return False
-    at = size - _CRC.size
-    return bool(_CRC.unpack_from(data, at) == (crc32(data[:at]),))
 
 
 def acknowledged(directory: Path) -> int | None:

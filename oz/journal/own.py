@@ -65,12 +65,11 @@ def sorted_files(directory: Path, known: Manifest | None = None, *, closely: boo
 
     Args:
         directory: the journal, or what may be one.
-        known: its manifest, which may be an older one, so that neither it nor the id is looked for; None for
-            the one that is there.
+        known: its manifest, which may have been read earlier; None reads manifest and journal id.
         closely: look into files that the manifest names, too.
 
     Raises:
-        JournalError: the manifest is of a newer version; or there are files of several journals, and nothing
+        JournalError: the manifest is of another version; or there are files of several journals, and nothing
             tells which of them this is.
     """
     named, others = files.named(directory)
@@ -136,8 +135,6 @@ def missing(directory: Path, known: Manifest, *, closely: bool = False) -> list[
         known: its manifest.
         closely: as for `sorted_files`.
     """
-    if known.first is None:
-        return []
     # First a copy: the thread that seals adds to them once a file is there, and lets go of them before.
     entries = list(known.entries.values())
     present = {segment.base for segment in sorted_files(directory, known, closely=closely).segments}
@@ -192,7 +189,7 @@ def _fault(segment: Segment, head: SegmentHead | None, journal: str | None) -> s
         return ""
     if head.journal != journal:
         return f"of journal {head.journal}"
-    if head.first != segment.base and head.version <= VERSION:
+    if head.first != segment.base and head.version == VERSION:
         return f"a copy of the one of offset {head.first}"
     return ""
 
@@ -203,7 +200,7 @@ def _journal(directory: Path, known: Manifest | None, heads: Heads, trusted: int
         head.journal for one, head in heads.items() if head and head.first == one.base and head is not _GONE
     ) or Counter(head.journal for head in heads.values() if head and head is not _GONE)
     mark = read_mark(directory)
-    in_mark = mark.growing.journal if mark is not None and mark.growing is not None else None
+    in_mark = mark.growing.journal if mark is not None else None
     in_notes = (known.journal if known else None, in_mark, epochs.journal_in(directory))
     notes = Counter(one for one in in_notes if one is not None)
     if known is not None and trusted:
@@ -268,10 +265,10 @@ class _Sorting:
         Of files that are removed, a power loss may bring back any. Those that lead without a hole to what is
         kept count again; others would end in one.
         """
-        first = self._known.first if self._known is not None else None
+        first = self._known.first if self._known is not None else 0
         entries = self._known.entries if self._known is not None else {}
-        below = sorted(base for base in own if first is not None and base < first and base not in entries)
-        follows = first or 0
+        below = sorted(base for base in own if base < first and base not in entries)
+        follows = first
         while below and self._last_end(own[below[-1]]) >= follows:
             follows = below.pop()
         return below
@@ -314,11 +311,12 @@ class _Sorting:
         if self._journal is None:
             return True  # nobody is to take it for an empty journal
         base = one.base
-        growing = self._mark.growing if self._mark is not None else None
         entries = list(self._known.entries.values()) if self._known is not None else []
-        if any(entry.first_offset == base for entry in entries) or (growing and growing.base == base):
+        if any(entry.first_offset == base for entry in entries) or (
+            self._mark is not None and self._mark.growing.base == base
+        ):
             return True
-        if self._known is not None and base < (self._known.first or 0):
+        if self._known is not None and base < self._known.first:
             return False  # retention has removed what was there
         before = max((other for other in intact if other < base), default=None)
         reached = 0 if before is None else self._reach(intact[before])
@@ -345,8 +343,7 @@ class _Sorting:
         entry = self._known.entry_of(self._directory, segment) if self._known is not None else None
         if entry is not None:
             return entry.end_offset
-        growing = self._mark.growing if self._mark is not None else None
-        if self._mark is not None and growing is not None and growing.base == segment.base:
+        if self._mark is not None and self._mark.growing.base == segment.base:
             return self._mark.end
         reached = segment.base
         try:

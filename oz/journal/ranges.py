@@ -69,7 +69,7 @@ def identity_of(directory: Path) -> str:
     """Read the id of a journal: 32 hexadecimal digits, made when the journal was.
 
     Raises:
-        JournalError: there is no journal, its head is damaged, or it is of a newer version.
+        JournalError: there is no journal, its head is damaged, or it is of another version.
     """
     while directory.is_dir() and (found := own.sorted_files(directory)).segments:
         opened = open_segment(directory, found.segments[-1], found.journal)
@@ -86,7 +86,7 @@ def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> l
 
     Args:
         directory: the journal.
-        known: its manifest, which may be an older one.
+        known: its manifest, which may have been read earlier.
         first: the first offset.
         end: the offset after the last, at most the end of the journal.
     """

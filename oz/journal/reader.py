@@ -33,7 +33,7 @@ class Journal:
         """Look at a journal; nothing stays open between reads.
 
         Raises:
-            JournalError: there is none, or it is of a newer version.
+            JournalError: there is none, or it is of another version.
         """
         self.directory = Path(directory)
         if not files.is_journal(self.directory):
@@ -141,7 +141,7 @@ class Journal:
                 which nothing is known, may hold any.
 
         Raises:
-            JournalError: the journal is of a newer version.
+            JournalError: the journal is of another version.
             PatternError: a dialect does not allow the pattern.
         """
         found = own.sorted_files(self.directory)
@@ -187,7 +187,7 @@ class Journal:
             What is not as it should be.
 
         Raises:
-            JournalError: the journal is of a newer version.
+            JournalError: the journal is of another version.
         """
         return verify(self.directory)
 
@@ -201,6 +201,6 @@ class Journal:
             What was found and done.
 
         Raises:
-            JournalError: a writer is at work, or the journal is of a newer version.
+            JournalError: a writer is at work, or the journal is of another version.
         """
         return repair(self.directory)

@@ -88,7 +88,7 @@ class Reading:
     def _compare_epochs(self) -> None:
         """See that what was read so far is still what the journal has at those offsets."""
         mark = read_mark(self._directory)
-        present = mark.growing.epoch if mark is not None and mark.growing is not None else None
+        present = mark.growing.epoch if mark is not None else None
         if present and present == self._history.present.id:
             return
         now = history_of(self._directory)
@@ -266,7 +266,7 @@ def end_of(directory: Path) -> int:
     """Find where a journal ends: as far as it is acknowledged, or else as far as it is intact.
 
     Raises:
-        JournalError: the head of the last segment is damaged, or of a newer version.
+        JournalError: the head of the last segment is damaged, or of another version.
     """
     noted = acknowledged(directory)
     if noted is not None:
@@ -291,7 +291,7 @@ def renumbered(directory: Path, history: History, epoch: str, offset: int) -> Jo
 def why_renumbered(history: History, epoch: str, offset: int) -> str:
     """Say what has become of the offsets that were read in an epoch up to one."""
     ended = history.agreed(epoch, offset)
-    name = f"epoch {epoch}" if epoch else "what was written before the journal had epochs"
+    name = f"epoch {epoch}" if epoch else "an unknown epoch"
     if ended is None:
         return (
             f"what was read up to offset {offset} is of {name}, which this journal does not have: it is "

@@ -64,7 +64,7 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
         closely: look also into segments that the manifest knows, whether they are this journal's.
 
     Raises:
-        JournalError: the journal is of a newer version; or nothing tells which journal it is.
+        JournalError: the journal is of another version; or nothing tells which journal it is.
     """
     for name in os.listdir(directory):
         if files.is_leftover(name):
@@ -72,14 +72,15 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
     aside = list(_irregular_notes(directory))
     found = own.sorted_files(directory, closely=closely)
     present, known, mark = found.segments, found.known, read_mark(directory)
-    journal = known or Manifest(_journal_id(directory, found))
+    first = present[0].base if present else 0
+    journal = known or Manifest(_journal_id(directory, found), first=first)
     state = Recovered(replace(journal, entries=dict(journal.entries)), findings=aside)
     state.findings += _notes(directory, known, mark, state.manifest.journal, present)
     moved = list(_set_aside_others(directory, found)) if closely else []
     state.findings += moved
     state.findings += _remove_left_over(directory, found)
     state.findings += (one for one in found.strays if one.file not in {other.file for other in moved})
-    if mark is not None and mark.growing and mark.growing.journal != state.manifest.journal:
+    if mark is not None and mark.growing.journal != state.manifest.journal:
         mark = None
     state.history = history_of(directory, state.manifest.journal)
     floor = max(
@@ -88,16 +89,13 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
         *(entry.end_offset for entry in state.manifest.entries.values()),
         0,
     )
-    if state.manifest.first is None:
-        state.manifest.first = present[0].base if present else 0
-        _forget_missing(state.manifest, present)
     state.manifest.first = min(state.manifest.first, *(segment.base for segment in present[:1]), 1 << 63)
     with _unless_full(directory, "a segment stays a stream for now"):
         state.findings += seal_finished(directory, state.manifest)
     state.findings += _fill_missing(directory, state.manifest)
     state.findings += _reconcile(directory, state.manifest)
     state.findings += _fill_holes(directory, state.manifest)
-    base = mark.growing.base if mark is not None and mark.growing else state.manifest.first
+    base = mark.growing.base if mark is not None else state.manifest.first
     ending = end_in_order(directory, state.manifest, floor, max(base, state.manifest.first))
     state.findings += ending.findings
     state.end_offset, state.tail = ending.end_offset, ending.tail
@@ -146,18 +144,10 @@ def _notes(
         yield Finding(files.MANIFEST, "missing or damaged; made again from the segments")
     if mark is None and is_damaged(directory):
         yield Finding(files.MARK, "damaged; nothing says how far the last segment went")
-    elif mark is not None and mark.growing and mark.growing.journal != journal:
+    elif mark is not None and mark.growing.journal != journal:
         yield Finding(files.MARK, f"is of another journal, {mark.growing.journal}; it does not count")
     if epochs.is_damaged(directory):
         yield Finding(files.EPOCHS, "damaged; of what was written before the present epoch nothing is known")
-
-
-def _forget_missing(manifest: Manifest, present: list[Segment]) -> None:
-    """Drop entries of what an older version's retention may have removed just before a crash."""
-    bases = {segment.base for segment in present}
-    first = min(bases, default=0)
-    for base in [base for base in manifest.entries if base not in bases and base < first]:
-        del manifest.entries[base]
 
 
 def _fill_missing(directory: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -224,7 +214,7 @@ def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _fill_holes(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Put records between segments where the manifest names none, as an old one does not.
+    """Put damage records into holes between segments that the manifest does not name.
 
     Behind a segment that is damaged itself nothing is filled: that is for `oz journal repair`.
     """

@@ -12,7 +12,7 @@ from oz.journal.manifest import Entry, Manifest
 from oz.journal.mark import Growing
 from oz.journal.recovery import Recovered
 from oz.journal.retention import Retention
-from oz.journal.stream import ActiveStream, goes_on
+from oz.journal.stream import ActiveStream
 from oz.logs import logger
 
 
@@ -216,15 +216,10 @@ class Segments:
         self._most_seconds = most_seconds
         self._looked = 0.0
         tail = state.tail
-        is_older = tail is not None and not goes_on(directory, state.manifest.journal, tail)
-        if is_older:
-            tail = None
         base = tail.segment.base if tail else state.end_offset
         self.stream = ActiveStream(directory, state.manifest.journal, base, tail)
         self.stream.sync()
         self._housekeeper = Housekeeper(directory, state.manifest, retention, end_old)
-        if is_older:
-            self._housekeeper.ask(base)
 
     def begin_epoch(self) -> None:
         """Begin an epoch where the journal ends, durably, unless this writer has begun its own.
@@ -233,7 +228,7 @@ class Segments:
             OSError: the system did not take it.
         """
         if not self._has_begun:
-            history = self._history.begun(self.stream.end_offset, self._manifest.first or 0)
+            history = self._history.begun(self.stream.end_offset, self._manifest.first)
             history.save(self._directory, self._journal)
             self._history, self._has_begun = history, True
 

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.journal.layout import MOST_DECODED, Layout, layout_of, refuse_a_bomb
-from oz.journal.schema import COLUMNS, FIRST_SCHEMA, SCHEMA, completed
+from oz.journal.schema import COLUMNS, SCHEMA
 from oz.journal.stamp import Stamp
 from oz.journal.walk import Frame
 
 _RUN_BYTES = 1 << 20
-_SCHEMAS = {len(one): one for one in (FIRST_SCHEMA, SCHEMA)}
-_SCHEMA_MESSAGES = {width: one.serialize().to_pybytes() for width, one in _SCHEMAS.items()}
+_SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
 _NEVER_NULL = [field.name for field in SCHEMA if not field.nullable]
 _Check = Callable[[pa.RecordBatch, Stamp], pa.RecordBatch]
 _NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
@@ -175,16 +174,16 @@ def _decode_alone(one: EncodedBatch, columns: Sequence[str]) -> None:
 
 
 def _decoded(batches: Sequence[EncodedBatch], columns: Sequence[str], check: _Check) -> pa.Table:
-    width = _width(batches)
+    _check_layouts(batches)
     # Arrow takes no fields at all for all of them.
-    places = sorted(at for at in map(COLUMNS.index, columns) if at < width) or [0]
+    places = sorted(map(COLUMNS.index, columns)) or [0]
     # Without threads of Arrow's: one that still holds these bytes, which are Python's, while the interpreter
     # ends aborts the process.
     options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-    stream = _Pieces([memoryview(_SCHEMA_MESSAGES[width]), *(one.message for one in batches)])
+    stream = _Pieces([memoryview(_SCHEMA_MESSAGE), *(one.message for one in batches)])
     with pa.ipc.open_stream(pa.PythonFile(stream, mode="r"), options=options) as reader:
         found = [check(reader.read_next_batch(), one.frame.stamp) for one in batches]
-        return completed(pa.Table.from_batches(found, reader.schema), columns)
+        return pa.Table.from_batches(found, reader.schema).select(columns)
 
 
 class _Pieces:
@@ -207,18 +206,16 @@ class _Pieces:
         """There is nothing to close."""
 
 
-def _width(batches: Sequence[EncodedBatch]) -> int:
-    """Count the columns of batches, which tells the version: the head of their segment may be damaged.
+def _check_layouts(batches: Sequence[EncodedBatch]) -> None:
+    """Check the number of columns and the decoded size of each batch.
 
     Raises:
-        ValueError: no version has as many, or a batch would take far more memory than it has bytes.
+        ValueError: a batch has other columns, or needs far more memory than it has bytes.
     """
     for one in batches:
         refuse_a_bomb(one.layout.decoded, one.frame.stamp.body)
-    widths = {one.layout.columns for one in batches}
-    if len(widths) != 1 or not widths <= _SCHEMAS.keys():
-        raise ValueError(f"it has {max(widths)} columns")
-    return widths.pop()
+        if one.layout.columns != len(COLUMNS):
+            raise ValueError(f"it has {one.layout.columns} columns")
 
 
 def _checked(batch: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:

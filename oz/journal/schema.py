@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from oz.journal.record import Kind, Record
 
-VERSION = 2
-"""The version of the format; a reader refuses what is newer than its own."""
+VERSION = 1
+"""Version of the format. A reader refuses every other version."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -40,8 +40,6 @@ SCHEMA = pa.schema(
         pa.field("position", pa.int64()),
     ]
 )
-FIRST_SCHEMA = pa.schema(list(SCHEMA)[:-1])
-"""That of version 1, which had no positions."""
 COLUMNS = tuple(SCHEMA.names)
 TYPES = {field.name: field.type for field in SCHEMA}
 _NUMBERS = pa.Array.from_buffers(
@@ -263,14 +261,6 @@ def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:
     columns["offset"] = offsets(first_offset, rows)
     arrays = [columns[name] if name in columns else pa.nulls(rows, TYPES[name]) for name in COLUMNS]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def completed(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return columns of a table; of those that an older version did not have every value is null."""
-    for name in names:
-        if name not in table.schema.names:
-            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, TYPES[name]))
-    return table.select(names)
 
 
 def with_subject(names: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from oz.journal.layout import MOST_DECODED, Block, blocks_in
 from oz.journal.manifest import Entry, summarise
 from oz.journal.messages import FILE_MAGIC, Messages
 from oz.journal.record import Kind
-from oz.journal.schema import BATCH_ROWS, FIRST_SCHEMA, SCHEMA, bytes_array, damaged, whole_number
+from oz.journal.schema import BATCH_ROWS, SCHEMA, bytes_array, damaged, whole_number
 from oz.journal.segment import OpenSegment
 from oz.journal.subjects import has_subjects, subjects_in, with_subjects
 from oz.journal.walk import Frame, Hole
@@ -184,7 +184,7 @@ def footer_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
         named = blocks_in(tail)
     except (OSError, ValueError, LookupError, MemoryError, pa.ArrowException) as error:
         return " ".join(str(error).split())
-    if not (schema.equals(SCHEMA) or schema.equals(FIRST_SCHEMA)):
+    if not schema.equals(SCHEMA):
         return "its footer names other columns"
     if named != [Block(frame.position, frame.head, frame.stamp.body) for frame in frames]:
         return f"its footer names {len(named)} batches, and not the {len(frames)} that are intact"

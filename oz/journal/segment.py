@@ -25,7 +25,7 @@ class SegmentHead(NamedTuple):
     Attributes:
         version: of the format.
         journal: the id of its journal.
-        first: the offset of its first record; None when the head is of a newer version, or damaged but for
+        first: the offset of its first record; None when the head is of another version, or damaged but for
             version and journal.
         end: where the first batch begins.
     """
@@ -60,18 +60,18 @@ def read_head(source: ReadAhead, segment: Segment) -> SegmentHead | None:
             else SegmentHead(int(said[1]), said[2].decode(), found.stamp.first, found.end)
         )
     said = messages.IDENTITY.search(source.at(start, MAX_HEAD))
-    # A newer version may have other heads; a flipped bit makes none.
-    if said is not None and int(said[1]) > VERSION and not _is_flipped(source, start):
+    # Another version may have other heads; a flipped bit in the version is damage.
+    if said is not None and int(said[1]) != VERSION and not _is_flipped(source, start, said):
         return SegmentHead(int(said[1]), said[2].decode(), None, 0)
     return None
 
 
-def _is_flipped(source: ReadAhead, start: int) -> bool:
-    """Whether a head is right again with the version that this oz writes."""
+def _is_flipped(source: ReadAhead, start: int, said: re.Match[bytes]) -> bool:
+    """Return whether the checksum of a head is right if the version is the one that this oz writes."""
     prefix = source.at(start, PREFIX.size)
     head = source.at(start, min(PREFIX.size + PREFIX.unpack(prefix)[1], MAX_HEAD))
-    mended = (re.sub(rb"(oz\.journal/)\d+", rb"\g<1>%d" % known, head) for known in range(1, VERSION + 1))
-    return any(read_stamp(one, salt=0) is not None for one in mended)
+    begin, end = said.span(1)
+    return read_stamp(head[:begin] + b"%d" % VERSION + head[end:], salt=0) is not None
 
 
 class OpenSegment:
@@ -93,7 +93,7 @@ class OpenSegment:
         self.source = ReadAhead(descriptor)
         head = read_head(self.source, segment)
         if head is not None and known.journal in (None, head.journal):
-            self._refuse_a_newer(head)
+            self._check_version(head)
         if head is not None and known.journal not in (None, head.journal):
             raise DamagedHead(
                 f"{path}: a file of another journal, {head.journal}, is in its place; see `oz journal repair`"
@@ -115,12 +115,9 @@ class OpenSegment:
             )
         self.salt = messages.salt_of(self.journal)
 
-    def _refuse_a_newer(self, head: SegmentHead) -> None:
-        if head.version > VERSION:
-            raise JournalError(
-                f"{self.path}: format version {head.version}, and this oz reads no later one than "
-                f"{VERSION}: it was written by a newer oz"
-            )
+    def _check_version(self, head: SegmentHead) -> None:
+        if head.version != VERSION:
+            raise JournalError(f"{self.path}: format version {head.version}; this oz reads version {VERSION}")
 
     def is_in_place(self) -> bool:
         """Whether it is the file that has its name, still."""
@@ -235,7 +232,7 @@ def open_segment(
         The segment, or None when it is no longer there in this form.
 
     Raises:
-        JournalError: its head is damaged, or of another journal, or of a newer version.
+        JournalError: its head is damaged, or of another journal, or of another version.
     """
     path = directory / segment.name
     descriptor = open_held(path)

@@ -21,23 +21,6 @@ class FileGone(OSError):
     """The file that is written is no longer where readers look for it, or is not as it was written."""
 
 
-def goes_on(directory: Path, journal: str, tail: Tail) -> bool:
-    """Tell whether a stream can be gone on with: one of an older version ends, and is removed if it is empty.
-
-    Args:
-        directory: the journal's.
-        journal: the journal's id.
-        tail: the stream as recovery left it.
-    """
-    path, head = directory / tail.segment.name, StreamMessages(journal, tail.segment.base).head
-    with path.open("rb") as file:
-        if file.read(len(head)) == head:
-            return True
-    if tail.end_offset == tail.segment.base:
-        path.unlink()
-    return False
-
-
 class ActiveStream:
     """The end of the journal.
 

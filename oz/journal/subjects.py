@@ -2,7 +2,7 @@
 
 They stand between the last batch and the footer, where no Arrow program looks: those find batches by the
 footer, or stop at the end mark. They have a checksum of their own. One that differs costs time only: the
-segment is read. A file of an older version, or one with too many subjects, has none.
+segment is read. A file with too many subjects has none.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def verify(directory: Path) -> Report:
     """Check all segments, and that they follow one another, and the manifest.
 
     Raises:
-        JournalError: the journal is of a newer version; or nothing tells which of several it is.
+        JournalError: the journal is of another version; or nothing tells which of several it is.
     """
     journal = own.journal_of(directory)
     limit = must_reach(directory, journal)  # before the list is made: all that it counts is in these segments
@@ -51,7 +51,7 @@ def _notes(directory: Path, found: own.Sorted) -> Iterator[Finding]:
     elif found.known is None and any(segment.is_sealed for segment in found.segments):
         yield Finding(files.MANIFEST, "missing or damaged; the next writer makes it again")
     mark = read_mark(directory)
-    if mark is not None and mark.growing and mark.growing.journal != found.journal:
+    if mark is not None and mark.growing.journal != found.journal:
         text = f"is of another journal, {mark.growing.journal}; it does not count"
         yield Finding(files.MARK, text)
     if read_mark(directory) is None:
@@ -74,7 +74,7 @@ def _gone(directory: Path, found: own.Sorted, limit: int | None) -> Iterator[Fin
             gone = Segment(entry.first_offset, files.SEALED)
             yield _missing_from(gone, gone.base, entry.end_offset)
     mark = read_mark(directory, found.journal)
-    if not present and limit and mark and mark.growing and mark.growing.base < limit:
+    if not present and limit and mark and mark.growing.base < limit:
         yield _missing_from(Segment(mark.growing.base, files.STREAM), mark.growing.base, limit)
 
 
@@ -176,7 +176,7 @@ def repair(directory: Path) -> Report:
         What was found and done.
 
     Raises:
-        JournalError: a writer is at work, or the journal is of a newer version; or the system does not let
+        JournalError: a writer is at work, or the journal is of another version; or the system does not let
             it be put in order.
     """
     try:

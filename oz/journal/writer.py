@@ -77,7 +77,7 @@ class Writer:
             retain_seconds: remove segments whose latest record is older than this; None keeps them all.
 
         Raises:
-            JournalError: another writer has it; or it is of a newer version; or the system does not let it be
+            JournalError: another writer has it; or it is of another version; or the system does not let it be
                 made or opened.
             JournalFull: there is no room for the first bytes of a journal.
             ValueError: an argument makes no sense.

@@ -55,7 +55,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         """The columns of the source, as DDL.
 
         Raises:
-            JournalError: there is no journal, it is damaged, or of a newer version.
+            JournalError: there is no journal, it is damaged, or of another version.
             OptionError, PatternError: an option makes no sense.
         """
         of_table = options_of_table(self.options)

@@ -349,7 +349,7 @@ class Node:
 
         Then all that they had subscribed to when this was called is known here, so that what this node
         publishes reaches them and `request` finds who answers; and they know what this node has subscribed
-        to. Nodes of oz 0.1.0 cannot say what they had subscribed to: have those wait themselves.
+        to.
 
         Those that `peers=` names are waited for until they have answered. Where nobody listens, or says
         anything, half a second after this node was made, nobody is waited for; nor is somebody who has not

@@ -2,8 +2,8 @@
 
 ``key ‖ head ‖ body``. The head says who sends, and which messages of the key these are; the body is one
 MessagePack array, subject and payload in turn. A control record has the same head and tells where the key
-stands. What a message seldom has (headers, more than one frame) costs nothing when it is absent. The head of
-version 2 has the position of the first message too: see `positions`.
+stands. Headers and further frames of a message cost nothing when they are absent. The head has the position
+of the first message: see `positions`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from oz.wire.keys import MAX_PATTERN, PATTERN, STREAM, STREAM_SIZE
 from oz.wire.positions import check_positions
 
 VERSION = 1
-WITH_POSITIONS = 2
-"""The version whose head has a position; sent to those only who say that they read it."""
+"""Version of the head. A reader counts every other version as malformed."""
 
 MESSAGES = 0x00
 CONTROL = 0x01
@@ -52,24 +51,19 @@ LARGE = 65_536
 """Bytes from which a payload travels as a ZeroMQ frame of its own, behind the batch, without being copied."""
 
 _HEAD = struct.Struct(">BB16sI")
-_TAIL = struct.Struct(">QI")
-_FULL = struct.Struct(">BB16sIQI")
-_TAIL_2 = struct.Struct(">QQIB")
-_FULL_2 = struct.Struct(">BB16sIQQIB")
+_TAIL = struct.Struct(">QQIB")
+_FULL = struct.Struct(">BB16sIQQIB")
 _CHUNK = struct.Struct(">I")
-_LONE = struct.Struct(f">{STREAM_SIZE}s2s16sIQ6sB")
-_LONE_2 = struct.Struct(f">{STREAM_SIZE}s2s16sIQQ7sB")
+_LONE = struct.Struct(f">{STREAM_SIZE}s2s16sIQQ7sB")
 _BIN_8 = 0xC4
-_LONE_STARTS = {bytes((version, MESSAGES)) for version in (VERSION, WITH_POSITIONS)}
-_RICH_STARTS = {bytes((version, RICH)) for version in (VERSION, WITH_POSITIONS)}
+_LONE_START = bytes((VERSION, MESSAGES))
+_RICH_START = bytes((VERSION, RICH))
 _PAIR = 0x92
-_LONE_ARRAY = b"\x00\x00\x00\x01\x92\xc4"
-_LONE_ARRAY_2 = b"\x00\x00\x00\x01\x00\x92\xc4"
+_LONE_ARRAY = b"\x00\x00\x00\x01\x00\x92\xc4"
 HEAD_SIZE = _FULL.size
-HEAD_SIZE_2 = _FULL_2.size
 
-HEARTBEAT_SIZES = {STREAM_SIZE + HEAD_SIZE, STREAM_SIZE + HEAD_SIZE_2}
-"""Bytes of a heartbeat on the key of a stream, in each version: shorter than any batch of it there."""
+HEARTBEAT_SIZE = STREAM_SIZE + HEAD_SIZE
+"""Bytes of a heartbeat on the key of a stream. Every batch there is longer."""
 HEARTBEAT_ORIGIN = slice(STREAM_SIZE + 2, STREAM_SIZE + 18)
 """Where a heartbeat on the key of a stream names its publisher."""
 
@@ -87,8 +81,8 @@ class Head(NamedTuple):
         epoch: which life of the key this is at that publisher; sequences count anew in each.
         sequence: the number of the first message, from 0; of a control record, that of the next.
         count: how many messages.
-        position: that of the first message; of a control record, that of the publisher's next one. None in
-            version 1.
+        position: that of the first message; of a control record, that of the publisher's next one; 0 in
+            multicast, which has no positions.
         width: bytes of each difference between two positions; 0 where they follow one another.
     """
 
@@ -97,13 +91,8 @@ class Head(NamedTuple):
     epoch: int
     sequence: int
     count: int  # type: ignore[assignment]
-    position: int | None = None
+    position: int = 0
     width: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the head."""
-        return HEAD_SIZE if self.position is None else HEAD_SIZE_2
 
 
 def key_size(frame: bytes) -> int:
@@ -132,20 +121,15 @@ def parse_head(frame: bytes, at: int) -> Head:
     Raises:
         ProtocolError: it is cut short, of a version that is not known here, or says what cannot be.
     """
-    position, width = None, 0
     try:
-        if frame[at : at + 1] == b"\x02":
-            version, flags, origin, epoch, sequence, position, count, width = _FULL_2.unpack_from(frame, at)
-        else:
-            version, flags, origin, epoch, sequence, count = _FULL.unpack_from(frame, at)
+        version, flags, origin, epoch, sequence, position, count, width = _FULL.unpack_from(frame, at)
     except struct.error:
         raise ProtocolError(f"a batch is cut short: {max(0, len(frame) - at)} bytes behind the key") from None
-    if version not in (VERSION, WITH_POSITIONS):
-        raise ProtocolError(f"a batch of version {version}; this oz reads versions 1 and 2")
+    if version != VERSION:
+        raise ProtocolError(f"a batch of version {version}; this oz reads version {VERSION}")
     if flags & ~_KNOWN_FLAGS or count > MAX_COUNT or (flags != CONTROL if count == 0 else flags & CONTROL):
         raise ProtocolError(f"a batch with flags {flags:#04x} and {count} messages")
-    if position is not None:
-        check_positions(position, width, count)
+    check_positions(position, width, count)
     return Head(flags, origin, epoch, sequence, count, position, width)
 
 
@@ -157,23 +141,18 @@ def read_lone(frame: bytes) -> tuple[Any, ...] | None:
 
     Returns:
         Key, origin, epoch, sequence, subject, payload, what stands for its extras, None for none, and
-        position, None in version 1.
+        position.
     """
     try:
-        if frame[STREAM_SIZE] == WITH_POSITIONS:
-            key, start, origin, epoch, sequence, position, one, size = _LONE_2.unpack_from(frame)
-            begin, array = _LONE_2.size, _LONE_ARRAY_2
-        else:
-            key, start, origin, epoch, sequence, one, size = _LONE.unpack_from(frame)
-            position, begin, array = None, _LONE.size, _LONE_ARRAY
-        if one != array:
+        key, start, origin, epoch, sequence, position, one, size = _LONE.unpack_from(frame)
+        if one != _LONE_ARRAY:
             return None
-        at = begin + size
-        subject = frame[begin:at]
+        at = _LONE.size + size
+        subject = frame[_LONE.size : at]
         # Subject and payload are `bin 8`: its mark, one byte of length, and the bytes.
-        if start in _LONE_STARTS and frame[at] == _BIN_8 and at + 2 + frame[at + 1] == len(frame):
+        if start == _LONE_START and frame[at] == _BIN_8 and at + 2 + frame[at + 1] == len(frame):
             return key, origin, epoch, sequence, subject, frame[at + 2 :], None, position
-        if start in _RICH_STARTS and frame[at] == _PAIR and frame[at + 1] == _BIN_8:
+        if start == _RICH_START and frame[at] == _PAIR and frame[at + 1] == _BIN_8:
             end = at + 3 + frame[at + 2]
             extras = msgpack.unpackb(memoryview(frame)[end:])
             # Nothing in their place is malformed, and not the same as none.
@@ -281,16 +260,15 @@ def _is_answer(live: Any, refused: Any, paths: Any) -> bool:
     )
 
 
-def head_start(key: bytes, flags: int, origin: bytes, epoch: int, version: int = VERSION) -> bytes:
-    """Make what never changes of a frame's beginning: the key and the first part of the head."""
-    return key + _HEAD.pack(version, flags, origin, epoch)
+def head_start(key: bytes, flags: int, origin: bytes, epoch: int) -> bytes:
+    """Return the constant part of a frame's beginning: the key and the first part of the head."""
+    return key + _HEAD.pack(VERSION, flags, origin, epoch)
 
 
-head_end = _TAIL.pack
-"""Called with sequence and count, gives the part of the head that changes, of version 1."""
+def head_end(sequence: int, count: int, position: int = 0, width: int = 0) -> bytes:
+    """Return the part of a head that changes with each frame."""
+    return _TAIL.pack(sequence, position, count, width)
 
-head_end_2 = _TAIL_2.pack
-"""Called with sequence, position, count and width, gives the part of the head that changes, of version 2."""
 
 pack_chunk = _CHUNK.pack
 """Called with the number of a chunk, gives what stands between head and body of last values."""

@@ -242,7 +242,7 @@ def _read(frame: bytes, most: int, kinds: dict[int, tuple[int, Callable[..., _Va
         raise ProtocolError(
             f"a discovery message of kind {kind} with {len(values)} values instead of {count}"
         )
-    # What a later version 1 adds comes behind.
+    # Further values are passed over.
     return make(*values[:count])
 
 

@@ -22,9 +22,6 @@ PATTERN = OWN + b"P"
 ID_SIZE = 16
 STREAM_SIZE = len(STREAM) + ID_SIZE
 
-READS_POSITIONS = b"\x00oz-2\x00"
-"""The beginning of the names of streams whose subscriber reads batches of version 2."""
-
 MAX_PATTERN = 8_192
 """Bytes of one pattern: libzmq walks a key byte by byte, and in places by recursion."""
 

@@ -1,13 +1,11 @@
 """Positions: the number of each message among all of its publisher; docs/wire.md has their layout.
 
 The head of a batch has the position of its first message. Where the others do not follow one by one, the
-differences stand behind the head, each as wide as the widest. On the key of a shared pattern, which those
-of version 1 read too, both stand in a frame of their own behind all others, which those pass over.
+differences stand behind the head, each as wide as the widest.
 """
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from collections.abc import Sequence
@@ -20,7 +18,6 @@ LAST_POSITION = (1 << 64) - 1
 """The largest position that there may be."""
 
 _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
-_TRAILER = struct.Struct(">QB")
 
 
 def check_positions(position: int, width: int, count: int) -> None:
@@ -85,33 +82,3 @@ def _swapped(steps: array[int]) -> array[int]:
     if sys.byteorder == "little":
         steps.byteswap()
     return steps
-
-
-def pack_trailer(positions: Sequence[int]) -> bytes:
-    """Make the frame of positions that stands behind a batch on the key of a shared pattern."""
-    width, differences = pack_differences(positions)
-    return _TRAILER.pack(positions[0], width) + differences
-
-
-def pack_standing(position: int) -> bytes:
-    """Make the frame that stands behind a control record there: where the publisher stands."""
-    return _TRAILER.pack(position, 0)
-
-
-def read_trailer(frame: bytes, count: int) -> Sequence[int] | None:
-    """Read the frame of positions behind a batch of version 1; None where it is none.
-
-    A frame that nothing speaks of is passed over, so nothing in it is malformed.
-
-    Args:
-        frame: the last frame of the ZeroMQ message.
-        count: the messages of the batch; 0 for a control record, whose position is the only one.
-    """
-    try:
-        position, width = _TRAILER.unpack_from(frame)
-        check_positions(position, width, count)
-        if len(frame) != _TRAILER.size + width * max(0, count - 1):
-            return None
-        return parse_positions(frame, _TRAILER.size, position, width, count or 1)
-    except (struct.error, ProtocolError):
-        return None

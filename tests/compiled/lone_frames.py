@@ -5,7 +5,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.wire.batch import MESSAGES, VERSION, WITH_POSITIONS, head_end, head_end_2, head_start, pack_array
+from oz.wire.batch import MESSAGES, VERSION, head_end, head_start, pack_array
 from oz.wire.keys import DeliveryOptions
 
 A, B = b"a" * 16, b"b" * 16
@@ -32,13 +32,13 @@ def decoder(codec=None, *texts, **delivery):
 
 
 def frame(
-    sequence=0, subject=b"a.b", payload=b"x", *, epoch=1, origin=A, flags=MESSAGES, version=WITH_POSITIONS,
+    sequence=0, subject=b"a.b", payload=b"x", *, epoch=1, origin=A, flags=MESSAGES, version=VERSION,
     position=5, count=1, width=0, rest=b"", key=None,
 ):  # fmt: skip
     """A frame as a publisher sends it, or one that differs somewhere."""
-    start = head_start(key or next(iter(decoder().streams.by_key)), flags, origin, epoch, version)
-    end = head_end(sequence, count) if version == VERSION else head_end_2(sequence, position, count, width)
-    return start + end + pack_array([subject, payload]) + rest
+    key = key or next(iter(decoder().streams.by_key))
+    start = key + bytes((version,)) + head_start(key, flags, origin, epoch)[len(key) + 1 :]
+    return start + head_end(sequence, count, position, width) + pack_array([subject, payload]) + rest
 
 
 def shown(message):

@@ -27,7 +27,7 @@ from oz.transport.publisher.accumulator import QUIET, Accumulator
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import XpubSink
 from oz.wire.extras import rich
-from oz.wire.keys import READS_POSITIONS, DeliveryOptions, stream_key
+from oz.wire.keys import DeliveryOptions, stream_key
 from support.inside import engine_of
 from support.sizes import size
 from support.waiting import DEADLINE
@@ -38,10 +38,10 @@ ORIGIN = b"p" * 16
 numbers = count()
 
 
-def stream(number, *, reads_positions=True, **delivery):
-    name = (READS_POSITIONS if reads_positions else b"\x00\x00") + b"n" * 12 + bytes((number, 0))
-    name = name.ljust(16, b"n")[:16]
-    return OutStream(name, stream_key(name), DeliveryOptions(**delivery), ORIGIN, number)
+def stream(number, *, is_shared=False, **delivery):
+    name = b"n" * 14 + bytes((number, 0))
+    key = stream_key(name)
+    return OutStream(key if is_shared else name, key, DeliveryOptions(**delivery), ORIGIN, number)
 
 
 class Parts:
@@ -86,7 +86,7 @@ class Publisher:
         parts.listen = lambda: self.log.append(("listen", self.guard.is_mine))
         parts.check_open = lambda: self.log.append("check")
         self.streams = [
-            stream(1), stream(2), stream(3, reads_positions=False),
+            stream(1), stream(2), stream(3, is_shared=True),
             stream(4, overflow="drop_oldest", limit=3),
         ]  # fmt: skip
         one, two, three, four = self.streams

@@ -26,7 +26,7 @@ from oz.protocol.subscriber.columns import BatchColumns, MessageBatch, read_colu
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
-from oz.wire.batch import MESSAGES, WITH_POSITIONS, head_end_2, head_start
+from oz.wire.batch import MESSAGES, head_end, head_start
 from oz.wire.keys import DeliveryOptions
 from support.cases import each
 from support.sizes import SOAK, size
@@ -136,11 +136,11 @@ def test_arrays_and_bytes_that_say_their_length_in_more_bytes_than_need_be_are_r
 
 
 def numbered(key):
-    """Batches of version 2: with positions that follow one another, and with differences."""
+    """Batches with positions that follow one another, and with differences."""
     body = msgpack.packb([b"a.b", b"one", b"a.c", b"two", b"a.d", b""])
-    start = head_start(key, MESSAGES, ORIGIN, 3, WITH_POSITIONS)
-    yield [start + head_end_2(0, 40, 3, 0) + body]
-    yield [start + head_end_2(3, 50, 3, 1) + bytes((2, 5)) + body]
+    start = head_start(key, MESSAGES, ORIGIN, 3)
+    yield [start + head_end(0, 3, 40) + body]
+    yield [start + head_end(3, 3, 50, 1) + bytes((2, 5)) + body]
 
 
 def decoder():

@@ -178,8 +178,3 @@ def test_on_the_secure_bus_everybody_has_what_is_allowed_and_no_more(tmp_path):
 def test_the_list_of_examples_is_complete():
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     assert [program.name for program in PROGRAMS if f"]({program.name})" not in listed] == []
-
-
-def test_an_example_fits_on_a_page():
-    lengths = {program.name: len(program.read_text("utf-8").splitlines()) for program in PROGRAMS}
-    assert {name: length for name, length in lengths.items() if length > 60} == {}

@@ -21,7 +21,7 @@ from oz.journal.stamp import MARK, PREFIX, Stamp, read_stamp, stamp_message
 
 MARK_FILE, MANIFEST, EPOCHS = "acknowledged", "manifest.json", "epochs.json"
 _MEMORY = Path("/dev/shm")
-_INODE_AT, _NOTE, _MORE = 16, struct.calcsize("<4sIqQ32s"), struct.calcsize("<16s8sqqq")
+_INODE_AT, _JOURNAL_AT = 16, struct.calcsize("<4sIqQ32s")
 _EDIT = struct.Struct("<HB")
 _ODD = (
     None,
@@ -204,8 +204,7 @@ def _acknowledge(path: Path, data: bytes, *, is_sealed: bool) -> None:
         note = bytearray(template()[MARK_FILE])
         note[8:16] = data[:8].ljust(8, b"\0")
         struct.pack_into("<Q", note, _INODE_AT, path.stat().st_ino)
-        struct.pack_into("<I", note, _NOTE, crc32(note[:_NOTE]))
-        more = data[8 : 8 + _MORE]
-        note[_NOTE + 4 : _NOTE + 4 + len(more)] = more
+        more = data[8 : 8 + len(note) - 4 - _JOURNAL_AT]
+        note[_JOURNAL_AT : _JOURNAL_AT + len(more)] = more
         data = bytes(note[:-4]) + struct.pack("<I", crc32(note[:-4]))
     path.write_bytes(data)

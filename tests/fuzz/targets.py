@@ -50,19 +50,16 @@ def read_batch(data: bytes) -> None:
         with suppress(ProtocolError):
             size = batch.key_size(frame)
             head = batch.parse_head(frame, size)
-            at = size + head.size
+            at = size + batch.HEAD_SIZE
             if head.flags & batch.CONTROL:
                 batch.parse_control(frame, at)
                 continue
             if head.flags & batch.LAST_VALUES:
                 batch.parse_chunk(frame, at)
                 at += batch.CHUNK_FIELD
-            if head.position is not None:
-                positions.parse_positions(frame, at, head.position, head.width, head.count)
-                at += head.width * (head.count - 1)
+            positions.parse_positions(frame, at, head.position, head.width, head.count)
+            at += head.width * (head.count - 1)
             batch.parse_body(frame, at, head.count)
-    for count in (0, 1, 5):
-        positions.read_trailer(data, count)
 
 
 def read_datagram(data: bytes) -> None:

@@ -37,8 +37,6 @@ def claim_by_mark(directory):
     path = directory / "acknowledged"
     data = bytearray(path.read_bytes())
     struct.pack_into("<q", data, 8, FAR)
-    note = struct.calcsize("<4sIqQ32s")
-    struct.pack_into("<I", data, note, crc32(data[:note]))
     struct.pack_into("<I", data, len(data) - 4, crc32(data[:-4]))
     path.write_bytes(data)
     return "acknowledged"

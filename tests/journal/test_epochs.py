@@ -1,55 +1,12 @@
 """What tells a reader that comes back whether offsets stand for the same records yet."""
 
-import json
 import shutil
 
 import pytest
 
 import oz
 from oz.journal import Journal, Writer
-from oz.journal.epochs import UNNAMED, Epoch, History, history_of
-from oz.journal.manifest import _checksum
-from oz.journal.mark import read_mark
-
-
-def as_of_0_1_0(directory):
-    """Leave what version 0.1.0 would have written."""
-    (directory / "epochs.json").unlink()
-    mark = directory / "acknowledged"
-    mark.write_bytes(mark.read_bytes()[:60])
-    manifest = json.loads((directory / "manifest.json").read_text())
-    del manifest["crc32"], manifest["first_offset"]
-    (directory / "manifest.json").write_text(json.dumps({**manifest, "crc32": _checksum(manifest)}))
-
-
-def test_a_journal_without_epochs_is_read_and_gets_one_with_the_next_append(many):
-    as_of_0_1_0(many.directory)
-    assert read_mark(many.directory).growing is None
-    assert many.end_offset == 3000
-    assert [record.offset for record in many.read()] == list(range(3000))
-    assert many.verify().ok
-    assert history_of(many.directory) == History((Epoch(UNNAMED, 0),))
-    with Writer(many.directory) as writer:
-        assert writer.findings == ()
-        assert history_of(many.directory).present.id == UNNAMED
-        writer.append([("a", b"")])
-        assert history_of(many.directory).epochs[0] == Epoch(UNNAMED, 0)
-        assert history_of(many.directory).present.first_offset == 3000
-    history = history_of(many.directory)
-    assert history.agreed(UNNAMED, 3000) == 3000
-    assert history.agreed(UNNAMED, 3001) == 3000
-    assert [record.offset for record in many.read()] == list(range(3001))
-    assert many.verify().ok
-
-
-def test_the_oldest_segments_of_a_journal_without_epochs_may_have_been_removed_by_retention(many):
-    as_of_0_1_0(many.directory)
-    first = min(many.directory.glob("*.arrow"))
-    first.unlink()  # and a crash before the manifest was written, which said so afterwards
-    with Writer(many.directory) as writer:
-        assert writer.findings == ()
-    assert many.first_offset > 0
-    assert many.verify().ok
+from oz.journal.epochs import history_of
 
 
 def test_each_writer_that_appends_begins_an_epoch_and_others_do_not(tmp_path):

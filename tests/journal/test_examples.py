@@ -63,8 +63,7 @@ def test_duckdb_counts_the_flights(recorded):
     assert sum(int(line.split()[1]) for line in lines) == 842
 
 
-def test_the_list_of_examples_is_complete_and_each_fits_on_a_page():
+def test_the_list_of_examples_is_complete():
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     for program in EXAMPLES.glob("*.py"):
         assert f"]({program.name})" in listed
-        assert len(program.read_text("utf-8").splitlines()) <= 60

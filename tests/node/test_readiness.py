@@ -167,19 +167,6 @@ def test_subscriptions_that_end_meanwhile_are_not_waited_for(make, met):
         churn.outcome()
 
 
-def test_a_node_of_an_older_oz_is_not_asked_what_it_wants(make, monkeypatch):
-    node = make("node")
-    with monkeypatch.context() as older:
-        older.setattr(engine, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
-        asks = make("asks")
-    node.wait_for_peers("asks", DEADLINE)
-    asks.wait_for_peers("node", DEADLINE)
-    Held(asks)
-    asks.subscribe("a")
-    node.wait_ready(DEADLINE)
-    assert not knows(node, "a")
-
-
 def test_waiting_to_be_ready_counts_as_no_message(make, met):
     node, other = make("node"), make("other")
     met(node, other)

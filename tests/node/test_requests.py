@@ -9,7 +9,6 @@ import pytest
 import oz
 import oz.asyncio
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.node.handlers import Replies
 from oz.transport.publisher import accumulator
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
@@ -244,26 +243,6 @@ def test_a_node_that_tells_no_errors_leaves_whoever_asks_waiting(make, met):
         asks.request("bad", timeout=0.3)
     until(lambda: answers.stats.failed == 1)
     assert (answers.stats.replies, answers.stats.replies_dropped) == (0, 0)
-
-
-def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
-    _, answers = pair
-    sent = []
-    monkeypatch.setattr(Replies, "_send", lambda _, *message: sent.append(message))
-    handled = serve(answers, "bad", refuse)
-    with oz.Subscriber(
-        engine_of(answers).sockets.local.engine.attachments.endpoints[-1],
-        filtering="publisher",
-        codec="msgpack",
-    ) as old:
-        uuid = bytes(15) + b"\2"
-        old.subscribe(f"_INBOX.{uuid.hex()}.*")
-        old.wait_ready(DEADLINE)
-        sent_by = engine_of(answers).sockets.local
-        assert sent_by.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1") is None
-        # It is counted before it is told.
-        until(lambda: answers.stats.failed == 1 and handled.queue.is_idle)
-    assert (sent, len(engine_of(answers).replies.parked)) == ([], 0)
 
 
 def test_a_value_that_is_returned_is_warned_of_once_for_each_subscription(pair, caplog):

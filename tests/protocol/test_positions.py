@@ -12,14 +12,10 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.records import Records
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import (
-    CONTROL,
     MESSAGES,
     head_end,
-    head_end_2,
     head_start,
-    key_size,
     pack_array,
-    parse_head,
 )
 from oz.wire.keys import DeliveryOptions
 from protocol.in_memory import (
@@ -56,19 +52,6 @@ class Keeping(Publisher):
                 self.flush()
                 self.batches.position += 1
             self.kept.put(subject, b"%d" % self._number, position)
-
-
-class Older(Subscriber):
-    """A subscriber that reads version 1 only, by the name of its stream."""
-
-    def __init__(self, publisher, text="a.*", **delivery):
-        super().__init__(publisher, "nothing")
-        self.streams._name = b"v1 " + bytes((len(publisher.wire.subscribers),)) * 11
-        subscription = Subscribed([oz.compile(text)], None, lambda _: None)
-        self.apply(
-            self.streams.add(subscription, DeliveryOptions(**delivery, policy="sticky"), last_value=False)
-        )
-        self.apply(self.streams.flush())
 
 
 def positions_of(subscribers):
@@ -156,47 +139,6 @@ def test_last_values_have_the_positions_that_they_were_published_with(rounds):
     assert positions == {number: number - 1 for number in positions}
 
 
-def test_who_reads_version_1_only_is_sent_nothing_else_beside_one_who_reads_more():
-    publisher = Publisher()
-    older, newer = Older(publisher), Subscriber(publisher)
-    publisher.tick()
-    frames = list(older.arriving)
-    settle(publisher)
-    publisher.publish(b"a.x")
-    publisher.publish(b"a.y", b"b.z", b"a.z")
-    publisher.tick(1.0)
-    frames += older.arriving
-    settle(publisher)
-    assert len(frames) >= 4
-    own = [frame for frame in frames if frame[0].startswith(b"\x001Sv1 ")]
-    assert {len(frame) for frame in own} == {1}
-    assert {parse_head(frame, key_size(frame)).position for (frame,) in own} == {None}
-    assert [message.position for message in older.got] == [None] * 3
-    assert [message.payload for message in older.got] == [message.payload for message in newer.got]
-    assert [message.position for message in newer.got] == [0, 1, 2]
-    assert older.stats.malformed == newer.stats.malformed == 0
-
-
-def test_a_publisher_of_version_1_is_read_without_positions():
-    publisher = Publisher()
-    one = Subscriber(publisher)
-    settle(publisher)
-    (key,) = [key for key, stream in one.streams.by_key.items() if stream.table]
-    for flags, count, body in (
-        (CONTROL, 0, b""),
-        (MESSAGES, 1, pack_array([b"a.x", b"1"])),
-        (MESSAGES, 2, pack_array([b"a.x", b"2", b"a.y", b"3"])),
-    ):
-        frame = head_start(key, flags, b"o" * 16, 1) + head_end(len(one.got), count) + body
-        one.arriving.append([frame])
-        one.take()
-        one.read()
-    assert [(message.payload, message.position) for message in one.got] == [
-        (b"%d" % n, None) for n in (1, 2, 3)
-    ]
-    assert one.streams.by_key[key].sources[b"o" * 16].position is None
-
-
 @each("is_shared", [False, True])
 def test_who_gets_nothing_knows_where_the_publisher_stands(is_shared):
     publisher = Publisher()
@@ -235,9 +177,7 @@ class TestLies:
     def say(self, one, sequence, position, width=0, differences=b"", *numbers):
         (key,) = [key for key, stream in one.streams.by_key.items() if stream.table]
         items = [part for number in numbers for part in (b"a.x", b"%d" % number)]
-        head = head_start(key, MESSAGES, b"o" * 16, 1, 2) + head_end_2(
-            sequence, position, len(numbers), width
-        )
+        head = head_start(key, MESSAGES, b"o" * 16, 1) + head_end(sequence, len(numbers), position, width)
         one.arriving.append([head + differences + pack_array(items)])
         one.take()
         one.read()

@@ -26,7 +26,7 @@ MALFORMED = OWN + b"D\xff"
 """What nobody may ask for, and somebody does."""
 
 UNKNOWN = Declaration(b"of the future".ljust(ID_SIZE), 1, DeliveryOptions(), patterns=(Declared(99, b"a.*"),))
-"""What a later version may ask for: a pattern of a dialect that is not known here."""
+"""Pattern of an unknown dialect."""
 
 DELIMITER = b" "
 

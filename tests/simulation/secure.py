@@ -16,6 +16,7 @@ from oz.security.permissions import Permissions, Rule, User
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
+    HEAD_SIZE,
     LAST_VALUES,
     MESSAGES,
     head_end,
@@ -109,7 +110,7 @@ class Member(Stranger):
         head = parse_head(frame, size)
         if head.flags & CONTROL:
             return []
-        at = size + head.size + CHUNK_FIELD * bool(head.flags & LAST_VALUES) + head.width * (head.count - 1)
+        at = size + HEAD_SIZE + CHUNK_FIELD * bool(head.flags & LAST_VALUES) + head.width * (head.count - 1)
         body = parse_body(frame, at, head.count)
         return zip(body[0::2], body[1::2], strict=True)
 

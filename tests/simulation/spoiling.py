@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oz.protocol.publisher.stream import CONTROL, LAST_VALUES, PLAIN, RICH
-from oz.wire.batch import head_end, head_end_2, pack_array, pack_chunk
+from oz.wire.batch import head_end, pack_array, pack_chunk
 from oz.wire.keys import OWN
 from simulation.ledger import check
 
@@ -38,8 +38,11 @@ def spoil(publisher, choose):
     if streams:
         stream = choose(streams)
         kind, sequence, count, body = choose(BODIES)(stream.sequence)
-        end = head_end_2(sequence, 0, count, 0) if stream.reads_positions else head_end(sequence, count)
-        frames = (stream.heads[kind] + end + body, stream.key + MARK, stream.key + bytes(34) + MARK)
+        frames = (
+            stream.heads[kind] + head_end(sequence, count) + body,
+            stream.key + MARK,
+            stream.key + bytes(34) + MARK,
+        )
         publisher.sink.try_send((choose(frames),))
 
 

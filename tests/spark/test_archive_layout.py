@@ -87,7 +87,11 @@ def test_an_address_of_a_file_is_a_path(tmp_path):
 
 @pytest.mark.parametrize(
     "pending",
-    [None, Move("../x.staging/oz-1", [["a", "b"]], 7, [[1, 2]]), Swap("../x.staging/oz-1", [["a", "b"]])],
+    [
+        None,
+        Move("../x.staging/oz-1", [["a", "b"]], 7, [[1, 2]], "9fac"),
+        Swap("../x.staging/oz-1", [["a", "b"]]),
+    ],
 )
 def test_a_manifest_is_read_as_it_was_saved(tmp_path, pending):
     (tmp_path / "_oz").mkdir()

@@ -20,7 +20,7 @@ from oz.wire.keys import (
 
 NAME = b"\xaa" * 14
 ORIGIN = bytes(range(0xA0, 0xB0))
-HEAD = struct.Struct(">BB16sIQI")
+HEAD = struct.Struct(">BB16sIQQIB")
 
 BOMBS = (
     b"\x91" * 1020,
@@ -66,8 +66,8 @@ HOSTILE = (
 """Patterns that do not compile in one dialect or another, or cost much."""
 
 
-def head(flags=MESSAGES, epoch=1, sequence=0, count=0, origin=ORIGIN, version=VERSION):
-    return HEAD.pack(version, flags, origin, epoch, sequence, count)
+def head(flags=MESSAGES, epoch=1, sequence=0, count=0, origin=ORIGIN, version=VERSION, position=0):
+    return HEAD.pack(version, flags, origin, epoch, sequence, position, count, 0)
 
 
 def batch(key, messages, flags=MESSAGES, chunk=None, **where):

@@ -20,7 +20,6 @@ from oz.wire.batch import (
     Head,
     array_header,
     head_end,
-    head_end_2,
     head_start,
     key_size,
     pack_array,
@@ -57,7 +56,6 @@ def subscriber():
     ):
         subscription = Subscribed([pattern], None, lambda one: None)
         streams.add(subscription, delivery, last_value=True)
-    # Vectors of version 1 are on the key of a stream that a subscriber of that version has named.
     [own] = [one for one in streams.by_key.values() if not one.is_shared and not one.only_answers]
     streams.by_key[KEY] = own
     return BatchDecoder(streams)
@@ -93,21 +91,18 @@ def test_a_head_means_what_its_vector_says(row):
         value[name] for name in ("flags", "origin", "epoch", "sequence", "count")
     )
     if head.flags & LAST_VALUES:
-        assert parse_chunk(frame, size + head.size) == value["chunk"]
+        assert parse_chunk(frame, size + HEAD_SIZE) == value["chunk"]
     if head.flags & CONTROL:
         answer = value["control"]
-        body = parse_control(frame, size + head.size)
+        body = parse_control(frame, size + HEAD_SIZE)
         assert {name: body[name] for name in answer} == {
             **answer,
             **({"refused": dict(answer["refused"])} if answer else {}),
         }
     # And written again.
-    assert head.position == value.get("position")
-    start = head_start(frame[:size], head.flags, head.origin, head.epoch, 1 if head.position is None else 2)
-    if head.position is None:
-        assert frame.startswith(start + head_end(head.sequence, head.count))
-    else:
-        assert frame.startswith(start + head_end_2(head.sequence, head.position, head.count, head.width))
+    assert head.position == value["position"]
+    start = head_start(frame[:size], head.flags, head.origin, head.epoch)
+    assert frame.startswith(start + head_end(head.sequence, head.count, head.position, head.width))
 
 
 @each("row", GOOD)
@@ -119,8 +114,8 @@ def test_a_subscriber_gets_the_messages_that_a_vector_says(row):
     assert [message.sequence for message in decoder.waiting] == [
         value["sequence"] + place for place in range(len(wanted))
     ]
-    positions = value.get("positions") or [None] * len(wanted)
-    assert [message.position for message in decoder.waiting] == positions
+    positions = value.get("positions") or range(value["position"], value["position"] + len(wanted))
+    assert [message.position for message in decoder.waiting] == list(positions)
     assert decoder.stats.malformed == 0
 
 
@@ -161,8 +156,8 @@ def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():
     extras = {"reply_to": "r", "headers": {"n": 1}}
     rich = batch(KEY, [(b"a.b", [b"one", extras])], RICH)
     bare = batch(KEY, [(b"a.b", b"one")])
-    assert read_lone(bare) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", None, None)
-    assert read_lone(rich) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", extras, None)
+    assert read_lone(bare) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", None, 0)
+    assert read_lone(rich) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", extras, 0)
     for frame in (bare, rich):
         for size in range(len(frame)):
             assert read_lone(frame[:size]) is None

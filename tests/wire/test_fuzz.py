@@ -26,6 +26,7 @@ from oz.security.limits import Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
+    HEAD_SIZE,
     LAST_VALUES,
     MESSAGES,
     RICH,
@@ -75,7 +76,7 @@ def decode(frame):
     """Read a frame that a publisher sent, as far as `oz.wire` goes."""
     size = key_size(frame)
     head = parse_head(frame, size)
-    at = size + head.size
+    at = size + HEAD_SIZE
     if head.flags & CONTROL:
         return parse_control(frame, at)
     if head.flags & LAST_VALUES:

@@ -4,21 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.wire.batch import MESSAGES, RICH, WITH_POSITIONS, head_end_2, head_start, pack_array, read_lone
-from oz.wire.keys import READS_POSITIONS, stream_key
+from oz.wire.batch import MESSAGES, RICH, head_end, head_start, pack_array, read_lone
+from oz.wire.keys import stream_key
 from oz.wire.positions import (
     LAST_POSITION,
     check_positions,
     pack_differences,
-    pack_standing,
-    pack_trailer,
     parse_positions,
-    read_trailer,
 )
 from support.cases import each
 from support.wire_frames import ORIGIN
 
-KEY = stream_key(READS_POSITIONS + b"\xaa" * 10)
+KEY = stream_key(b"\xaa" * 16)
 positions = st.integers(0, 2**62)
 several = st.lists(positions, min_size=1, max_size=20)
 
@@ -30,7 +27,6 @@ def test_positions_come_back_as_they_were(numbers):
     assert len(differences) == width * (len(numbers) - 1)
     found = parse_positions(b"x" + differences, 1, numbers[0], width, len(numbers))
     assert list(found) == list(numbers)
-    assert list(read_trailer(pack_trailer(numbers), len(numbers))) == list(numbers)
 
 
 @each(
@@ -66,29 +62,17 @@ def test_whatever_stands_there_is_read_as_positions_or_malformed(first, width, c
     assert all(0 <= one <= LAST_POSITION for one in found)
 
 
-@given(st.binary(max_size=40), st.integers(0, 9))
-def test_whatever_frame_comes_behind_a_batch_is_read_as_positions_or_passed_over(frame, count):
-    found = read_trailer(frame, count)
-    assert found is None or (len(found) == max(1, count) and all(0 <= one <= LAST_POSITION for one in found))
-
-
-def test_where_a_publisher_stands_is_read_behind_a_control_record():
-    assert list(read_trailer(pack_standing(41), 0)) == [41]
-    assert list(read_trailer(pack_standing(LAST_POSITION), 0)) == [LAST_POSITION]
-    assert read_trailer(pack_trailer([1, 3]), 0) is None
-
-
 @each("extras", [None, {"reply_to": "r"}])
 def test_of_a_lone_message_with_a_position_each_byte_counts(extras):
     payload = b"one" if extras is None else [b"one", extras]
     flags = MESSAGES if extras is None else RICH
-    start = head_start(KEY, flags, ORIGIN, 1, WITH_POSITIONS)
+    start = head_start(KEY, flags, ORIGIN, 1)
     body = pack_array([b"a.b", payload])
-    frame = start + head_end_2(7, 41, 1, 0) + body
+    frame = start + head_end(7, 1, 41) + body
     assert read_lone(frame) == (KEY, ORIGIN, 1, 7, b"a.b", b"one", extras, 41)
     for size in range(len(frame)):
         assert read_lone(frame[:size]) is None
     assert read_lone(frame + b"\0") is None
     # Not alone, or with differences, of which it can have none.
-    assert read_lone(start + head_end_2(7, 41, 2, 0) + body) is None
-    assert read_lone(start + head_end_2(7, 41, 1, 1) + body) is None
+    assert read_lone(start + head_end(7, 2, 41) + body) is None
+    assert read_lone(start + head_end(7, 1, 41, 1) + body) is None

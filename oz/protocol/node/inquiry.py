@@ -38,9 +38,6 @@ class Learning(Protocol):
     def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
         """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""
 
-    def interest(self, subject: str) -> bool:
-        """Tell whether anybody has asked for what a subject begins with."""
-
 
 class Inquiry:
     """The inquiry of one call of `wait_ready`: which peers have not answered it yet.
@@ -154,10 +151,6 @@ class Inquiries:
             return True
         if inquiry.is_due(peer.uuid, now):
             subject = interest_subject(peer.uuid)
-            if not any(one.interest(subject) for one in publishers):
-                # A node of an older oz: its presence announcement stands, and this subscription comes before
-                # that.
-                return True
             # What found no room is said again, as what was lost is.
             if self.publish(subject, Question(inquiry.number)):
                 inquiry.asked(peer.uuid, now)

@@ -23,11 +23,6 @@ from oz.protocol.node.reserved_subjects import INBOX
 from oz.security.permissions import Permissions
 from oz.wire.codec import Failure
 
-FAILED = ".failed"
-"""What stands behind an inbox where it is told that a handler raised: nodes that know of no such thing do not
-subscribe to it."""
-
-
 SECRET_SIZE, SECRET_DIGITS = 16, 39
 """Random bytes of each inbox, and the decimal digits that they are written in."""
 
@@ -233,7 +228,7 @@ class Requests:
 
     @property
     def pattern(self) -> str:
-        """The one standing subscription, in the nats dialect: to replies, and to what handlers raised."""
+        """Pattern of the subscription to all inboxes of the node, in the nats dialect."""
         return f"{self.prefix}>"
 
     def begin(self, request: Request) -> str:
@@ -262,7 +257,7 @@ class Requests:
 
     def waiting_in(self, inbox: str) -> Request | None:
         """Return the request whose replies come to an inbox, if it is one of this node and any waits."""
-        return self._waiting.get(inbox.removesuffix(FAILED)[:-SECRET_DIGITS], _nobody)()
+        return self._waiting.get(inbox[:-SECRET_DIGITS], _nobody)()
 
     def end(self, inbox: str) -> None:
         """Stop waiting: what was not read, and what still comes, is late.
@@ -288,14 +283,13 @@ class Requests:
 
     def take(self, message: Message) -> None:
         """Hand a reply to the request that waits for it."""
-        subject = message.subject
-        inbox = subject.removesuffix(FAILED)
+        inbox = message.subject
         number = inbox[:-SECRET_DIGITS]
         waiting = self._waiting.get(number, _nobody)()
         if waiting is not None and not (inbox.isascii() and compare_digest(waiting.inbox, inbox)):
             self._refused("a reply came to an inbox that nobody was told of")
             return
-        if waiting is None or (inbox != subject) != (type(message.payload) is Failure):
+        if waiting is None:
             self._count_late(1)
             return
         if waiting.is_for_one:

@@ -13,7 +13,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS, Passing, send_buffer_of
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import PLAIN, RICH, OutStream
-from oz.wire.batch import MAX_COUNT, head_end_2, pack_array
+from oz.wire.batch import MAX_COUNT, head_end, pack_array
 
 MAX_BATCH = 512
 """Messages in one batch, unless said otherwise."""
@@ -146,10 +146,10 @@ class Batches:
         is_small = len(body) < WATCHED_FROM
         for stream in recipients.streams:
             sequence = stream.sequence
-            is_plain = stream.reads_positions and stream.vanished_at is None and not stream.is_full
+            is_plain = not stream.is_shared and stream.vanished_at is None and not stream.is_full
             if is_small and is_plain and not (stream.is_closing or stream.is_gone):
                 stream.sequence = sequence + 1
-                head = stream.heads[is_rich] + head_end_2(sequence, position, 1, 0)
+                head = stream.heads[is_rich] + head_end(sequence, 1, position)
                 if self._sink.try_send_one(head + body):
                     continue
                 stream.sequence = sequence
@@ -178,8 +178,7 @@ class Batches:
             if stream.is_full:
                 self._retry(stream)
             takes = not (stream.is_full or (stream.delivery.group and self._has_left(stream)))
-            first, *trailer = stream.frames(RICH, stream.sequence, positions, body)
-            frames = (first, attached, *trailer)
+            frames = (*stream.frames(RICH, stream.sequence, positions, body), attached)
             if takes and self.try_send(stream, frames):
                 stream.sequence += 1
             elif stream.delivery.group or stream.delivery.overflow in SEND_BUFFERS:

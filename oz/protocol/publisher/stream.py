@@ -12,9 +12,9 @@ from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.backlog import Backlog
 from oz.subjects.pattern import Pattern, may_take_long
 from oz.wire import batch
-from oz.wire.batch import head_end, head_end_2, head_start
-from oz.wire.keys import READS_POSITIONS, DeliveryOptions
-from oz.wire.positions import pack_differences, pack_standing, pack_trailer
+from oz.wire.batch import head_end, head_start
+from oz.wire.keys import DeliveryOptions
+from oz.wire.positions import pack_differences
 
 NAME_SIZE = 14
 """The part of a stream's id that all streams of one subscriber have in common."""
@@ -138,7 +138,6 @@ class OutStream:
         unsent: frames that are to be sent as soon as there is room.
         send_buffer: the messages of an `overflow` that found no room: subjects and payloads.
         is_shared: whether it is that of a shared pattern.
-        reads_positions: whether its subscriber reads version 2, whose head has a position.
     """
 
     __slots__ = (
@@ -162,7 +161,6 @@ class OutStream:
         "name",
         "newest",
         "patterns",
-        "reads_positions",
         "recorded",
         "refused",
         "refused_at",
@@ -201,7 +199,6 @@ class OutStream:
         self.key = key
         self.delivery = delivery
         self.is_shared = name == key
-        self.reads_positions = name.startswith(READS_POSITIONS)
         self.number(origin, number)
         self.joined = number
         self.chunks = Chunks()
@@ -305,8 +302,7 @@ class OutStream:
     def number(self, origin: bytes, epoch: int, sequence: int = 0) -> None:
         """Count under an epoch, from 0 or where that had come to."""
         self.epoch = epoch
-        version = batch.WITH_POSITIONS if self.reads_positions else batch.VERSION
-        self.heads = tuple(head_start(self.key, one, origin, epoch, version) for one in _FLAGS)
+        self.heads = tuple(head_start(self.key, one, origin, epoch) for one in _FLAGS)
         self.sequence = sequence
         self.answer_from = 0
 
@@ -322,12 +318,9 @@ class OutStream:
             body: the messages.
             chunk: what stands between head and body of last values.
         """
-        if self.reads_positions:
-            width, steps = pack_differences(positions)
-            end = head_end_2(sequence, positions[0], len(positions), width)
-            return (self.heads[kind] + end + chunk + steps + body,)
-        frame = self.heads[kind] + head_end(sequence, len(positions)) + chunk + body
-        return (frame, pack_trailer(positions)) if self.is_shared else (frame,)
+        width, steps = pack_differences(positions)
+        end = head_end(sequence, len(positions), positions[0], width)
+        return (self.heads[kind] + end + chunk + steps + body,)
 
     def record(self, sequence: int, position: int, body: bytes) -> tuple[bytes, ...]:
         """Make the frames of a control record.
@@ -337,10 +330,7 @@ class OutStream:
             position: of that which the publisher sends next to anybody.
             body: what it says.
         """
-        if self.reads_positions:
-            return (self.heads[CONTROL] + head_end_2(sequence, position, 0, 0) + body,)
-        frame = self.heads[CONTROL] + head_end(sequence, 0) + body
-        return (frame, pack_standing(position)) if self.is_shared else (frame,)
+        return (self.heads[CONTROL] + head_end(sequence, 0, position) + body,)
 
     @property
     def asks(self) -> bool:

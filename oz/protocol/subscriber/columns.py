@@ -143,10 +143,9 @@ class BatchColumns:
         payloads: of each; bytes, or a list of those of several frames.
         extras: of each, or None; none at all where every payload is bytes and nothing else.
         is_clear: nothing is to be counted or looked at for any of them.
-        rest: the frames behind them that none of them speaks of.
     """
 
-    __slots__ = ("_is_text", "_size", "extras", "is_clear", "payloads", "rest", "routes", "subjects")
+    __slots__ = ("_is_text", "_size", "extras", "is_clear", "payloads", "routes", "subjects")
 
     extras: list[Extras | None] | None
 
@@ -179,13 +178,12 @@ class BatchColumns:
         self.subjects = subjects
         self.routes, self.is_clear, self._is_text = _find_routes(table, subjects, routes)
         if is_plain or set(map(type, payloads)) == _BYTES_ONLY:
-            self.payloads, self.extras, self.rest = payloads, None, attached
+            self.payloads, self.extras = payloads, None
         else:
             large = iter(attached)
             opened = [_open(payload, large) for payload in payloads]
             self.payloads = [payload for payload, _ in opened]
             self.extras = [extras for _, extras in opened]
-            self.rest = list(large)
 
     def deny(self, places: Iterable[int]) -> None:
         """Take some of them from everybody.

@@ -28,8 +28,9 @@ from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
+    HEAD_SIZE,
     HEARTBEAT_ORIGIN,
-    HEARTBEAT_SIZES,
+    HEARTBEAT_SIZE,
     LAST_VALUES,
     SHORT,
     Head,
@@ -42,7 +43,7 @@ from oz.wire.batch import (
 from oz.wire.codec import Codec
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN, STREAM_SIZE
-from oz.wire.positions import parse_positions, read_trailer
+from oz.wire.positions import parse_positions
 
 _log = peer_logger("oz.subscriber")
 
@@ -115,7 +116,7 @@ class BatchDecoder:
         """
         frame = frames[0]
         size = len(frame)
-        if size in HEARTBEAT_SIZES and self.access is None and self._is_heard_again(frame, time_ns):
+        if size == HEARTBEAT_SIZE and self.access is None and self._is_heard_again(frame, time_ns):
             return None
         if size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None:
             return message
@@ -131,9 +132,9 @@ class BatchDecoder:
                 self.stats.received += head.count
                 self.stats.filtered += head.count
             elif head.flags & CONTROL:
-                self._take_control(stream, head, frames, size + head.size, time_ns)
+                self._take_control(stream, head, frames, size + HEAD_SIZE, time_ns)
             else:
-                self._take_batch(stream, head, frames, size + head.size, time_ns)
+                self._take_batch(stream, head, frames, size + HEAD_SIZE, time_ns)
         except ProtocolError as error:
             self.stats.received += 1
             self.stats.malformed += 1
@@ -176,7 +177,7 @@ class BatchDecoder:
         stats.delivered += 1
         if fields is None:
             return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns, position)
-        arrival = Arrival(origin, sequence, time_ns, 0, 0, None if position is None else (position,))
+        arrival = Arrival(origin, sequence, time_ns, 0, 0, (position,))
         return RichMessage(route.subject, shown, route, payload, extras, arrival, 0)
 
     def next(self) -> Message | None:
@@ -234,8 +235,6 @@ class BatchDecoder:
         is_end = is_goodbye and source.epoch in (None, head.epoch)
         self.losses.advance(stream, source, head, time_ns)
         source.position = head.position
-        if stream.is_shared and (positions := read_trailer(frames[-1], 0)) is not None:
-            source.position = positions[0]
         if live is not None and (head.epoch == source.epoch or source.is_contested):
             self.answers.take(stream, source, body)
         if not body and source.doubt is None:
@@ -263,13 +262,9 @@ class BatchDecoder:
         if head.flags & LAST_VALUES:
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
-        positions: Sequence[int] | None = None
-        if head.position is not None:
-            positions = parse_positions(frames[0], at, head.position, head.width, head.count)
-            at += head.width * (head.count - 1)
+        positions = parse_positions(frames[0], at, head.position, head.width, head.count)
+        at += head.width * (head.count - 1)
         columns = read_columns(frames[0], at, head.count, frames[1:], stream.table)
-        if positions is None and stream.is_shared and columns.rest:
-            positions = read_trailer(columns.rest[-1], head.count)
         if self.access is not None:
             columns.deny(self.access.denied(columns.subjects, columns.extras))
         self._take_columns(stream, head, columns, time_ns, known, number, positions)

@@ -20,7 +20,7 @@ from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.index.patterns import PatternIndex
 from oz.wire.denials import Denial
-from oz.wire.keys import ID_SIZE, READS_POSITIONS, Declared, DeliveryOptions, pattern_key, stream_key
+from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 
 RENEW_EVERY = 0.1
 """Seconds between two looks at what is unanswered."""
@@ -96,7 +96,7 @@ class Streams:
         self._make_stream = partial(Stream, dedupe=dedupe, index=index, has_buffer=has_buffers)
         self._greet_every = greet_every
         self._patience = patience
-        self._name = READS_POSITIONS + random_bytes(_NAME_SIZE - len(READS_POSITIONS))
+        self._name = random_bytes(_NAME_SIZE)
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self.interests: dict[DeliveryOptions, Interest] = {}
         self.homes: dict[Subscribed, Interest] = {}

@@ -113,7 +113,7 @@ def range_of(directory: Path, *, unsealed: bool) -> JournalRange:
         unsealed: also what is acknowledged in the segment that grows.
 
     Raises:
-        JournalError: there is no journal, or it is damaged or of a newer version.
+        JournalError: there is no journal, or it is damaged or of another version.
     """
     journal = Journal(directory)
     present = own.segments(directory)

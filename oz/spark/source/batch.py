@@ -32,7 +32,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             schema: the columns that Spark expects.
 
         Raises:
-            JournalError: there is none, it is damaged, or of a newer version.
+            JournalError: there is none, it is damaged, or of another version.
             OptionError: an option or a column makes no sense for a batch.
         """
         _refuse_what_is_for_streams(options)

@@ -38,7 +38,7 @@ class PlannedJournal:
         """Look at it.
 
         Raises:
-            JournalError: there is none, it is damaged, or of a newer version.
+            JournalError: there is none, it is damaged, or of another version.
         """
         self.directory = options.journal
         self._options = options
@@ -233,7 +233,7 @@ def found_at(directory: Path) -> str:
     """Return the id of a journal.
 
     Raises:
-        JournalError: there is none, it is damaged, or of a newer version.
+        JournalError: there is none, it is damaged, or of another version.
     """
     try:
         return identity_of(directory)

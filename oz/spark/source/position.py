@@ -17,7 +17,7 @@ class Position(NamedTuple):
         offset: the offset of the record that comes next.
         lost: how many records retention had removed before the query came to them, since it began.
         epoch: the journal's epoch in which the record before the offset was written, so that offsets which
-            have been given to other records since are told apart; empty where there were no epochs yet.
+            have been given to other records since are told apart; empty before the first append.
     """
 
     journal: str
@@ -42,8 +42,7 @@ class Position(NamedTuple):
             JournalError: it is a place in another journal, or none at all.
         """
         try:
-            lost, epoch = int(data.get("lost", 0)), str(data.get("epoch", UNNAMED))
-            position = cls(str(data["journal"]), int(data["offset"]), lost, epoch)
+            position = cls(str(data["journal"]), int(data["offset"]), int(data["lost"]), str(data["epoch"]))
         except (KeyError, TypeError, ValueError):
             raise JournalError(f"a checkpoint of another source, or a damaged one: {data!r}") from None
         if position.journal != journal:

@@ -52,7 +52,6 @@ _SECURITY = {
         "GSSAPI_SERVICE_PRINCIPAL",
         "ZAP_DOMAIN",
     )
-    if hasattr(zmq, name)
 }
 
 

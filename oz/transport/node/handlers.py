@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from oz.logs import peer_logger
 from oz.message import Extras, Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Waker, Worker, Workers
-from oz.protocol.node.requests import FAILED, is_inbox
+from oz.protocol.node.requests import is_inbox
 from oz.protocol.node.subscription import NodeStats
 from oz.transport.guard import Guard
 from oz.transport.node.publisher import NodePublisher
@@ -314,13 +314,12 @@ class Replies:
         partition = handled_partition.get()
         if inbox is None or not is_inbox(inbox) or (partition is not None and partition.answered is message):
             return
-        publisher, subject = self._publisher_for(inbox), inbox + FAILED
+        publisher = self._publisher_for(inbox)
         failure = Failure(type(error).__name__, _text_of(error), self._name)
-        if publisher.interest(subject):
-            self._send(publisher, subject, failure, None)
-        elif not publisher.interest(inbox):
-            self._park(subject, failure, None)
-        # Else it is a node of an older oz, which does not ask for such a thing.
+        if publisher.interest(inbox):
+            self._send(publisher, inbox, failure, None)
+        else:
+            self._park(inbox, failure, None)
 
     def send_parked(self, publisher: NodePublisher, now: float) -> None:
         """Send what waits to those who are connected now; on the I/O side.
@@ -345,11 +344,11 @@ class Replies:
         except IndexError:
             return None
 
-    def _park(self, subject: str, payload: Any, headers: dict[str, Any] | None) -> None:
+    def _park(self, inbox: str, payload: Any, headers: dict[str, Any] | None) -> None:
         if len(self.parked) >= MOST_PARKED:
             self._stats.replies_dropped += 1
         else:
-            self.parked.append((self._monotonic() + PARKED, subject, payload, headers))
+            self.parked.append((self._monotonic() + PARKED, inbox, payload, headers))
             # Whoever does what is due may not know of it yet.
             self._note_due()
 

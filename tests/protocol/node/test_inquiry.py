@@ -177,13 +177,6 @@ def test_question_that_found_no_room_is_put_again_soon(inquiries, bus):
     assert inquiries.next_deadline(inquiry, at) == at + FIRST_PATIENCE
 
 
-def test_node_of_an_older_oz_which_answers_nothing_is_taken_as_it_is(inquiries, bus):
-    older = Learned()
-    older.subjects.clear()
-    assert inquiries.unknown(Inquiry(), [(PEER, [older])], 10.0) == []
-    assert bus.published == []
-
-
 def test_question_of_a_peer_is_answered_and_is_no_news(inquiries, bus):
     assert not inquiries.take(of_peer(Question(5)))
     assert bus.published == [(SUBJECT, Asked(5, {b"s": 7}))]

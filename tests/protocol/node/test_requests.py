@@ -28,14 +28,12 @@ def answers(request, now=100.0):
     return [one.payload for one in iter(lambda: request.next_answer(now), None)]
 
 
-def test_what_a_handler_raised_comes_beside_the_inbox_and_nothing_else_does():
+def test_a_failure_in_the_inbox_raises_reply_error():
     requests = Requests(bytes(16))
     request, inbox = asked(requests, limit=1)
-    failure = Failure("ValueError", "bad size", "pricing")
-    for subject, payload in ((inbox, failure), (f"{inbox}.failed", b""), (f"{inbox}.other", b"")):
-        requests.take(reply(subject, payload))
-    assert (answers(request), requests.late) == ([], 3)
-    requests.take(reply(f"{inbox}.failed", failure))
+    requests.take(reply(f"{inbox}.other", b""))
+    assert (answers(request), requests.late) == ([], 1)
+    requests.take(reply(inbox, Failure("ValueError", "bad size", "pricing")))
     with pytest.raises(oz.ReplyError, match="handler of pricing raised ValueError at 'svc': bad size"):
         request.next_answer(100.0)
     assert request.is_over
@@ -74,7 +72,7 @@ def test_answers_come_first_and_then_what_was_raised_with_the_others_as_notes():
     requests = Requests(bytes(16))
     request, inbox = asked(requests, timeout=1.0)
     for number in range(13):
-        requests.take(reply(f"{inbox}.failed", Failure("ValueError", str(number), "pricing")))
+        requests.take(reply(inbox, Failure("ValueError", str(number), "pricing")))
     requests.take(reply(inbox, b"x"))
     assert request.next_answer(500.0).payload == b"x"
     with pytest.raises(oz.ReplyError, match="'svc': 0") as caught:

@@ -30,15 +30,14 @@ class Move:
         files: their paths there and in the lake, in the order in which they are renamed.
         end_offset: how far the journal is in the lake then.
         missing: ranges of offsets that retention had removed, added by this.
-        epoch: the journal's epoch in which the last record before `end_offset` was written; None in a
-            manifest of an older version.
+        epoch: the journal's epoch in which the last record before `end_offset` was written.
     """
 
     staging: str
     files: list[list[str]]
     end_offset: int
     missing: list[list[int]]
-    epoch: str | None = None
+    epoch: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def load(lake: Path) -> LakeManifest | None:
         The manifest; None when there is none.
 
     Raises:
-        LakeError: it is damaged, or of a newer version.
+        LakeError: it is damaged, or of another version.
     """
     path = lake / FOLDER / NAME
     try:
@@ -139,13 +138,13 @@ def decoded(content: bytes, path: str) -> LakeManifest:
         path: where it is, for errors.
 
     Raises:
-        LakeError: it is damaged, or of a newer version.
+        LakeError: it is damaged, or of another version.
     """
     try:
         data = json.loads(content)
         version, checksum = data["version"], data.pop("crc32")
-        if data["format"] == _FORMAT and version > _VERSION:
-            raise LakeError(f"{path}: of version {version}; this oz knows no later one than {_VERSION}")
+        if data["format"] == _FORMAT and version != _VERSION:
+            raise LakeError(f"{path}: of version {version}; this oz reads version {_VERSION}")
         if checksum != _checksum(data):
             raise ValueError("its checksum differs")
         del data["format"], data["version"]

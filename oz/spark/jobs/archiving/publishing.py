@@ -65,7 +65,7 @@ def finish(lake: Path, manifest: LakeManifest) -> None:
         _move(lake, pending)
         manifest.end_offset = pending.end_offset
         manifest.missing = manifest.missing + pending.missing
-        manifest.epoch = manifest.epoch if pending.epoch is None else pending.epoch
+        manifest.epoch = pending.epoch
     elif isinstance(pending, Swap):
         _swap(lake, pending)
     manifest.pending = None

@@ -44,7 +44,7 @@ def narrow_rows(spark: SparkSession, source: Source, pattern: Pattern | str | No
         `size`, the bytes of the payload. What the source has not got is null.
 
     Raises:
-        JournalError: there is no journal, or it is of a newer version.
+        JournalError: there is no journal, or it is of another version.
         PatternError: a dialect does not allow the pattern.
     """
     wanted = None if pattern is None else compiled_pattern(pattern)
