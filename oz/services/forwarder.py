@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -166,6 +167,8 @@ class Forwarder:
 
     def close(self) -> None:
         """Pass on what was taken in, and leave the buses. A second call does nothing."""
+        if sys.is_finalizing():
+            return  # the threads of the nodes are stopped
         ends = time.monotonic() + _CLOSING
         self.stop()
         self._is_idle.wait(_CLOSING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -287,6 +288,8 @@ class NameServer:
 
         A signal handler calls `stop` instead, as this waits for `run`.
         """
+        if sys.is_finalizing():
+            return  # a thread in `run` is stopped, and never becomes idle
         self.stop()
         self._is_idle.wait()
         self._handshakes.close(self._socket)
