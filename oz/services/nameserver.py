@@ -108,6 +108,7 @@ class NameServer:
         for one in places:
             endpoints.check(one, own_context=context is None)
         self._is_stopping = False
+        self._owner = os.getpid()
         self._is_idle = threading.Event()
         self._is_idle.set()
         self._reported = 0
@@ -288,8 +289,9 @@ class NameServer:
 
         A signal handler calls `stop` instead, as this waits for `run`.
         """
-        if sys.is_finalizing():
-            return  # a thread in `run` is stopped, and never becomes idle
+        # A thread in `run` is stopped then, and never becomes idle; or it belongs to the parent process.
+        if sys.is_finalizing() or self._owner != os.getpid():
+            return
         self.stop()
         self._is_idle.wait()
         self._handshakes.close(self._socket)

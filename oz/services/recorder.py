@@ -106,6 +106,7 @@ class Recorder:
         self._losses: list[Loss] = []
         self._looked = 0.0
         self._is_stopping = False
+        self._owner = os.getpid()
         self._is_idle = threading.Event()
         self._is_idle.set()
         self.stats = RecorderStats()
@@ -291,8 +292,9 @@ class Recorder:
         Raises:
             JournalError: the system failed to make the end of the journal durable.
         """
-        if sys.is_finalizing():
-            return  # a thread in `run` is stopped, and never becomes idle
+        # A thread in `run` is stopped then, and never becomes idle; or it belongs to the parent process.
+        if sys.is_finalizing() or self._owner != os.getpid():
+            return
         self.stop()
         self._is_idle.wait()
         try:
@@ -303,9 +305,10 @@ class Recorder:
 
     def close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
-        self.stop()
-        if self._is_idle.wait(timeout):
-            self.close()
+        if self._owner == os.getpid():
+            self.stop()
+            if self._is_idle.wait(timeout):
+                self.close()
 
     def __enter__(self) -> Self:
         return self
