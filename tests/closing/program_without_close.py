@@ -4,7 +4,6 @@ Arguments: the holder of the objects, the way the program ends, and a directory 
 """
 
 import asyncio
-import atexit
 import faulthandler
 import multiprocessing
 import os
@@ -13,6 +12,12 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+
+import oz
+import oz.asyncio
+import oz.journal
+import oz.services
+import oz.testing
 
 HOLDER, END, DIRECTORY = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 ANY_PORT = "tcp://127.0.0.1:*"
@@ -24,15 +29,6 @@ SECONDS = 30.0  # for each wait
 os.fsync = os.fstat
 
 kept = []
-if HOLDER == "atexit":
-    # Before oz is imported: Python calls the function that was registered last first.
-    atexit.register(lambda: kept.append(open_writer("late")))
-
-import oz  # noqa: E402
-import oz.asyncio  # noqa: E402
-import oz.journal  # noqa: E402
-import oz.services  # noqa: E402
-import oz.testing  # noqa: E402
 
 
 def start_daemon(work):
@@ -177,8 +173,6 @@ def hold():
                 stack.callback(one.close)
     elif HOLDER in ("daemon", "thread"):
         hold_in_thread()
-    elif HOLDER == "atexit":
-        pass
 
 
 def hold_in_thread():

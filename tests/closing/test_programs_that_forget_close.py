@@ -27,7 +27,6 @@ ENDS = [
     ("global", "fork", 4),
     ("global", "multiprocessing fork", 5),
     ("global", "multiprocessing spawn", 5),
-    ("atexit", "exit", 3),
 ]
 
 
@@ -58,6 +57,27 @@ def test_a_program_that_leaves_objects_open_ends(tmp_path, holder, end, code):
     journals = [one for one in tmp_path.iterdir() if not one.name.startswith("recorded")]
     assert journals
     assert not [one.name for one in journals if has_a_flaw(one)]
+
+
+LATE = """
+import atexit, sys
+kept = []
+def open_late():
+    writer = oz.journal.Writer(sys.argv[1])
+    for number in range(20):
+        writer.append([("a.b", b"%d" % number)])
+    kept.append(writer)
+    print("ready", flush=True)
+# Python calls the function that was registered last first, which is that of oz.
+atexit.register(open_late)
+import oz.journal
+"""
+
+
+def test_a_writer_that_opens_after_oz_has_closed_all_others_does_not_hang(tmp_path):
+    with scripts.started("-c", LATE, tmp_path / "journal", fresh=True) as process:
+        assert end_of(process) == (0, "")
+    assert not has_a_flaw(tmp_path / "journal")
 
 
 STALLED = """
