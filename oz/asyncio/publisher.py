@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import AsyncIterable, Iterable
-from contextlib import suppress
 from typing import Any, Self
 
 import zmq
@@ -156,6 +155,4 @@ class Publisher(LoopPublishing, PublisherSocket, LoopSocket):  # type: ignore[mi
         """Close what nobody closed, as pyzmq's sockets do."""
         if "_engine" in self.__dict__ and not self._engine.closed:
             warnings.warn(f"Unclosed socket {self}", ResourceWarning, stacklevel=2, source=self)
-            # As Python ends, pyzmq imports nothing any more, and cannot make its errors.
-            with suppress(ImportError):
-                self._engine.close()
+            self._engine.close()

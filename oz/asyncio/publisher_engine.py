@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Sequence
@@ -310,6 +311,11 @@ class LoopPublisher(PublisherEngine):
         """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
         ends_at = self.monotonic() + seconds_to_close(linger, timeout)
         finish = partial(self._finish, linger, timeout, ends_at)
+        if sys.is_finalizing():
+            # pyzmq imports nothing any more, and so cannot create its exceptions.
+            with suppress(ImportError):
+                finish()
+            return Closing()
         if not self._has_to_wait():
             return finish()
         # Subscribers get their time, and the loop goes on meanwhile.

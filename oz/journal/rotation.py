@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from oz.journal import own, recovery
@@ -34,7 +36,8 @@ class IntervalThread:
     def stop(self) -> None:
         """End it, and wait for the end."""
         self._stopping.set()
-        self._thread.join()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
 
 _log = logger("oz.journal")
@@ -94,9 +97,13 @@ class Housekeeper:
 
     def _wake(self) -> None:
         self._changed.notify_all()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="oz-journal-seal", daemon=True)
-            self._thread.start()
+        # A thread that is started while the interpreter is finalizing does not run, and `start` waits for it.
+        if self._thread is None and not sys.is_finalizing():
+            thread = threading.Thread(target=self._run, name="oz-journal-seal", daemon=True)
+            # From Python 3.12 on no thread starts while the program ends: `stop` does the work then.
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def look_after(self, active: int, kept: int) -> None:
         """Do it now; see `ask`."""
@@ -165,14 +172,17 @@ class Housekeeper:
 
     def stop(self) -> None:
         """Finish, and end the thread."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        if self._thread is threading.current_thread():
+            # It had the last reference to the writer. The next writer seals what is finished.
+            return self.abandon()
         if self._thread is not None:
-            self.finish()
-            with self._changed:
-                self._is_over = True
-                self._changed.notify_all()
-            # It closes the writer itself where it had the last reference to it.
-            if self._thread is not threading.current_thread():
-                self._thread.join()
+            self._thread.join()
+        if self._asked is not None:
+            self.look_after(*self._asked)
+            self._asked = None
 
 
 _LOOK_SECONDS = 1.0  # between two looks at what has grown too old

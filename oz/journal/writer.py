@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import numbers
 import os
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Literal, Self
-from weakref import WeakMethod
+from typing import Any, Literal, Self, TypeVar
+from weakref import WeakMethod, WeakSet
 
 import pyarrow as pa
 
@@ -27,6 +29,9 @@ from oz.journal.rotation import IntervalThread, Segments
 from oz.journal.schema import Appendable, batch_of, chunks
 from oz.journal.stream import FileGone
 from oz.logs import logger
+from oz.program_end import close_all, end_daemon
+
+T = TypeVar("T")
 
 Sync = Literal["batch", "interval", "never"]
 SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
@@ -95,8 +100,9 @@ class Writer:
         self._is_dirty = False
         self._seals_on_close = seal_on_close
         self._open(segment_bytes, segment_seconds, Retention(retain_bytes, retain_seconds))
+        self._ticker = IntervalThread(sync_seconds, _weakly(self._tick)) if sync == "interval" else None
         self._is_closed = False
-        self._ticker = IntervalThread(sync_seconds, self._tick) if sync == "interval" else None
+        _open.add(self)
 
     def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
         end_offset = 0
@@ -110,12 +116,9 @@ class Writer:
                 state = recovery.recover(self._directory)
                 end_offset = state.end_offset
                 self.findings = tuple(state.findings)
-                # Weakly: a writer that nobody closed is closed when nobody has it any more.
-                end_old = WeakMethod(self._end_old)
                 self._segments = Segments(
-                    self._directory, state, most_bytes, most_seconds, retention,
-                    lambda: call() if (call := end_old()) else None,
-                )  # fmt: skip
+                    self._directory, state, most_bytes, most_seconds, retention, _weakly(self._end_old)
+                )
                 opened.callback(self._segments.close)
                 self._mark = AcknowledgedMark(self._directory)
                 opened.callback(self._mark.close)
@@ -247,6 +250,7 @@ class Writer:
         if self._owner != os.getpid():
             raise OwnershipError("this writer belongs to the process that this one was forked from")
         if self._is_closed:
+            end_daemon()
             raise ClosedError("the writer is closed")
         if self._fault is not None:
             raise self._broken(self._fault)
@@ -355,6 +359,12 @@ class Writer:
         """
         if self._is_closed or self._owner != os.getpid():
             return
+        if sys.is_finalizing():
+            # The other threads are stopped, perhaps with a lock. The next writer seals the segment.
+            self._is_closed = True
+            if self._sync_mode != "never" and self._fault is None:
+                self._sync()
+            return
         if self._ticker is not None:
             self._ticker.stop()
         with self._guard:
@@ -379,6 +389,10 @@ class Writer:
             if self._fault is None:
                 _log.warning("%s: the last segment stays a stream: %s", self._directory, fault.error)
 
+    def close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.close()
+
     def __enter__(self) -> Self:
         return self
 
@@ -390,6 +404,21 @@ class Writer:
         if not self._is_closed and self._owner == os.getpid():
             warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
             self.close()
+
+
+_open: WeakSet[Writer] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close the writers that the program did not close."""
+    close_all(_open)
+
+
+def _weakly(method: Callable[[], T]) -> Callable[[], T | None]:
+    """Return a function for a thread: it calls a method, and does not keep the object of the method."""
+    found = WeakMethod(method)
+    return lambda: call() if (call := found()) else None
 
 
 def _check_sizes(**sizes: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -69,6 +70,7 @@ class Forwarder:
             raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
         _check_different(given)
         self._is_stopping = self._has_news = self._is_over = False
+        self._owner = os.getpid()
         self._bell = Bell()
         self._poller = zmq.Poller()
         self._poller.register(self._bell, zmq.POLLIN)
@@ -166,6 +168,9 @@ class Forwarder:
 
     def close(self) -> None:
         """Pass on what was taken in, and leave the buses. A second call does nothing."""
+        # The threads of the nodes are stopped then, or belong to the parent process.
+        if sys.is_finalizing() or self._owner != os.getpid():
+            return
         ends = time.monotonic() + _CLOSING
         self.stop()
         self._is_idle.wait(_CLOSING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -106,6 +107,7 @@ class NameServer:
         for one in places:
             endpoints.check(one, own_context=context is None)
         self._is_stopping = False
+        self._owner = os.getpid()
         self._is_idle = threading.Event()
         self._is_idle.set()
         self._reported = 0
@@ -285,6 +287,9 @@ class NameServer:
 
         A signal handler calls `stop` instead, as this waits for `run`.
         """
+        # A thread in `run` is stopped then, and never becomes idle; or it belongs to the parent process.
+        if sys.is_finalizing() or self._owner != os.getpid():
+            return
         self.stop()
         self._is_idle.wait()
         self._handshakes.close(self._socket)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
+from weakref import WeakSet
 
 import zmq
 
@@ -20,6 +22,7 @@ from oz.journal.ranges import messages_there
 from oz.logs import peer_logger
 from oz.message import Gap, MessageId
 from oz.numbers import check_count, check_seconds
+from oz.program_end import close_all
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import BacklogWriter, RecordBacklog, RecorderStats
@@ -103,6 +106,7 @@ class Recorder:
         self._losses: list[Loss] = []
         self._looked = 0.0
         self._is_stopping = False
+        self._owner = os.getpid()
         self._is_idle = threading.Event()
         self._is_idle.set()
         self.stats = RecorderStats()
@@ -130,6 +134,7 @@ class Recorder:
             if options.get("dedupe"):
                 self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
             opened.pop_all()
+        _open.add(self)
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`. At once with prefixes."""
@@ -287,6 +292,9 @@ class Recorder:
         Raises:
             JournalError: the system failed to make the end of the journal durable.
         """
+        # A thread in `run` is stopped then, and never becomes idle; or it belongs to the parent process.
+        if sys.is_finalizing() or self._owner != os.getpid():
+            return
         self.stop()
         self._is_idle.wait()
         try:
@@ -294,6 +302,13 @@ class Recorder:
         finally:
             self._bell.close()
             self.writer.close()
+
+    def close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        if self._owner == os.getpid():
+            self.stop()
+            if self._is_idle.wait(timeout):
+                self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -304,6 +319,15 @@ class Recorder:
         except JournalError:
             if error[0] is None:
                 raise
+
+
+_open: WeakSet[Recorder] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Write the messages of recorders that the program did not close; before their writers are closed."""
+    close_all(_open)
 
 
 def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[MessageId]:

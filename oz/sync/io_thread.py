@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -104,6 +105,8 @@ class IOThread:
         """
         if self.is_current():
             return work()
+        if sys.is_finalizing():
+            raise ClosedError("the program ends, and the thread of the node with it")
         # Not a future: a signal handler that raises as its lock is taken leaves it so, for this thread.
         outcome: list[tuple[_Result, None] | tuple[None, BaseException]] = []
         done, check = EagerWaiter(), InterruptionCheck()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -272,7 +273,8 @@ class ThreadedNode:
         """Leave the bus; see `oz.Node.close`."""
         check_wait("timeout", timeout)
         engine = self.engine
-        if engine.sockets.local.engine.guard.is_foreign:
+        # While the interpreter is finalizing, the threads of the node are stopped.
+        if engine.sockets.local.engine.guard.is_foreign or sys.is_finalizing():
             return
         if engine.publishing.is_interrupted or self._io.is_current():
             # The I/O thread, which has to help, may wait for what this thread has until the handler returns;

@@ -16,6 +16,7 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
+from oz.program_end import close_all
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -49,9 +50,8 @@ such a context first, and wait for ever for the socket to be closed."""
 
 @atexit.register
 def _close_all() -> None:
-    """Send what is still in the accumulators of publishers that nobody closed."""
-    for engine in list(_open):
-        engine.close()
+    """Send the messages of publishers that the program did not close."""
+    close_all(_open)
 
 
 class ThreadedPublisher(PublisherEngine):
@@ -270,6 +270,10 @@ class ThreadedPublisher(PublisherEngine):
                 self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
         finally:
             _open.discard(self)
+
+    def close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.close(timeout=timeout)
 
     def close_read(self, timeout: float) -> PartRead:
         """Close, with a context of its own, and wait until subscribers have read all; tell which have.

@@ -10,6 +10,7 @@ once after the last of these.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import deque
@@ -112,7 +113,8 @@ class Ticker:
         self._is_stopped = True
         self._stop.tell()
         self.wake()
-        if waits and threading.current_thread() is not self._thread:
+        # While the interpreter is finalizing, the thread is stopped and never ends.
+        if waits and threading.current_thread() is not self._thread and not sys.is_finalizing():
             self._thread.join()
 
     def _run(self, descriptor: int) -> None:

@@ -11,6 +11,7 @@ import zmq
 
 from oz.errors import ClosedError, WouldBlock
 from oz.numbers import check_count
+from oz.program_end import end_daemon
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
@@ -204,6 +205,7 @@ class PublisherEngine:
             ClosedError: the publisher is closed, or closes.
         """
         if self.socket._closed:
+            end_daemon()
             raise ClosedError("this Publisher is closed")
         if self.sender.routes.is_closing:
             raise ClosedError("this Publisher is closing")

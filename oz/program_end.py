@@ -1,0 +1,54 @@
+"""The end of a program that left objects open.
+
+Python ends a program in four steps. It joins all threads except daemons. It calls the functions of `atexit`.
+It stops the daemons, wherever they are. It destroys the objects that are left. In the last step a `close`
+that waits for a thread never returns. So objects with threads are closed in the second step, by `close_all`.
+A `close` that is called in the last step checks `sys.is_finalizing` and waits for no thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from math import inf
+from typing import Protocol
+
+from oz.logs import logger
+
+CLOSE_TIMEOUT = 3.0  # seconds, for all objects together
+MIN_TIMEOUT = 0.05  # seconds, for each object
+
+_log = logger("oz")
+
+_ends_at = inf
+
+
+class Closable(Protocol):
+    """An object that the end of a program closes."""
+
+    def close_at_exit(self, timeout: float) -> None:
+        """Close within so many seconds."""
+
+
+def close_all(open_objects: Iterable[Closable]) -> None:
+    """Close the objects that a program left open; for functions of `atexit`."""
+    global _ends_at
+    _ends_at = min(_ends_at, time.monotonic() + CLOSE_TIMEOUT)
+    for one in list(open_objects):
+        try:
+            one.close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
+        except Exception as error:
+            _log.warning("closing an object at the end of the program failed: %s", error)
+
+
+def end_daemon() -> None:
+    """End the calling thread if it is a daemon and the program ends; for uses of a closed object.
+
+    `ClosedError` would print the traceback of each daemon that publishes until the program ends.
+
+    Raises:
+        SystemExit: `close_all` was called, and the thread is a daemon. Python prints nothing for it.
+    """
+    if _ends_at < inf and threading.current_thread().daemon:
+        raise SystemExit

@@ -1,0 +1,111 @@
+"""A program that leaves objects open ends in time, with its own exit code and without a message."""
+
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+import pytest
+import zmq
+
+from oz.journal import Journal, Writer
+from support import scripts
+from support.waiting import DEADLINE
+
+PROGRAM = Path(__file__).parent / "program_without_close.py"
+RECORDS = 20  # as in the program
+
+ENDS = [
+    ("global", "last line", 0),
+    ("class", "exit in a thread", 0),
+    ("cycle", "exit", 3),
+    ("daemon", "exception", 1),
+    ("thread", "last line", 0),
+    ("suspended", "exit", 3),
+    ("stack", "interrupt", -signal.SIGINT),
+    ("global", "fork", 4),
+    ("global", "multiprocessing fork", 5),
+    ("global", "multiprocessing spawn", 5),
+]
+
+
+def end_of(process):
+    """Return the exit code and the messages of a program, which ends once it has written a line."""
+    line = process.stdout.readline()
+    try:
+        _, messages = process.communicate(timeout=DEADLINE)
+    except TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        raise AssertionError(process.communicate()[1]) from None
+    assert line == "ready\n", messages
+    return process.returncode, messages
+
+
+def has_a_flaw(directory):
+    """Return whether a writer has to repair a journal, or an acknowledged record is missing."""
+    with Writer(directory) as writer:
+        findings = writer.findings
+    payloads = [int(one.payload) for one in Journal(directory).read(end=RECORDS)]
+    return findings or payloads != list(range(RECORDS))
+
+
+@pytest.mark.parametrize(("holder", "end", "code"), ENDS)
+def test_a_program_that_leaves_objects_open_ends(tmp_path, holder, end, code):
+    with scripts.started(PROGRAM, holder, end, tmp_path, fresh=True) as process:
+        assert end_of(process) == (code, "")
+    journals = [one for one in tmp_path.iterdir() if not one.name.startswith("recorded")]
+    assert journals
+    assert not [one.name for one in journals if has_a_flaw(one)]
+
+
+LATE = """
+import atexit, sys
+kept = []
+def open_late():
+    writer = oz.journal.Writer(sys.argv[1])
+    for number in range(20):
+        writer.append([("a.b", b"%d" % number)])
+    kept.append(writer)
+    print("ready", flush=True)
+# Python calls the function that was registered last first, which is that of oz.
+atexit.register(open_late)
+import oz.journal
+"""
+
+
+def test_a_writer_that_opens_after_oz_has_closed_all_others_does_not_hang(tmp_path):
+    with scripts.started("-c", LATE, tmp_path / "journal", fresh=True) as process:
+        assert end_of(process) == (0, "")
+    assert not has_a_flaw(tmp_path / "journal")
+
+
+STALLED = """
+import oz
+publishers = [oz.Publisher(bind="tcp://127.0.0.1:*") for number in range(3)]
+print(*(one.endpoint for one in publishers), flush=True)
+for publisher in publishers:
+    publisher.wait_for_subscribers(1, timeout=60)
+    for number in range(300):
+        publisher.publish("a.b", bytes(100_000))
+print("ready", flush=True)
+"""
+
+
+def test_publishers_with_stalled_subscribers_share_the_time_to_send():
+    with (
+        scripts.started("-c", STALLED, fresh=True) as process,
+        zmq.Context() as context,
+        ExitStack() as opened,
+    ):
+        context.rcvhwm, context.linger = 1, 0
+        for endpoint in process.stdout.readline().split():
+            stalled = opened.enter_context(context.socket(zmq.SUB))
+            stalled.subscribe(b"")
+            stalled.connect(endpoint)
+        began = time.monotonic()
+        code, messages = end_of(process)
+        # The default of `close` is 5 s for each of the three.
+        assert time.monotonic() - began < 12
+    assert code == 0
+    assert "messages still unsent" in messages
