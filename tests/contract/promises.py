@@ -1,0 +1,89 @@
+"""Markers of the contract tests, and the variants in which a test runs.
+
+`@promise("sentence")` marks the test of a promise. The sentence stands in `docs/guarantees.md` too.
+`not_for={"inproc": "reason"}` names variants for which the promise is not made. A key is a value of an
+axis, or several values joined by "+": `"node+asyncio"`.
+
+`@not_yet("issue 42: …", raises=…)` marks a promise that today's oz does not keep; `only="prefix"` limits it
+to variants. The test must fail with the class in `raises`: AssertionError, an error of the adapter, or
+NotImplementedError for a call that does not exist.
+
+Axes: `carrier`, `shell`, `transport`, `filtering`. A test runs for the axes whose fixtures it uses,
+directly or through another fixture such as `pair`. The small form runs `SMALL` variants of each
+test. The first has the values of `FIRST`. The next variants cover the other values; a hash
+of the test's name decides ties. With `OZ_SOAK` set, all variants run.
+"""
+
+import zlib
+from itertools import product
+
+import pytest
+
+from support.sizes import size
+
+AXES = {
+    "carrier": ("sockets", "node"),
+    "shell": ("sync", "asyncio"),
+    "transport": ("tcp", "ipc", "inproc", "tcp6"),
+    "filtering": ("publisher", "prefix"),
+}
+
+FIRST = ("sockets", "sync", "tcp", "publisher")
+"""Values that the first variant has where the promise is made for them."""
+
+SMALL = 3
+"""Variants of a test in the small form."""
+
+NEVER = {
+    "node+inproc": "Nodes are peers of separate processes, so they have no inproc endpoints.",
+    "node+prefix": "A node always filters at the publisher.",
+}
+"""Variants that no promise is made for, with the reasons."""
+
+
+def promise(sentence, *, not_for=None):
+    """Return the marker of the test of a promise."""
+    return pytest.mark.promise(sentence, not_for=not_for or {})
+
+
+def not_yet(reason, *, raises, only=None):
+    """Return the marker of a promise that today's oz does not keep."""
+    return pytest.mark.not_yet(reason, raises=raises, only=only)
+
+
+def has_values(variant, key):
+    """Return whether a variant has all values of a key such as "node+asyncio"."""
+    return set(key.split("+")) <= set(variant)
+
+
+def variants(name, axes, not_for):
+    """Return the variants of a test, as tuples in the order of the axes.
+
+    Args:
+        name: name of the test; it decides which variants the small form runs.
+        axes: names of the axes.
+        not_for: keys of variants for which the promise is not made.
+    """
+    known = {value for values in AXES.values() for value in values}
+    assert not (unknown := {value for key in not_for for value in key.split("+")} - known), unknown
+    excluded = [*NEVER, *not_for]
+    made = [
+        one
+        for one in product(*(AXES[axis] for axis in axes))
+        if not any(has_values(one, key) for key in excluded)
+    ]
+    assert made, f"{name} has no variants"
+    return made if size(False, True) else _small(name, made)
+
+
+def _small(name, made):
+    first = max(made, key=lambda one: len(set(one) & set(FIRST)))
+    chosen, covered = [first], set(first)
+    # zlib.crc32 is the same in every process; hash() is not.
+    others = sorted(set(made) - {first}, key=lambda one: zlib.crc32(f"{name} {one}".encode()))
+    while others and len(chosen) < SMALL:
+        best = max(others, key=lambda one: len(set(one) - covered))
+        others.remove(best)
+        chosen.append(best)
+        covered |= set(best)
+    return chosen
