@@ -216,7 +216,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: see `connect`.
+            EndpointError: see `connect`; or an `ipc://` path is in use, with the errno EADDRINUSE.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         if not self._monitor.is_watching:
@@ -390,6 +390,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
                 return False
             # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
             self._monitor.end()
+            self._attachments.remove_files()
             self._close_handle(linger)
             if self._attachments.group is not None:
                 self._attachments.group.release()
