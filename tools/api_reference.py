@@ -36,7 +36,6 @@ What is on neither page is not public. `tools/api_reference.py` writes this page
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Subjects and patterns": (
         "oz.compile",
-        "oz.parse",
         "oz.validate_subject",
         "oz.Pattern",
         "oz.PatternIndex",

@@ -272,10 +272,11 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         """Ask for the messages whose subject matches.
 
         Args:
-            pattern: `str` is a pattern of the socket's dialect, `bytes` a plain ZeroMQ prefix; or a
-                `Pattern`, or one compiled by `re` or `regex`, or a list of all these. The empty string
-                is ZeroMQ's own for everything, in every dialect.
-            dialect: the dialect of this pattern, if it is another than the socket's.
+            pattern: `str` is a pattern of the socket's dialect, or of the dialect that it names before a
+                colon, as in `rv:Foo.*`; a socket of the zmq dialect reads no such name. `bytes` is a plain
+                ZeroMQ prefix. A `Pattern`, a pattern compiled by `re` or `regex`, or a list of all these can
+                be given too. The empty string is ZeroMQ's own for everything, in every dialect.
+            dialect: the dialect of this pattern, if it is another than the socket's; no name is read then.
             handler: is called with each message; without it messages are had by `receive` or iteration.
             group: a queue group: of its members, known by this name, one gets each message.
             policy: which one: `"round_robin"`;
