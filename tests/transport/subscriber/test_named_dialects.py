@@ -56,7 +56,7 @@ def test_unsubscribe_reads_a_pattern_as_subscribe_does():
 
 def test_set_string_reads_a_pattern_as_subscribe_does():
     with oz.Publisher(bind="tcp://127.0.0.1:*") as publisher, oz.Subscriber(publisher.endpoint) as subscriber:
-        subscriber.setsockopt_string(zmq.SUBSCRIBE, "rv:Foo.*")
+        subscriber.setsockopt_string(zmq.SUBSCRIBE, "redis:Foo*")
         publisher.wait_for_subscribers(1, timeout=30)
         publisher.publish("Foo.a", b"1")
         assert subscriber.receive(timeout=30).payload == b"1"
