@@ -19,7 +19,7 @@ with (
 ):
     subscriber.subscribe("trade.xetra.*", handler=on_trade)
     # A pattern of another dialect: two exchanges, and only orders that were filled or rejected.
-    orders = subscriber.subscribe(oz.parse(r"regex:^order\.(xetra|nyse)\.(fill|reject)\..*"))
+    orders = subscriber.subscribe(r"regex:^order\.(xetra|nyse)\.(fill|reject)\..*")
     # One subscription may have several patterns. A message that more than one matches comes once.
     alarms = subscriber.subscribe(["alarm.>", "*.xetra.halt"], handler=on_alarm)
     subscriber.subscribe("day.end")

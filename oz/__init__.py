@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from oz.security.limits import Limits
     from oz.subjects.dialects import DIALECTS
     from oz.subjects.index.patterns import PatternIndex
-    from oz.subjects.pattern import Pattern, parse, validate_subject
+    from oz.subjects.pattern import Pattern, validate_subject
     from oz.subjects.pattern import compile as compile
     from oz.sync.node import Node
     from oz.sync.poller import Poller
@@ -146,7 +146,6 @@ __all__ = [
     "TransportUnavailable",
     "Undecidable",
     "WouldBlock",
-    "parse",
     "private_directory",
     "resolve_configuration",
     "survey_configuration",
@@ -175,7 +174,6 @@ _PLACES = {
     "DIALECTS": "oz.subjects.dialects",
     "PatternIndex": "oz.subjects.index.patterns",
     "Pattern": "oz.subjects.pattern",
-    "parse": "oz.subjects.pattern",
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
     "Node": "oz.sync.node",

@@ -16,7 +16,7 @@
     ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
     ├── PermissionDenied (PermissionError) what a key may not do, or a key that is not trusted
     ├── TransportUnavailable             this installation lacks the transport
-    ├── EndpointError (ValueError)       no endpoint, or none for this socket; a zmq.ZMQError too
+    ├── EndpointError (ValueError)       no endpoint, or none for this socket, or an ipc path in use
     ├── NameserverUnavailable            no name server answers
     ├── JournalError                     a journal that cannot be read or written as asked
     │   └── JournalFull                  no room for what was to be appended

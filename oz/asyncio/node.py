@@ -200,8 +200,9 @@ class Node:
         """
         self._engine.check_open()
         arguments = SubscribeArguments(
-            pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
-            policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
+            pattern=pattern, dialect=dialect, default=self.configuration.dialect,
+            handler=handler, group=group, policy=policy, overflow=overflow, max_pending=max_pending,
+            last_value=last_value,
             max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
         return self._engine.subscriptions.subscribe(arguments, self._shell.drain)

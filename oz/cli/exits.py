@@ -162,7 +162,7 @@ def describe(error: Exception) -> str:
     """Say in one line what is wrong and what to do about it."""
     text = str(error) or type(error).__name__
     code = error.errno if isinstance(error, zmq.ZMQError) else None
-    if code == errno.EADDRINUSE:
+    if code == errno.EADDRINUSE and not isinstance(error, oz.OzError):
         return f"{text}: end the program that has it, or bind to another endpoint"
     if code in _NOT_HERE:
         return f"{text}: what is bound to is an address of this machine"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import zmq
 
 import oz
 from oz.cli.options import Number, PathName, endpoints_option, security_option
@@ -205,6 +206,9 @@ def forwarder(
                 made = Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits())
             else:
                 made = Forwarder(map(_with_keys, (*read, *legs)), name=name, security=security)
+        except zmq.ZMQError:
+            # An endpoint in use is not wrong usage.
+            raise
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         with made as running, ended_by_signals(running.stop):

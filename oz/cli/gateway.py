@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
+import zmq
 
 import oz
 from oz.cli.options import Number, Whole, security_option
@@ -131,6 +132,9 @@ def gateway(
             limits=limits,
             security=security,
         )
+    except zmq.ZMQError:
+        # An endpoint in use is not wrong usage.
+        raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with log_in_lines(ctx), made as running, ended_by_signals(running.stop):

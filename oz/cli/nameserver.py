@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import click
+import zmq
 
 import oz
 from oz.cli.options import endpoints_option, security_option
@@ -50,6 +51,9 @@ def nameserver(
     limits = resolve_limits()
     try:
         made = NameServer(bind or [DEFAULT_NAMESERVER], name=name, limits=limits, security=security)
+    except zmq.ZMQError:
+        # An endpoint in use is not wrong usage.
+        raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING

@@ -15,6 +15,7 @@ import oz
 from oz.configuration.settings import meant
 from oz.escaping import printable
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
+from oz.subjects.pattern import compile_with_default
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
@@ -278,7 +279,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
     """
     for spec in specs:
         _warn_of_misspelled(spec)
-    patterns = [oz.parse(text_or_bytes(spec), dialect) for spec in specs]
+    patterns = [compile_with_default(spec, None, dialect) for spec in specs]
     for spec, pattern in zip(specs, patterns, strict=True):
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
         if found is not None:

@@ -30,7 +30,7 @@ from oz.errors import ConfigurationError, PatternError, Undecidable
 from oz.security.identity import KEY_SIZE, is_key
 from oz.security.permissions import ACTIONS, Action, Effect, Permissions, Responses, Rule, User
 from oz.subjects import dialects
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, parse
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, compile_with_default
 
 MOST_BYTES = 1 << 22
 """How large a file may be: thousands of users."""
@@ -214,7 +214,8 @@ class _Reader:
                 subjects, name = text, "*"
             group = compile(name, "redis")
         _refuse_misspelt(subjects)
-        return Rule(action, effect, text, parse(subjects, self._dialect), self._place(where, text), group)
+        pattern = compile_with_default(subjects, None, self._dialect)
+        return Rule(action, effect, text, pattern, self._place(where, text), group)
 
     def _responses(self, path: Keys, value: Any) -> Responses | None:
         if isinstance(value, bool):

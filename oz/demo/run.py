@@ -193,7 +193,7 @@ def run(
     Raises:
         DemoFailed: the publisher process died or fell silent.
     """
-    patterns = [oz.parse(spec) for spec in specs]
+    patterns = [oz.compile(spec) for spec in specs]
     started = command or (sys.executable, "-m", "oz.demo.run", str(len(patterns)))
     with publisher_process(started) as publisher:
         expected = count_matches(patterns)

@@ -55,7 +55,7 @@ class Journal:
         While it goes on, retention removes nothing from where it is on; close the iterator to end it early.
 
         Args:
-            pattern: only what it matches: a `Pattern`, or text as `oz.parse` takes it, such as `"rv:Foo.*"`.
+            pattern: only what it matches: a `Pattern`, or text as `oz.compile` reads it, as in `"rv:Foo.*"`.
             start: the first offset, or the earliest time of receipt. What retention has removed is passed
                 by. A datetime without a zone is local time.
             end: the offset to stop before, or the time; None reads what is acknowledged now.

@@ -21,7 +21,7 @@ class Record(NamedTuple):
 
     Attributes:
         subject: text; `bytes` when a record is read whose subject is not UTF-8. To be appended, it may also
-            be an `oz.Message.subject`. For a gap, the pattern that was listened to, as `oz.parse` takes it.
+            be an `oz.Message.subject`. For a gap, the pattern that was listened to, as `oz.compile` takes it.
         payload: the message's payload.
         time_ns: when it was received, in nanoseconds since 1970; None before it is appended means "now".
         origin: the publisher's id.
@@ -60,7 +60,7 @@ class Record(NamedTuple):
         """Record a loss.
 
         Args:
-            pattern: what was listened to, as `oz.parse` takes it; what was lost matched it.
+            pattern: what was listened to, as `oz.compile` takes it; what was lost matched it.
             lost: how many messages are missing; None when that cannot be known.
             origin: the publisher's id.
             sequence: the first number that is missing.

@@ -16,7 +16,7 @@ from oz.journal.record import Kind
 from oz.journal.schema import COLUMNS, bytes_array, whole_number
 from oz.journal.sealing import subject_bytes
 from oz.journal.stamp import Stamp
-from oz.subjects.pattern import Pattern, parse
+from oz.subjects.pattern import Pattern, compile
 
 _MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ class Selection:
         gaps: bool,
     ) -> None:
         """Say what is wanted, as `Journal.read` takes it."""
-        self._pattern = pattern if pattern is None or isinstance(pattern, Pattern) else parse(pattern)
+        self._pattern = None if pattern is None else compile(pattern)
         self.first, self._start_ns = _bound(start)
         stop, self.end_ns = _bound(end)
         self.end = stop if isinstance(end, int) else None
@@ -187,7 +187,7 @@ class SubjectFilter:
     def _may_concern(self, lost: bytes) -> bool:
         """Tell whether messages that matched a gap's pattern may have matched one of these too."""
         try:
-            heard = parse(lost) if lost else None
+            heard = compile(lost.decode(errors="surrogateescape")) if lost else None
             return heard is None or any(heard.overlaps(pattern) for pattern in self._patterns)
         except OzError:  # it cannot be told
             return True

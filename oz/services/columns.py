@@ -228,7 +228,7 @@ def columns_of_loss(pattern: str, loss: Loss) -> dict[str, Any]:
 
 
 def spanning(patterns: Sequence[Pattern]) -> str:
-    """Name one pattern, as `oz.parse` takes it, that matches all that these do.
+    """Name one pattern, as `oz.compile` takes it, that matches all that these do.
 
     For a single one that is itself; otherwise the prefix that all their subjects begin with.
     """

@@ -50,7 +50,7 @@ class Forwarder:
 
         Args:
             legs: for each bus the arguments of `oz.Node` that say how to join it, `bus` at least; and
-                `allow`, a pattern or several of what may come onto it from the others, as of `oz.parse`.
+                `allow`, a pattern or several of what may come onto it from the others, as of `oz.compile`.
             name: what its nodes are called; default "forwarder" and the process id.
             security: of the legs that say none of their own; default as of `oz.Node`. All that it passes on
                 has its key there: docs/security.md.

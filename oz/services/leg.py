@@ -17,7 +17,7 @@ from oz.protocol.bridge.leg import BridgeLeg, ForwardedInterest, LossReports, Si
 from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import ForwarderStats
-from oz.subjects.pattern import Pattern, compile, parse
+from oz.subjects.pattern import Pattern, compile
 from oz.transport.backend import Backend
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.notices import Watcher
@@ -279,13 +279,13 @@ def hand_over(
 
 
 def patterns_of(allow: Any) -> tuple[Pattern, ...]:
-    """Read what may come onto a bus: a pattern or several, as of `oz.parse`.
+    """Read what may come onto a bus: a pattern or several, as of `oz.compile`.
 
     Raises:
         PatternError: one is not valid.
     """
     given = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
-    return tuple(one if isinstance(one, Pattern) else parse(one) for one in given)
+    return tuple(map(compile, given))
 
 
 def _ignore(_: Message) -> None:

@@ -26,6 +26,7 @@ from oz.transport import descriptors, endpoints
 from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import is_inside
 from oz.transport.handshakes import Handshakes
+from oz.transport.ipc_paths import SocketFiles
 from oz.transport.peer_keys import key_of_client
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive, limit_peers
@@ -116,6 +117,7 @@ class NameServer:
         self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._socket = self._context.socket(zmq.ROUTER)
+        self._files = SocketFiles()
         self._handshakes = Handshakes()
         self._arrivals = None if credentials is None else Arrivals(credentials)
         self.endpoints: list[str] = []
@@ -129,7 +131,7 @@ class NameServer:
                 if credentials is not None and not is_inside(one):
                     credentials.serve(self._socket)
                     self._handshakes.begin(self._socket)
-                self._socket.bind(one)
+                self._files.bind(self._socket, one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)
@@ -293,6 +295,7 @@ class NameServer:
         self.stop()
         self._is_idle.wait()
         self._handshakes.close(self._socket)
+        self._files.remove_all()
         self._socket.close()
         self._bell.close()
         if self._own_context:

@@ -16,6 +16,7 @@ from oz.numbers import check_count
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
+from oz.transport.ipc_paths import SocketFiles
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 
@@ -92,12 +93,13 @@ class Proxy:
         )
         self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context()
+        self._files = SocketFiles()
         try:
             self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, limits)
             self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, limits)
-            self.frontends = _bind(self._front, ins)
+            self.frontends = self._bind(self._front, ins)
             """Where publishers connect to, with the ports that a `*` became."""
-            self.backends = _bind(self._back, outs)
+            self.backends = self._bind(self._back, outs)
             """Where subscribers connect to."""
             for one in dialled:
                 self._front.set(zmq.IPV6, endpoints.needs_ipv6(one))
@@ -110,6 +112,7 @@ class Proxy:
             self._commands.connect("inproc://control")
         except BaseException:
             self._bell.close()
+            self._files.remove_all()
             self._context.destroy(0)
             raise
 
@@ -123,6 +126,14 @@ class Proxy:
         socket.setsockopt(unbounded, 0)
         socket.setsockopt(bounded, mark)
         return socket
+
+    def _bind(self, socket: Any, places: list[str]) -> list[str]:
+        bound = []
+        for one in places:
+            socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
+            self._files.bind(socket, one)
+            bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        return bound
 
     @property
     def stats(self) -> ProxyStats:
@@ -184,6 +195,7 @@ class Proxy:
 
     def close(self) -> None:
         """Close the sockets; what is still to be sent has a second. A second call does nothing."""
+        self._files.remove_all()
         for one in (self._front, self._back, self._control, self._commands):
             one.close()
         self._bell.close()
@@ -196,12 +208,3 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-def _bind(socket: Any, places: list[str]) -> list[str]:
-    bound = []
-    for one in places:
-        socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
-        socket.bind(one)
-        bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
-    return bound

@@ -30,7 +30,7 @@ from oz.services.columns import Collector, Loss, place_of, spanning, unpack_head
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
 from oz.subjects import dialects
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 
 _log = peer_logger("oz.recorder")
 
@@ -71,7 +71,7 @@ class Recorder:
 
         Args:
             directory: the journal; made if it is not there.
-            patterns: what to record, as `oz.parse` takes it: "md.>", or "rv:MD.>" in another dialect.
+            patterns: what to record, as `oz.compile` takes it: "md.>", or "rv:MD.>" in another dialect.
             connect: an endpoint to connect to, or a list of them.
             bind: an endpoint to bind to, or a list of them.
             filtering: as of `oz.Subscriber`: `"prefix"` for any ZeroMQ publisher, `"publisher"` for those of
@@ -91,7 +91,7 @@ class Recorder:
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
-        compiled = [one if isinstance(one, Pattern) else parse(one) for one in patterns]
+        compiled = [compile(one) for one in patterns]
         if not compiled:
             raise ValueError("no pattern at all: nothing would be recorded")
         check_count("most_waiting", most_waiting, 0, sys.maxsize)

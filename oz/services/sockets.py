@@ -252,6 +252,7 @@ class ServiceSubscriber:
         with guard:
             self.engine.declarer.end_calls(self.socket)
             has_said = self.engine.declarer.say_goodbye()
+            self._attachments.remove_files()
             self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said else 0)
             if self._attachments.group is not None:
                 self._attachments.group.release()

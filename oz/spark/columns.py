@@ -24,7 +24,7 @@ from oz.spark.java import JavaRegex, java_regex
 from oz.spark.parts import Unwritable
 from oz.spark.vectorised import decide, for_each_distinct
 from oz.subjects.index.patterns import PatternIndex
-from oz.subjects.pattern import Pattern, parse
+from oz.subjects.pattern import Pattern, compile
 
 SEPARATOR = "."
 """What stands between tokens, unless told otherwise."""
@@ -47,7 +47,7 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
 
     Args:
         column: subjects, strings or binary. What is not UTF-8 matches no pattern of a text dialect.
-        pattern: a pattern, or a spec as `oz.parse` takes it, such as `rv:Foo.*`.
+        pattern: a pattern, or a spec as `oz.compile` takes it, such as `rv:Foo.*`.
 
     Warns:
         PythonWarning: Java would read the pattern differently, so that Python evaluates it.
@@ -71,7 +71,7 @@ def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
 
     Args:
         column: subjects, strings or binary.
-        pattern: a pattern, or a spec as `oz.parse` takes it.
+        pattern: a pattern, or a spec as `oz.compile` takes it.
     """
     return _begins(as_subject(column), compiled_pattern(pattern))
 
@@ -104,7 +104,7 @@ def depth(column: Column | str, *, separator: str = SEPARATOR) -> Column:
 
 def compiled_pattern(pattern: Pattern | str | bytes) -> Pattern:
     """Compile a spec; a pattern is returned as it is."""
-    return pattern if isinstance(pattern, Pattern) else parse(pattern)
+    return compile(pattern)
 
 
 def as_subject(column: Column | str) -> Column:
@@ -187,7 +187,7 @@ def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern 
 
     Args:
         column: subjects, strings or binary.
-        patterns: patterns, or specs as `oz.parse` takes them, of any dialects; or one. A spec is returned
+        patterns: patterns, or specs as `oz.compile` takes them, of any dialects; or one. A spec is returned
             as it was given, a pattern as its text; in the order of this list, and each once.
 
     Raises:

@@ -28,7 +28,7 @@ LIGHT = 1_024
 
 
 class Pattern:
-    """A compiled subject pattern. Make one with `oz.compile` or `oz.parse`; it never changes.
+    """A compiled subject pattern. Make one with `oz.compile`; it never changes.
 
     Two patterns are equal when dialect and text are (and the flags, for a regex).
 
@@ -266,13 +266,15 @@ def _readable(text: str | bytes) -> str | bytes:
     return text
 
 
-def compile(text: PatternLike, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False) -> Pattern:
+def compile(text: PatternLike, dialect: str | None = None, *, lenient: bool = False) -> Pattern:
     """Compile a pattern.
 
     Args:
-        text: the pattern, `str` or `bytes`, taken as it is; or a pattern compiled by `re` or `regex`,
-            which belongs to the regex dialect whatever `dialect` says; or a `Pattern`, returned as is.
-        dialect: one of `oz.DIALECTS`.
+        text: the pattern, `str` or `bytes`. Without `dialect`, a `str` may name one of `oz.DIALECTS` before
+            its first colon, as in `rv:Foo.*`. A pattern compiled by `re` or `regex` belongs to the regex
+            dialect whatever `dialect` says. A `Pattern` is returned as is.
+        dialect: one of `oz.DIALECTS`; the whole text is then a pattern of that dialect. Default: the dialect
+            that the text names, or nats.
         lenient: take a misplaced wildcard as a literal, in the rv dialect; no effect in the others.
 
     Raises:
@@ -280,13 +282,42 @@ def compile(text: PatternLike, dialect: str = DEFAULT_DIALECT, *, lenient: bool 
         ValueError: there is no such dialect.
         TypeError: the text is none of these types.
     """
+    return compile_with_default(text, dialect, DEFAULT_DIALECT, lenient=lenient)
+
+
+def compile_with_default(
+    text: PatternLike, dialect: str | None, default: str, *, lenient: bool = False
+) -> Pattern:
+    """Compile a pattern where a socket, a file or a command has a default dialect.
+
+    Args:
+        text: as for `compile`.
+        dialect: the dialect of the whole text. None reads the name before the first colon of a `str`.
+        default: the dialect of text that names none. With `zmq` no name is read, so that every prefix can be
+            given.
+        lenient: as for `compile`.
+
+    Raises:
+        PatternError, ValueError, TypeError: as `compile`.
+    """
     if isinstance(text, Pattern):
         return text
     if isinstance(text, (re.Pattern, regex.Pattern)):
         return _from_regex(text.pattern, flags_of(text), getattr(text, "named_lists", None) or {})
+    if dialect is None:
+        dialect, text = _split(text, default)
     rules = dialects.find(dialect)
     own = rules.decode(text, PatternError)
     return Pattern(own, rules, rules.compile(own, lenient=lenient), variant="lenient" if lenient else None)
+
+
+def _split(text: Any, default: str) -> tuple[str, Any]:
+    """Return the dialect of a text and the pattern without the name of the dialect."""
+    if isinstance(text, str) and default != "zmq":
+        name, colon, rest = text.partition(":")
+        if colon and name in dialects.BY_NAME:
+            return name, rest
+    return default, text
 
 
 def _remake(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
@@ -327,30 +358,6 @@ def _from_regex(
     compiled = rules.compile_flags(text, asked, named_lists, max_weight=max_weight)
     variant = (asked, tuple(sorted((name, frozenset(words)) for name, words in named_lists.items())))
     return Pattern(text, rules, compiled, variant=variant if asked or named_lists else None)
-
-
-def parse(spec: str | bytes, default: str = DEFAULT_DIALECT) -> Pattern:
-    r"""Compile a pattern that may name its dialect before a colon, such as `rv:Foo.*`.
-
-    Args:
-        spec: `dialect:pattern`. What stands before the first colon must be one of `oz.DIALECTS`;
-            otherwise all of the text is a pattern of the default dialect.
-        default: the dialect when none is named.
-
-    Raises:
-        PatternError: the dialect does not allow the pattern.
-        ValueError: there is no dialect of the default's name.
-    """
-    if not isinstance(spec, (str, bytes)):
-        return compile(spec, default)
-    if isinstance(spec, bytes):
-        named, colon, rest = spec.partition(b":")
-        name = named.decode("ascii", "replace")
-    else:
-        name, colon, rest = spec.partition(":")  # type: ignore[assignment]
-    if colon and name in dialects.BY_NAME:
-        return compile(rest, name)
-    return compile(spec, default)
 
 
 def validate_subject(subject: str | bytes, dialect: str = DEFAULT_DIALECT) -> None:

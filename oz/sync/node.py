@@ -287,10 +287,11 @@ class Node:
         `"_OZ.ADVISORY.>"`.
 
         Args:
-            pattern: text or bytes in the dialect, an `oz.Pattern`, or a list of them; "" is everything.
+            pattern: text or bytes in the dialect, an `oz.Pattern`, or a list of them; "" is everything. Text
+                may name its dialect before a colon, as in `rv:Foo.*`, unless the node's dialect is zmq.
             handler: is called with each message, on the pool; without it messages are had by the
                 subscription's `receive` and by iterating over it.
-            dialect: that of the pattern, if it is another than the node's.
+            dialect: that of the pattern, if it is another than the node's; no name is read then.
             group: a queue group: of its members on the bus one gets each message.
             policy: which one: `"round_robin"`, `"sticky"` or `"failover"`.
             overflow: what happens to messages beyond `max_pending`, which come faster than they are handled:
@@ -317,8 +318,9 @@ class Node:
         """
         self._engine.check_open()
         arguments = SubscribeArguments(
-            pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
-            policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
+            pattern=pattern, dialect=dialect, default=self.configuration.dialect,
+            handler=handler, group=group, policy=policy, overflow=overflow, max_pending=max_pending,
+            last_value=last_value,
             max_messages=max_messages, concurrency=concurrency, order_by=order_by, inline=inline,
         )  # fmt: skip
         return self._engine.subscriptions.subscribe(arguments, self._shell.drain)

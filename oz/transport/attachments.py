@@ -12,6 +12,7 @@ from oz.transport import descriptors, endpoints
 from oz.transport.backend import backend_of
 from oz.transport.credentials import Credentials
 from oz.transport.guard import Guard
+from oz.transport.ipc_paths import SocketFiles
 from oz.transport.multicast.endpoint import is_multicast
 from oz.transport.multicast.group import MulticastGroup
 
@@ -37,6 +38,7 @@ class Attachments:
     """
 
     __slots__ = (
+        "_files",
         "_given_up",
         "_guard",
         "called",
@@ -65,6 +67,7 @@ class Attachments:
         """
         self.credentials = credentials
         self.called: dict[str, str] = {}
+        self._files = SocketFiles()
         self._given_up: set[str] = set()
         self._guard = guard
         self.group = group
@@ -97,7 +100,7 @@ class Attachments:
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: see `connect`.
+            EndpointError: see `connect`; or an `ipc://` path is in use, with the errno EADDRINUSE.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         refuse_closed(socket)
@@ -107,7 +110,11 @@ class Attachments:
         with refused, self._guard, _no_linger(socket), _family_of(socket, addr):
             if self.credentials is not None and not is_inside(addr):
                 self.credentials.serve(socket)
-            manager = backend.bind(socket, addr)
+            if backend.has_handle:
+                manager = self._files.bind(socket, addr, backend.bind)
+            else:
+                # The endpoints of a model of ZeroMQ are not files.
+                manager = backend.bind(socket, addr)
             last = backend.get(socket, zmq.LAST_ENDPOINT)
         bound = last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr
         self.endpoints.append(bound)
@@ -184,6 +191,7 @@ class Attachments:
         addr = endpoints.as_text(addr)
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
+            self._files.remove(addr)
             backend_of(socket).unbind(socket, addr)
             self.forget(addr)
 
@@ -200,6 +208,10 @@ class Attachments:
                     backend_of(socket).disconnect(socket, addr)
             if self.forget(addr):
                 self.connections -= 1
+
+    def remove_files(self) -> None:
+        """Remove the socket files of `ipc://` endpoints; to be called before the socket closes."""
+        self._files.remove_all()
 
     def forget(self, addr: str) -> bool:
         """Clear `last` where it does not hold any more; tell whether it did."""

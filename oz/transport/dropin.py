@@ -10,7 +10,7 @@ from typing import Any
 from oz.errors import PatternError, SubjectWarning
 from oz.protocol.subscriber.receiver import Receiver
 from oz.subjects.dialects import find
-from oz.subjects.pattern import Pattern, compile
+from oz.subjects.pattern import Pattern, compile_with_default
 
 _MOST_LITERALS = 100
 """Literals that are watched; each is compared with each message that is refused before the first is not."""
@@ -46,7 +46,7 @@ def has_wildcard(text: str, dialect: str, *, warns: bool) -> bool:
         warns: whether to warn of a text that has a wildcard but is no pattern: it is a prefix then.
     """
     try:
-        return not compile(text, dialect).is_literal
+        return not compile_with_default(text, None, dialect).is_literal
     except PatternError as error:
         if warns and not set(find(dialect).wildcards).isdisjoint(text):
             warnings.warn(

@@ -27,11 +27,14 @@ _ADDRESSED = ("tcp", "ws", "wss")
 
 
 class EndpointError(OzError, ValueError, zmq.ZMQError):
-    """A text that is no endpoint, or one that this socket cannot have; `errno` is EINVAL, as in pyzmq."""
+    """A text that is no endpoint, or an endpoint that this socket cannot use.
 
-    def __init__(self, text: str) -> None:
-        """Say what is wrong with it."""
-        zmq.ZMQError.__init__(self, zmq.EINVAL, text)
+    `errno` is EINVAL, as in pyzmq. It is EADDRINUSE for an `ipc://` endpoint that is in use.
+    """
+
+    def __init__(self, text: str, errno: int = zmq.EINVAL) -> None:
+        """Set the message and the errno."""
+        zmq.ZMQError.__init__(self, errno, text)
 
 
 def as_text(endpoint: str | bytes) -> str:

@@ -89,3 +89,14 @@ def test_an_endpoint_that_is_taken_is_said_in_one_line(oz, oz_start):
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
     assert "end the program that has it" in result.stderr
+
+
+def test_an_ipc_path_in_use_is_an_error_of_one_line_that_names_it(oz, oz_start, tmp_path):
+    endpoint = f"ipc://{tmp_path}/names"
+    oz_start("nameserver", "--bind", endpoint).ready_line()
+    for command in (("nameserver",), ("sub", "a"), ("pub", "a", "b")):
+        result = oz(*command, "--bind", endpoint)
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        assert f"{tmp_path}/names' is in use" in result.stderr
+        assert result.stderr.count("bind to another") == 1

@@ -45,7 +45,7 @@ def journal(tmp_path_factory):
 
 
 def expected(pattern):
-    compiled = oz.parse(pattern)
+    compiled = oz.compile(pattern)
     return [number for number in MESSAGES if compiled.matches(RECORDS[number].subject)]
 
 

@@ -55,7 +55,7 @@ def test_each_pattern_beside_plain_python(spark, tmp_path, seed):
     assert found.figures["traffic"] == amounts(messages)
     anyone = [set(), set()]
     for spec, said in zip(PATTERNS, found.patterns, strict=True):
-        pattern = oz.parse(spec)
+        pattern = oz.compile(spec)
         matched = [at for at, one in enumerate(messages) if does_match(pattern, one.subject)]
         passed = [at for at, one in enumerate(messages) if exact(one.subject).startswith(pattern.prefixes)]
         anyone[0].update(passed)
@@ -141,7 +141,7 @@ def test_thousands_of_subscriptions(spark, tmp_path):
     patterns = [f"a.{number}.*" for number in range(3000)] + ["*.b"]
     found = oz.spark.explain(spark, rows, patterns)
     assert len(found.patterns) == 3001
-    matched = [one for one in records if one.kind == 0 and does_match(oz.parse("*.b"), one.subject)]
+    matched = [one for one in records if one.kind == 0 and does_match(oz.compile("*.b"), one.subject)]
     assert found.patterns[-1]["matched"]["messages"] == len(matched)
 
 

@@ -14,7 +14,7 @@ from oz.spark.jobs.explaining.rewriting import TokenPattern, reordered
 
 def demand_of(pattern, subjects, depth):
     """What a pattern asks of subjects, counted one by one."""
-    literals = TokenPattern.of(oz.parse(pattern)).at_depth(depth)
+    literals = TokenPattern.of(oz.compile(pattern)).at_depth(depth)
     sizes = {}
     for subject, size in subjects.items():
         agreed = sum(1 << at for at, token in enumerate(subject.split(".")) if token == literals[at])
@@ -29,7 +29,7 @@ def random_case(chance, depth, tokens="abc", count=4):
         pattern = ".".join(chance.choice([*tokens, "*", "*"]) for _ in range(depth))
         if chance.random() < 0.3:
             pattern = ".".join([*pattern.split(".")[: chance.randint(1, depth - 1)], ">"])
-        if TokenPattern.of(oz.parse(pattern)):
+        if TokenPattern.of(oz.compile(pattern)):
             patterns.append(pattern)
     return subjects, patterns
 
@@ -58,10 +58,10 @@ def test_bytes_let_through_are_those_that_the_prefixes_of_rewritten_patterns_pas
     moved = {reordered(subject, order, "."): size for subject, size in subjects.items()}
     passed = 0
     for pattern in patterns:
-        rewritten = oz.compile(TokenPattern.of(oz.parse(pattern)).rewritten(order))
+        rewritten = oz.compile(TokenPattern.of(oz.compile(pattern)).rewritten(order))
         passed += sum(size for name, size in moved.items() if name.encode().startswith(rewritten.prefixes))
         for subject in subjects:
-            assert rewritten.matches(reordered(subject, order, ".")) == oz.parse(pattern).matches(subject)
+            assert rewritten.matches(reordered(subject, order, ".")) == oz.compile(pattern).matches(subject)
     assert let_through(demands, order) == passed
 
 
@@ -104,9 +104,9 @@ def test_of_many_tokens_a_good_order_is_found_and_said_to_be_only_good():
     ],
 )
 def test_patterns_are_rewritten_in_their_own_dialect(pattern, order, becomes):
-    found = TokenPattern.of(oz.parse(pattern))
+    found = TokenPattern.of(oz.compile(pattern))
     assert found.rewritten(order) == becomes
-    oz.compile(becomes, oz.parse(pattern).dialect)
+    oz.compile(becomes, oz.compile(pattern).dialect)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_patterns_are_rewritten_in_their_own_dialect(pattern, order, becomes):
     ["a.b", "*.*", ">", "redis:a*", "regex:^a", "zmq:a.", "kubemq:a*.b", "amqp:#.a.*", "mqtt:#", "amqp:"],
 )
 def test_patterns_to_which_the_order_does_not_matter_are_left_out(pattern):
-    assert TokenPattern.of(oz.parse(pattern)) is None
+    assert TokenPattern.of(oz.compile(pattern)) is None
 
 
 def test_a_pattern_counts_where_it_may_match():
-    depth_of = TokenPattern.of(oz.parse("a.*.b.>")).at_depth
+    depth_of = TokenPattern.of(oz.compile("a.*.b.>")).at_depth
     assert [depth_of(depth) for depth in (3, 4)] == [None, ["a", None, "b", None]]
     assert depth_of(6) == ["a", None, "b", None, None, None]
-    assert TokenPattern.of(oz.parse("a.*")).at_depth(3) is None
-    assert TokenPattern.of(oz.parse("mqtt:a/#")).at_depth(1) == ["a"]
+    assert TokenPattern.of(oz.compile("a.*")).at_depth(3) is None
+    assert TokenPattern.of(oz.compile("mqtt:a/#")).at_depth(1) == ["a"]

@@ -32,7 +32,7 @@ def named(pattern):
 def expected(subject):
     given = {named(pattern): pattern for pattern in PATTERNS}
     compiled = {
-        name: each if isinstance(each, oz.Pattern) else oz.parse(each) for name, each in given.items()
+        name: each if isinstance(each, oz.Pattern) else oz.compile(each) for name, each in given.items()
     }
     return [name for name, pattern in compiled.items() if pattern.matches(subject)]
 

@@ -123,7 +123,7 @@ def test_random_regexes_that_java_gets_mean_there_what_they_mean_here(spark, see
 
 
 def one_answer(spark, pattern, subject):
-    return answers(spark, [oz.parse(pattern)], [subject.encode()]) != {oz.parse(pattern): set()}
+    return answers(spark, [oz.compile(pattern)], [subject.encode()]) != {oz.compile(pattern): set()}
 
 
 DEEP = [
@@ -150,7 +150,7 @@ DEEP += [
 @pytest.mark.parametrize("token", ["a", "é😀"])
 def test_deep_subjects_do_not_overflow_javas_stack(spark, token):
     subject = ".".join(["a", *[token] * 20_000, "a"]).encode()
-    patterns = [oz.parse(spec) for spec in DEEP]
+    patterns = [oz.compile(spec) for spec in DEEP]
     found = answers(spark, patterns, [subject])
     assert found == {pattern: {subject} if pattern.matches(subject) else set() for pattern in patterns}
 
@@ -184,7 +184,7 @@ def test_patterns_of_many_wildcards_do_not_overflow_it_either(spark):
     ],
 )
 def test_literals_that_each_match_has_are_known(pattern, ending, inside):
-    found = java_regex(oz.parse(pattern))
+    found = java_regex(oz.compile(pattern))
     assert (found.ending, found.inside) == (ending, inside)
 
 
@@ -236,7 +236,8 @@ OF_BYTES = [
     for text in [b"a\xff*", b"a?b", b"\xc3*", b"a\xffb", b"[\xc3\xff]*", b"*\xff*", b"??", b"\xff", b"*"]
 ]
 OF_BYTES += [
-    oz.parse(spec) for spec in ["*", ">", r"regex:(?s).*", r"regex:a\Wb", r"regex:\P{L}+", "mqtt:#", "amqp:#"]
+    oz.compile(spec)
+    for spec in ["*", ">", r"regex:(?s).*", r"regex:a\Wb", r"regex:\P{L}+", "mqtt:#", "amqp:#"]
 ]
 
 

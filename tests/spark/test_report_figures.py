@@ -178,7 +178,7 @@ def test_what_is_bounded_says_how_much_it_leaves_out(spark, tmp_path):
 def test_a_pattern_selects_what_is_reported_on(spark, tmp_path):
     records = random_records(4)
     record_journal(tmp_path / "recorded", records)
-    pattern = oz.parse("redis:[ab]*")
+    pattern = oz.compile("redis:[ab]*")
     plain = PlainReport([one for one in records if one.kind == 0 and pattern.matches(one.subject)])
     figures = oz.spark.report(spark, tmp_path / "recorded", pattern=pattern).figures
     assert figures["total"]["messages"] == plain.total()["messages"]

@@ -34,7 +34,7 @@ def schema(*names):
 
 
 def wanted(*patterns, start_ns=None, bounds=None):
-    return WantedRecords([oz.parse(each) for each in patterns], start_ns, None, False, bounds or Bounds())
+    return WantedRecords([oz.compile(each) for each in patterns], start_ns, None, False, bounds or Bounds())
 
 
 @pytest.fixture

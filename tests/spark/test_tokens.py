@@ -64,6 +64,6 @@ def test_prefix_is_what_zeromq_lets_through(spark):
     specs = ["a", "flight.*.LAX.>", "*", r"regex:^(a|flight|é).*", "redis:[a.]*b"]
     found = columns_of(spark, {spec: oz.spark.prefix("subject", spec) for spec in specs})
     for spec in specs:
-        prefixes = oz.parse(spec).prefixes
+        prefixes = oz.compile(spec).prefixes
         wanted = [None if each is None else each.encode().startswith(prefixes) for each in SUBJECTS]
         assert found[spec] == wanted, spec

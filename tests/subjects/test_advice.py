@@ -7,18 +7,18 @@ DEEP = ".".join("a" * (MAX_TOKENS + 1))
 
 @each("spec", ["time.*.east", "md.>", "redis:a*", "regex:^(us|eu)\\.east", "zmq:md"])
 def test_a_pattern_with_a_literal_start_needs_none(spec):
-    assert advice(oz.parse(spec)) == []
+    assert advice(oz.compile(spec)) == []
 
 
 @each("spec", [">", "*.a", "redis:*", "regex:.*", "regex:[^a]b", "zmq:"])
 def test_an_empty_prefix(spec):
-    [warning] = advice(oz.parse(spec))
+    [warning] = advice(oz.compile(spec))
     assert warning.startswith("the prefix is empty")
 
 
 @each("spec", [DEEP, "rv:" + DEEP, f"redis:{DEEP}*", f"zmq:{DEEP}"])
 def test_too_many_tokens(spec):
-    [warning] = advice(oz.parse(spec))
+    [warning] = advice(oz.compile(spec))
     assert warning.startswith("17 tokens")
 
 
@@ -27,7 +27,7 @@ def test_a_dot_of_a_regex_is_no_separator():
 
 
 def test_the_limit_itself_is_fine():
-    assert advice(oz.parse(DEEP[2:])) == []
+    assert advice(oz.compile(DEEP[2:])) == []
 
 
 @each("text", ["é.a", b"a\xff*"])
@@ -37,7 +37,7 @@ def test_not_ascii(text):
 
 
 def test_several_at_once():
-    assert len(advice(oz.parse("*.é" + "." + DEEP))) == 3
+    assert len(advice(oz.compile("*.é" + "." + DEEP))) == 3
 
 
 @each(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])

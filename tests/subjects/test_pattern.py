@@ -18,11 +18,14 @@ def test_nats_is_the_default():
     ("spec", "dialect", "text"),
     [
         ("rv:Foo.*", "rv", "Foo.*"),
-        (b"rv:Foo.*", "rv", "Foo.*"),
         ("raims.glob:a?", "raims.glob", "a?"),
         ("redis:a:b*", "redis", "a:b*"),
         ("redis:", "redis", ""),
-        (b"redis:\xff*", "redis", b"\xff*"),
+        ("redis:\udcff*", "redis", b"\xff*"),
+        ("raims.sub:a.>", "raims.sub", "a.>"),
+        ("zmq:rv:a", "zmq", "rv:a"),
+        ("sensor:[ab]?:*", "nats", "sensor:[ab]?:*"),
+        ("foo:bar", "nats", "foo:bar"),
         (r"regex:^a\.b", "regex", r"^a\.b"),
         ("a:b", "nats", "a:b"),
         ("RV:Foo", "nats", "RV:Foo"),
@@ -32,20 +35,29 @@ def test_nats_is_the_default():
         ("nats:rv:a", "nats", "rv:a"),
     ],
 )
-def test_a_spec_names_a_dialect_or_is_all_pattern(spec, dialect, text):
-    pattern = oz.parse(spec)
+def test_text_before_the_first_colon_is_a_dialect_if_it_names_one(spec, dialect, text):
+    pattern = oz.compile(spec)
     assert (pattern.dialect, pattern.text) == (dialect, text)
 
 
-def test_a_spec_without_a_dialect_is_of_the_default_that_is_given():
-    assert oz.parse("a:b", default="redis") == oz.compile("a:b", "redis")
-    assert oz.parse("rv:a", default="redis") == oz.compile("a", "rv")
-    assert oz.parse(b"\xff:x", "redis").text == b"\xff:x"
+def test_no_name_is_read_with_a_dialect_or_from_bytes():
+    for dialect in oz.DIALECTS:
+        pattern = oz.compile("rv:Foo.*", dialect)
+        assert (pattern.dialect, pattern.text) == (dialect, "rv:Foo.*")
+    pattern = oz.compile(b"rv:Foo.*")
+    assert (pattern.dialect, pattern.text) == ("nats", "rv:Foo.*")
 
 
-def test_compile_takes_its_text_as_it_is():
-    assert oz.compile("rv:Foo.*").text == "rv:Foo.*"
-    assert oz.compile("rv:Foo.*").dialect == "nats"
+def test_a_named_dialect_is_lenient_too():
+    assert oz.compile("rv:abc*xyz", lenient=True) == oz.compile("abc*xyz", "rv", lenient=True)
+    with pytest.raises(oz.PatternError, match="rv pattern 'abc"):
+        oz.compile("rv:abc*xyz")
+
+
+def test_no_subject_is_read_for_a_dialect():
+    assert oz.compile("*").matches("rv:Foo")
+    assert not oz.compile("rv:*").matches("rv:a.b")
+    oz.validate_subject("rv:Foo.*x")
 
 
 def test_a_pattern_is_returned_as_it_is():

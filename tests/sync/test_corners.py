@@ -293,7 +293,7 @@ def test_mixed_up_arguments_get_a_sentence(two):
     with pytest.raises(TypeError, match="which subject"):
         pub.interest(None)
     with pytest.raises(TypeError, match="str or bytes"):
-        oz.parse(None)
+        oz.compile(None)
 
 
 @pytest.mark.parametrize("kind", ["Subscriber", "Publisher"])

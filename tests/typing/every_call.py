@@ -25,7 +25,7 @@ def handle(message: oz.Message) -> None:
 
 def functions() -> None:
     assert_type(oz.compile("a.*", dialect="nats", lenient=True), oz.Pattern)
-    assert_type(oz.parse("a.b", default="nats"), oz.Pattern)
+    assert_type(oz.compile("rv:a.b"), oz.Pattern)
     oz.validate_subject("a.b", dialect="nats")
 
 

@@ -28,6 +28,7 @@ from oz.cli.measuring.plan import (
 )
 from oz.errors import OzError
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.ipc_paths import SocketFiles
 from oz.transport.socket import keep_tcp_alive, limit_peers
 
 LEASE = 5.0
@@ -63,12 +64,13 @@ class Server:
         self._session: Session | None = None
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.linger = 0
+        self._files = SocketFiles()
         self._socket = self._context.socket(zmq.REP)
         keep_tcp_alive(self._socket)
         limit_peers(self._socket, most=_MOST_BYTES)
         try:
             self._socket.set(zmq.IPV6, needs_ipv6(endpoint))
-            self._socket.bind(endpoint)
+            self._files.bind(self._socket, endpoint)
         except zmq.ZMQError:
             self.close()
             raise
@@ -83,6 +85,7 @@ class Server:
     def close(self) -> None:
         """Close everything."""
         self._end_session()
+        self._files.remove_all()
         self._socket.close()
         self._context.term()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import oz
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     TEXT_OF_PLACE,
@@ -17,6 +16,7 @@ from oz.cli.options import (
     Whole,
     dialect_option,
     endpoint_options,
+    parse_all,
     refused_to_option,
 )
 from oz.cli.output import console, say
@@ -83,7 +83,7 @@ def replay(
     conf: dict[str, str],
 ) -> None:
     """Replay; the text of the help is `_HELP`."""
-    pattern = None if subject is None else oz.parse(subject, dialect)
+    pattern = None if subject is None else parse_all([subject], dialect)[0]
     where = {"endpoint": ",".join(connect), "bind": ",".join(bind)}
     if not any(where.values()):
         where["bind"] = DEFAULT_ENDPOINT

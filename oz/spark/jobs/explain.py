@@ -26,7 +26,7 @@ from oz.spark.jobs.explaining.rewriting import TokenPattern
 from oz.spark.jobs.reporting.rows import Source, exact_subject, is_kind, narrow_rows
 from oz.spark.jobs.reporting.tasks import few_tasks
 from oz.spark.vectorised import for_each_distinct
-from oz.subjects.dialects import find
+from oz.subjects.dialects import DIALECTS, find
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 
@@ -203,8 +203,8 @@ def explain(
     Args:
         spark: the session.
         source: a journal's directory, a Parquet lake, or a DataFrame with columns `subject` and `payload`.
-        patterns: the subscriptions: patterns, or specs as `oz.parse` takes them; or one. Each is taken for a
-            subscriber of its own, and all of them for one subscriber.
+        patterns: the subscriptions: patterns, or specs as `oz.compile` takes them; or one. Each is taken for
+            a subscriber of its own, and all of them for one subscriber.
         separator: what stands between tokens; None: `/` when all patterns are mqtt, else `.`.
         on_progress: is called with what comes next, for those who wait.
 
@@ -299,6 +299,8 @@ def _comparison(each: list[tuple[Amount, Amount]]) -> dict[str, Any]:
 
 
 def _shown(pattern: Pattern) -> str:
-    """Write a pattern as `oz.parse` takes it, as far as it is text."""
+    """Write a pattern as `oz.compile` takes it, as far as it is text."""
     text = pattern.text if isinstance(pattern.text, str) else pattern.text.decode(errors="backslashreplace")
-    return text if pattern.dialect == DEFAULT_DIALECT else f"{pattern.dialect}:{text}"
+    name, colon, _ = text.partition(":")
+    is_clear = pattern.dialect == DEFAULT_DIALECT and not (colon and name in DIALECTS)
+    return text if is_clear else f"{pattern.dialect}:{text}"

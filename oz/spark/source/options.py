@@ -17,7 +17,7 @@ from oz.journal import files
 from oz.spark.option_names import refuse_unknown
 from oz.spark.source.headers import HeaderColumns
 from oz.subjects import dialects
-from oz.subjects.pattern import Pattern, parse
+from oz.subjects.pattern import Pattern, compile
 from oz.times import is_relative, read_duration, read_time
 from oz.transport import endpoints
 
@@ -156,7 +156,7 @@ class Options:
         Raises:
             PatternError: a dialect does not allow one.
         """
-        return [parse(line) for line in self.subject.splitlines() if line.strip()]
+        return [compile(line) for line in self.subject.splitlines() if line.strip()]
 
 
 def read_options(options: Mapping[str, str]) -> Options:

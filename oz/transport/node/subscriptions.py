@@ -97,10 +97,12 @@ class SubscribeArguments:
     Attributes:
         pattern, dialect, handler, group, policy, overflow, max_pending, last_value, max_messages,
             concurrency, order_by, inline: see `oz.Node.subscribe`.
+        default: the dialect of the node.
     """
 
     pattern: Any
-    dialect: str
+    dialect: str | None
+    default: str
     handler: Callable[[Message], Any] | None
     group: str | None
     policy: Policy
@@ -211,7 +213,7 @@ class NodeSubscriptions:
             ValueError: an argument makes no sense.
             ClosedError: the node is closed.
         """
-        patterns, is_advisory = _check_patterns(given.pattern, given.dialect)
+        patterns, is_advisory = _check_patterns(given.pattern, given.dialect, given.default)
         delivery, handler_queue = given.delivery(), given.handler_queue()
         if given.max_messages is not None:
             check_count("max_messages", given.max_messages, 1, 2**63)
@@ -372,14 +374,14 @@ def _ignore(count: int, message: object) -> None:
     """Record nothing."""
 
 
-def _check_patterns(pattern: Any, dialect: str) -> tuple[list[Pattern], bool]:
+def _check_patterns(pattern: Any, dialect: str | None, default: str) -> tuple[list[Pattern], bool]:
     """Compile what is asked for; tell whether it is advisories.
 
     Raises:
         PatternError: the dialect does not allow it, or applications may not have it.
         ValueError: it is no pattern at all, or advisories together with others.
     """
-    patterns = _patterns(pattern, dialect)
+    patterns = _patterns(pattern, dialect, default)
     if not patterns:
         raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
     for one in patterns:
@@ -390,8 +392,8 @@ def _check_patterns(pattern: Any, dialect: str) -> tuple[list[Pattern], bool]:
     return patterns, kinds.pop()
 
 
-def _patterns(pattern: Any, dialect: str) -> list[Pattern]:
+def _patterns(pattern: Any, dialect: str | None, default: str) -> list[Pattern]:
     """Compile what is asked for. Bytes are a pattern too; with sockets they are the prefix of pyzmq."""
     if isinstance(pattern, (str, bytes, Pattern)) or not isinstance(pattern, Iterable):
-        return [EVERYTHING if pattern in ("", b"") else compile_asked(pattern, dialect)]
-    return [one for part in pattern for one in _patterns(part, dialect)]
+        return [EVERYTHING if pattern in ("", b"") else compile_asked(pattern, dialect, default)]
+    return [one for part in pattern for one in _patterns(part, dialect, default)]

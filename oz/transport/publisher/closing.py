@@ -197,6 +197,7 @@ class PublisherClosing:
         self._monitor.end()
         if self.calls is not None:
             self.calls.close(self._socket)
+        self._attachments.remove_files()
         self._socket.close(linger)
         if self._attachments.group is not None:
             self._attachments.group.release()

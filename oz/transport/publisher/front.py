@@ -180,7 +180,7 @@ class PublisherFront:
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: see `connect`.
+            EndpointError: see `connect`; or an `ipc://` path is in use, with the errno EADDRINUSE.
             zmq.ZMQError: the address is in use, or not one of this host.
         """
         return self._as_own(self._engine.bind(addr))

@@ -216,7 +216,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: see `connect`.
+            EndpointError: see `connect`; or an `ipc://` path is in use, with the errno EADDRINUSE.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         if not self._monitor.is_watching:
@@ -272,10 +272,11 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         """Ask for the messages whose subject matches.
 
         Args:
-            pattern: `str` is a pattern of the socket's dialect, `bytes` a plain ZeroMQ prefix; or a
-                `Pattern`, or one compiled by `re` or `regex`, or a list of all these. The empty string
-                is ZeroMQ's own for everything, in every dialect.
-            dialect: the dialect of this pattern, if it is another than the socket's.
+            pattern: `str` is a pattern of the socket's dialect, or of the dialect that it names before a
+                colon, as in `rv:Foo.*`; a socket of the zmq dialect reads no such name. `bytes` is a plain
+                ZeroMQ prefix. A `Pattern`, a pattern compiled by `re` or `regex`, or a list of all these can
+                be given too. The empty string is ZeroMQ's own for everything, in every dialect.
+            dialect: the dialect of this pattern, if it is another than the socket's; no name is read then.
             handler: is called with each message; without it messages are had by `receive` or iteration.
             group: a queue group: of its members, known by this name, one gets each message.
             policy: which one: `"round_robin"`;
@@ -390,6 +391,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
                 return False
             # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
             self._monitor.end()
+            self._attachments.remove_files()
             self._close_handle(linger)
             if self._attachments.group is not None:
                 self._attachments.group.release()

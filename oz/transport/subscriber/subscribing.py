@@ -14,7 +14,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
-from oz.subjects.pattern import Pattern, Patterns, compile
+from oz.subjects.pattern import Pattern, Patterns, compile, compile_with_default
 from oz.transport.attachments import Attachments
 from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
 from oz.transport.subscriber.draining import SubscriberWaiter, drain_one
@@ -27,15 +27,20 @@ AnySubscription = TypeVar("AnySubscription", bound=Subscribed)
 EVERYTHING = compile(b"", "zmq")
 
 
-def compile_asked(pattern: Any, dialect: str) -> Pattern:
-    """Compile what a subscriber asks for; text with a wildcard of another dialect gets a SubjectWarning.
+def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
+    """Compile a pattern of `subscribe`. Warn if text that names no dialect has a wildcard of another dialect.
+
+    Args:
+        pattern: the pattern.
+        dialect: its dialect, if the caller gives one.
+        default: the dialect of the socket; see `compile_with_default`.
 
     Raises:
         PatternError: the dialect does not allow it.
         TypeError: it is no pattern.
     """
-    compiled = compile(pattern, dialect)
-    found = foreign_wildcard(compiled) if isinstance(pattern, str) else None
+    compiled = compile_with_default(pattern, dialect, default)
+    found = foreign_wildcard(compiled) if isinstance(pattern, str) and pattern == compiled.text else None
     if found is not None:
         wildcard, owners = found
         text = (
@@ -46,12 +51,13 @@ def compile_asked(pattern: Any, dialect: str) -> Pattern:
     return compiled
 
 
-def compile_all(pattern: Any, dialect: str) -> list[Pattern]:
+def compile_all(pattern: Any, dialect: str | None, default: str) -> list[Pattern]:
     """Compile what is given to `Subscriber.subscribe`: a pattern, a prefix, or a list of them.
 
     Args:
         pattern: text is a pattern, bytes a plain prefix; the empty text is everything.
-        dialect: of text.
+        dialect: the dialect of text, if the caller gives one.
+        default: the dialect of the socket; see `compile_with_default`.
 
     Raises:
         PatternError: the dialect does not allow it.
@@ -60,11 +66,11 @@ def compile_all(pattern: Any, dialect: str) -> list[Pattern]:
     if isinstance(pattern, (bytes, bytearray, memoryview)):
         return [compile(bytes(pattern), "zmq")]
     if isinstance(pattern, Iterable) and not isinstance(pattern, str):
-        return [one for part in pattern for one in compile_all(part, dialect)]
+        return [one for part in pattern for one in compile_all(part, dialect, default)]
     if pattern == "":
         return [EVERYTHING]
     try:
-        return [compile_asked(pattern, dialect)]
+        return [compile_asked(pattern, dialect, default)]
     except PatternError as error:
         if isinstance(pattern, str):
             error.add_note(f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}")
@@ -170,7 +176,7 @@ class Subscribing(Generic[AnySubscription]):
             raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
-        patterns = compile_all(pattern, dialect or self._dialect)
+        patterns = compile_all(pattern, dialect, self._dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         if self.conflates:
@@ -238,6 +244,7 @@ class Subscribing(Generic[AnySubscription]):
         if isinstance(topic, Subscribed):
             topic.unsubscribe()
             return
-        found = self._engine.receiver.table.find(tuple(dict.fromkeys(compile_all(topic, self._dialect))))
+        patterns = dict.fromkeys(compile_all(topic, None, self._dialect))
+        found = self._engine.receiver.table.find(tuple(patterns))
         if found is not None:
             found.unsubscribe()

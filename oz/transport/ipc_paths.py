@@ -1,0 +1,156 @@
+"""Socket files of `ipc://` endpoints: the check before a bind, and the removal at close.
+
+Before libzmq 4.3.5 binds a path it unlinks the path, whatever is there: the socket of another process, or a
+plain file. The process that listened there keeps its connections, receives no new ones and gets no error.
+libzmq leaves the file of a named path in place when the socket closes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket as sockets
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import zmq
+
+from oz.transport.endpoints import EndpointError
+
+_SCHEME = "ipc://"
+_REMEDY = "stop that process, or bind to another path"
+
+
+class _SocketFile(NamedTuple):
+    """A socket file that this process has bound.
+
+    Attributes:
+        path: the absolute path, because the program may change its directory.
+        identity: device and inode. The kernel does not reuse the inode while the socket listens.
+        pid: the process that bound it.
+    """
+
+    path: str
+    identity: tuple[int, int]
+    pid: int
+
+
+class SocketFiles:
+    """The socket files that one socket has bound, by endpoint."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self) -> None:
+        """Start without files."""
+        self._files: dict[str, _SocketFile] = {}
+
+    def bind(self, socket: zmq.Socket[Any], endpoint: str, bind: Callable[..., Any] = zmq.Socket.bind) -> Any:
+        """Bind a socket of pyzmq; refuse an `ipc://` path at which a process listens.
+
+        A connection to the path decides. A path at which nothing listens is stale, and libzmq replaces it.
+        Between this check and the bind another process may bind the same path. libzmq then replaces that
+        socket without an error: this race is accepted.
+
+        On macOS a listener with a full backlog refuses connections as a stale path does.
+
+        Args:
+            socket: the socket.
+            endpoint: any endpoint of libzmq; other transports are bound without a check.
+            bind: the unbound method that binds.
+
+        Returns:
+            The value that `zmq.Socket.bind` returns.
+
+        Raises:
+            EndpointError: the path is in use, or is not a socket, with the errno EADDRINUSE; or this process
+                may not connect to it, with the errno of the connection.
+            zmq.ZMQError: as `zmq.Socket.bind`.
+        """
+        path = _path_of(socket, endpoint)
+        if path is not None:
+            _check_free(path)
+        try:
+            manager = bind(socket, endpoint)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EADDRINUSE and endpoint.startswith(_SCHEME):
+                # An abstract name, which libzmq does not replace.
+                raise _in_use(endpoint.removeprefix(_SCHEME)) from None
+            raise
+        if path is not None:
+            with suppress(OSError):
+                found = os.lstat(path)
+                identity = found.st_dev, found.st_ino
+                self._files[endpoint] = _SocketFile(os.path.abspath(path), identity, os.getpid())
+        return manager
+
+    def remove(self, endpoint: str) -> None:
+        """Remove the file of an endpoint, if this process bound it and no other socket has replaced it.
+
+        Call it before the socket stops to listen: the inode of the file may be reused after that.
+        """
+        file = self._files.pop(endpoint, None)
+        if file is None or file.pid != os.getpid():
+            return
+        with suppress(OSError):
+            found = os.lstat(file.path)
+            if (found.st_dev, found.st_ino) == file.identity:
+                os.unlink(file.path)
+
+    def remove_all(self) -> None:
+        """Remove the files of all endpoints; see `remove`."""
+        for endpoint in [*self._files]:
+            self.remove(endpoint)
+
+
+def _path_of(socket: zmq.Socket[Any], endpoint: str) -> str | None:
+    """Return the path that a bind creates; None if libzmq creates no file, or a temporary one."""
+    path = endpoint.removeprefix(_SCHEME).partition("\0")[0]
+    if path == endpoint or path == "*" or path.startswith("@") or not hasattr(sockets, "AF_UNIX"):
+        return None
+    if len(os.fsencode(path)) > zmq.IPC_PATH_MAX_LEN:
+        # libzmq refuses it before it unlinks anything.
+        return None
+    if int(zmq.backend.Socket.get(socket, zmq.USE_FD)) >= 0:
+        # The program has bound and listens itself; libzmq neither unlinks nor binds.
+        return None
+    return path
+
+
+def _check_free(path: str) -> None:
+    """Raise EndpointError if a path is no socket, or if a process listens there."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        # There is no file, or its directory does not admit this process, which the bind reports.
+        return
+    if not stat.S_ISSOCK(mode):
+        text = f"ipc path {path!r} is {_kind_of(mode)}, not a socket; remove it, or bind to another path"
+        raise EndpointError(text, zmq.EADDRINUSE)
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        # A full backlog raises BlockingIOError at once.
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            # EPROTOTYPE: a socket of another type listens there.
+            if error.errno != errno.EPROTOTYPE:
+                text = f"ipc path {path!r} may be in use: {error.strerror}; {_REMEDY}"
+                raise EndpointError(text, error.errno or zmq.EADDRINUSE) from None
+    raise _in_use(path)
+
+
+def _in_use(path: str) -> EndpointError:
+    text = f"ipc path {path!r} is in use: a process listens there; {_REMEDY}"
+    return EndpointError(text, zmq.EADDRINUSE)
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a symbolic link" if stat.S_ISLNK(mode) else "a file"
