@@ -3,7 +3,6 @@
 import json
 import queue
 import subprocess
-import time
 
 import click
 import pytest
@@ -111,19 +110,6 @@ def test_a_line_that_is_no_json_is_named(node, oz_run, directory):
     ended = publish(oz_run, directory, "-", "--payload", "json", stdin=b"a 1\na {\n")
     assert ended.code == 2
     assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is no JSON: ")
-
-
-def test_a_group_shares_the_messages(node, oz_start, directory):
-    options = ("--group", "g", "--count", "5")
-    members = [oz_start("sub", *on_bus(directory, "a", *options)) for _ in range(2)]
-    ends, number = time.monotonic() + DEADLINE, 0
-    while any(member.process.poll() is None for member in members) and time.monotonic() < ends:
-        node.publish("a", str(number))
-        number += 1
-        time.sleep(0.01)
-    lines = [line for member in members for line in member.end().lines]
-    # Both got something, and nothing came twice.
-    assert len(lines) == len(set(lines)) == 10
 
 
 def test_nobody_is_on_the_bus(oz_run, directory):

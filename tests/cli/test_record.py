@@ -26,8 +26,7 @@ def end_of(directory):
         return 0
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize(("ending", "filtering"), [(signal.SIGINT, "prefix"), (signal.SIGTERM, "publisher")])
 def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, tmp_path, ending, filtering):
     directory = tmp_path / "recorded"
     arguments = ("--journal", str(directory), "--connect", publisher.endpoint, "--filtering", filtering)
