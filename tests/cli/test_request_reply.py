@@ -90,12 +90,13 @@ def test_a_command_that_hangs_is_killed_and_the_service_goes_on(service, node):
     )
 
 
-def test_whoever_asks_is_told_at_once_that_the_handler_raised(node, ask):
+def test_whoever_asks_is_told_at_once_that_the_handler_raised(node, oz_start, directory):
     def refuse(message):
         raise ValueError("bad size")
 
     node.subscribe("a", handler=refuse)
-    ended = ask("a", "--timeout", str(DEADLINE))
+    # A process of its own: in this one the warnings of the node would be those of the command too.
+    ended = oz_start("request", *on_bus(directory, "a", *ANSWER)).end()
     said = "oz request: the handler of tester raised ValueError at 'a': bad size"
     assert (ended.code, ended.stdout, ended.stderr.splitlines()[1]) == (1, b"", said)
 
