@@ -20,7 +20,6 @@ function::
 `oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
 """
 
-from oz import starting as starting  # isort: skip
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,58 +1,52 @@
-"""`oz bench`: how fast this machine, or the way to another, is."""
+"""`oz bench`: rates and latency on this machine, or the rate of a running publisher."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import platform
+import time
+from typing import Any, Literal
 
 import click
+import zmq
 from click.core import ParameterSource
 
-from oz.cli.exits import FAILED, INTERRUPTED
-from oz.cli.options import Number, Whole, one_endpoint_option
+import oz
+from oz.cli.exits import FAILED
+from oz.cli.options import Number, Whole, one_endpoint_option, parse_all, security_option
 from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
 
-if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
-    from oz.cli.measuring.plan import BenchPlan, Result
-    from oz.cli.measuring.running import BenchRun, Progress
+_HELP = """Measure how fast messages are published and delivered, and their latency.
 
-_HERE = "tcp://127.0.0.1:*"
-_START_SECONDS = 20.0
-
-_HELP = """Measure how fast messages are published and delivered, and how long one takes.
-
-Without options it measures on this machine, over tcp on the loopback, in about five seconds. Publisher and
-subscriber are processes of their own; ZeroMQ filters by prefix once, and the publisher once. Nothing else
-needs to run.
-
-Between two machines: `oz bench --listen ENDPOINT` on the one publishes until Ctrl-C;
-`oz bench --connect ENDPOINT` on the other subscribes and prints the result. Either may be started first. It
-takes the port of --listen and the two after it. Anybody who reaches them can make it publish: listen only in
-a network that you trust.
+Without options it measures on this machine, over tcp on the loopback, in about five seconds: once with
+filtering by prefix, in ZeroMQ, and once with filtering by the publisher. Each subscriber is a process.
 
 The subscription is 'bench.*.hit'. As all subjects begin with 'bench.', a prefix lets all of them through; a
-publisher that filters sends only what matches. --match says how much that is.
+publisher that filters sends only the matching messages. --match is the share of matching subjects.
 
 The publisher waits for a subscriber that cannot keep up, so nothing may be lost. A loss is shown, and the
 exit code is then 1. Half the time goes to lone messages, one a millisecond, and half to publishing as fast as
 possible. A message then waits in queues of up to 16 MiB on either side, and its latency is mostly that.
-Latency is one way where both ends have one clock; between machines it is that of a round trip, as their
-clocks differ.
+
+With --connect it subscribes at a running publisher for --seconds, and shows the rate of the messages that
+match --pattern. Messages of an oz publisher are numbered, so that losses are counted. For another publisher,
+give --filtering prefix.
 
 \b
 Examples:
   oz bench
   oz bench --match 0.01 --subscribers 4
   oz bench --size 10000 --filtering publisher --json
-  oz bench --listen 'tcp://*:5760'
-  oz bench --connect tcp://192.0.2.7:5760 --seconds 10
+  oz bench --connect tcp://192.0.2.7:5750 --pattern 'md.>' --seconds 10
 """
 
+_LOOPBACK_ONLY = ("size", "subjects", "match", "subscribers")
 
-@click.command(help=_HELP, short_help="Measure rates and latency, here or between two machines.")
-@one_endpoint_option("--listen", "Publish for an `oz bench --connect`, until Ctrl-C.")
-@one_endpoint_option("--connect", "Measure with the `oz bench --listen` there.")
+
+@click.command(help=_HELP, short_help="Measure rates and latency.")
+@one_endpoint_option("--connect", "Measure the messages of the publisher at this endpoint.")
+@click.option(
+    "--pattern", metavar="PATTERN", help="With --connect: the pattern to subscribe to.  [default: >]"
+)
 @click.option(
     "--size",
     type=Whole(0, 64 * 1024 * 1024),
@@ -75,11 +69,7 @@ Examples:
     help="The share of the subjects that the pattern matches: 0.01 is one in a hundred.  [default: 1]",
 )
 @click.option(
-    "--subscribers",
-    type=Whole(1, 64),
-    default=1,
-    metavar="N",
-    help="Subscribers, each a process that gets all that matches.  [default: 1]",
+    "--subscribers", type=Whole(1, 64), default=1, metavar="N", help="Subscriber processes.  [default: 1]"
 )
 @click.option(
     "--seconds",
@@ -91,196 +81,171 @@ Examples:
 @click.option(
     "--filtering",
     type=click.Choice(["prefix", "publisher", "both"]),
-    default="both",
-    help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  [default: both]",
+    help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  "
+    "[default: both; with --connect publisher]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@security_option
 @click.pass_context
 def bench(
     ctx: click.Context,
     /,
-    listen: str | None,
     connect: str | None,
-    filtering: str,
+    pattern: str | None,
+    seconds: float,
+    filtering: Literal["prefix", "publisher", "both"] | None,
     as_json: bool,
-    **numbers: Any,
+    security: oz.Security | None,
+    **load: Any,
 ) -> None:
     """Measure; the text of the help is `_HELP`."""
-    if listen is not None:
-        _refuse_others(ctx)
-        return _listen(ctx, listen)
-    from oz.cli.measuring.plan import FILTERINGS, BenchFailed, BenchPlan
+    if connect is None:
+        if pattern is not None:
+            raise click.UsageError("--pattern needs --connect: without it, the pattern is bench.*.hit")
+        return _on_loopback(ctx, filtering or "both", as_json, seconds=seconds, **load)
+    for name in _LOOPBACK_ONLY:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name} does not go with --connect: the publisher there sets the load")
+    if filtering == "both":
+        raise click.UsageError("--filtering both does not go with --connect: give prefix or publisher")
+    [compiled] = parse_all([pattern or ">"], oz.DIALECTS[0])
+    _at_publisher(ctx, connect, compiled, seconds, filtering or "publisher", as_json, security)
 
-    kinds = FILTERINGS if filtering == "both" else (filtering,)
-    plans = [BenchPlan(kind, is_echoed=connect is not None, **numbers) for kind in kinds]
-    try:
-        plans[0].check()
-    except BenchFailed as error:
-        raise click.UsageError(str(error)) from None
-    results, is_cut_short = _measure(ctx, plans, connect)
+
+def _on_loopback(
+    ctx: click.Context, filtering: Literal["prefix", "publisher", "both"], as_json: bool, **load: Any
+) -> None:
+    from oz.cli.bench_run import BenchPlan, measure
+
+    kinds: tuple[Literal["prefix", "publisher"], ...]
+    kinds = ("prefix", "publisher") if filtering == "both" else (filtering,)
+    plans = [BenchPlan(kind, **load) for kind in kinds]
+    plan = plans[0]
+    if plan.matching_subjects < 1:
+        least = round(0.5 + 1 / plan.match)
+        raise click.UsageError(
+            f"{plan.match:g} of {plan.subjects} subjects is less than one; give --subjects {least} or more"
+        )
+    what = (
+        f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {plan.matching_subjects:,} match, "
+        f"{plan.subscribers} subscriber{'s' if plan.subscribers > 1 else ''}"
+    )
+    say(ctx, f"ready, on this machine: {what}; {plan.seconds * len(plans):g} s of measuring")
+    results = [measure(plan) for plan in plans]
     if as_json:
-        write_json(_as_data(plans[0], results, is_cut_short))
-    elif results:
-        _show(plans[0], results)
-    if any(result.lost for result in results):
-        say(ctx, f"{sum(result.lost for result in results):,} messages were lost")
-    if is_cut_short:
-        ctx.exit(INTERRUPTED)
-    if any(result.lost for result in results):
+        write_json(
+            {
+                **{name: load[name] for name in ("size", "subjects", "subscribers", "seconds")},
+                "matching_subjects": plan.matching_subjects,
+                "python": platform.python_version(),
+                "libzmq": zmq.zmq_version(),
+                "results": results,
+            }
+        )
+    else:
+        _show(what, _rows(results))
+    if lost := sum(result["lost"] for result in results):
+        say(ctx, f"{lost:,} messages were lost")
         ctx.exit(FAILED)
 
 
-def _refuse_others(ctx: click.Context) -> None:
-    for name in ctx.params:
-        if name != "listen" and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            option = "json" if name == "as_json" else name
-            raise click.UsageError(f"--listen goes alone: give --{option} where you --connect")
-
-
-def _listen(ctx: click.Context, endpoint: str) -> None:
-    from oz.cli.measuring.server import Server
-
-    server = Server(endpoint)
-    try:
-        say(ctx, f"ready, bound to {server.endpoint}")
-        server.serve()
-    finally:
-        server.close()
-
-
-def _measure(ctx: click.Context, plans: list[BenchPlan], connect: str | None) -> tuple[list[Result], bool]:
-    """Measure all plans; give what there is, and whether Ctrl-C cut it short."""
-    from oz.cli.measuring.running import BenchRun, Orders
-
-    total = sum(plan.seconds for plan in plans)
-    with _publisher(connect) as endpoint:
-        orders = Orders(endpoint)
-        try:
-            orders.greet()
-            where = "connected to" if connect else "on this machine,"
-            say(ctx, f"ready, {where} {endpoint}: {_what(plans[0])}; {total:g} s of measuring")
-            with _progress_bar(total) as progress:
-                run = BenchRun(orders, endpoint, progress)
-                return run.results, _is_cut_short(run, plans)
-        finally:
-            orders.close()
-
-
-def _is_cut_short(run: BenchRun, plans: list[BenchPlan]) -> bool:
-    try:
-        for plan in plans:
-            run.measure(plan)
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
-@contextmanager
-def _publisher(connect: str | None) -> Iterator[str]:
-    """Return where the publisher is told what to do; without an endpoint, start one."""
-    if connect is not None:
-        yield connect
-        return
-    from oz.cli.measuring.plan import BenchFailed
-    from oz.cli.measuring.running import Child
-
-    child = Child("the publisher process", "server", _HERE)
-    try:
-        started = child.hear(_START_SECONDS)
-        if started is None:
-            raise BenchFailed("the publisher process did not start in time; is the machine busy?")
-        yield started["endpoint"]
-    finally:
-        child.end()
-
-
-def _what(plan: BenchPlan) -> str:
-    matching = plan.matching_subjects
-    some = "all" if matching == plan.subjects else f"{matching:,}"
-    number = f"{plan.subscribers} subscriber{'s' if plan.subscribers > 1 else ''}"
-    return f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {some} match, {number}"
-
-
-def _as_data(plan: BenchPlan, results: list[Result], is_cut_short: bool) -> dict[str, Any]:
-    import platform
-
-    import zmq
-
-    return {
-        "size": plan.size,
-        "subjects": plan.subjects,
-        "matching_subjects": plan.matching_subjects,
-        "subscribers": plan.subscribers,
-        "seconds": plan.seconds,
-        "latency": "round trip" if plan.is_echoed else "one way",
-        "interrupted": is_cut_short,
-        "python": platform.python_version(),
-        "libzmq": zmq.zmq_version(),
-        "results": [result.as_data() for result in results],
+def _at_publisher(
+    ctx: click.Context,
+    endpoint: str,
+    pattern: oz.Pattern,
+    seconds: float,
+    filtering: Literal["prefix", "publisher"],
+    as_json: bool,
+    security: oz.Security | None,
+) -> None:
+    """Count the messages of a running publisher, from the first one on."""
+    gaps: list[int | None] = []
+    options: dict[str, Any] = {}
+    if filtering == "publisher":
+        options["on_gap"] = lambda gap: gaps.append(gap.count)
+    messages = size = 0
+    with oz.Subscriber(endpoint, filtering=filtering, security=security, **options) as subscriber:
+        subscriber.subscribe(pattern)
+        say(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
+        began = now = time.monotonic()
+        while now - began < seconds:
+            try:
+                message = subscriber.receive(timeout=seconds - (now - began))
+            except oz.Timeout:
+                break
+            now = time.monotonic()
+            if not messages:
+                began = now  # the connection and the first message take their time
+            messages += 1
+            size += sum(map(len, message.frames[1:]))
+    if not messages:
+        hint = "; for a publisher that is not oz, give --filtering prefix" if filtering == "publisher" else ""
+        say(ctx, f"no message from {endpoint} within {seconds:g} s{hint}")
+        ctx.exit(FAILED)
+    # Prefix filtering has no sequence numbers, so that losses are unknown.
+    lost = None if filtering == "prefix" or None in gaps else sum(count or 0 for count in gaps)
+    result = {
+        "endpoint": endpoint,
+        "pattern": str(pattern.text),
+        "filtering": filtering,
+        "seconds": seconds,
+        "messages": messages,
+        "bytes": size,
+        "messages_per_second": round(messages / seconds, 1),
+        "mb_per_second": round(size / seconds / 1e6, 3),
+        "lost": lost,
     }
+    if as_json:
+        write_json(result)
+    else:
+        names = {"messages_per_second": "messages/s", "mb_per_second": "MB/s"}
+        _show(endpoint, [(names.get(name, name), _cell(value)) for name, value in result.items()])
+    if gaps:
+        say(ctx, "messages were lost" if lost is None else f"{lost:,} messages were lost")
+        ctx.exit(FAILED)
 
 
-_ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("published, messages/s", "published_per_second", lambda value: f"{value:,.0f}"),
-    ("published, MB/s", "published_mb_per_second", lambda value: f"{value:,.1f}"),
-    ("delivered, messages/s", "delivered_per_second", lambda value: f"{value:,.0f}"),
-    ("delivered, MB/s", "delivered_mb_per_second", lambda value: f"{value:,.1f}"),
-    ("published", "published", lambda value: f"{value:,}"),
-    ("crossed the wire", "received", lambda value: f"{value:,}"),
-    ("delivered", "delivered", lambda value: f"{value:,}"),
-    ("lost", "lost", lambda value: f"{value:,}"),
-)
+def _cell(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    return value if isinstance(value, str) else f"{value:,}"
 
 
-def _rows(plan: BenchPlan, results: list[Result]) -> list[tuple[str, ...]]:
-    """Lay out the results: a row for each number, a column for each filtering."""
-    has_load = ["loaded" in result.latency for result in results]
-    found = [result.as_data() for result in results]
-    rows = [("filtering", *(result.filtering for result in results))]
-    for heading, name, form in _ROWS:
-        cells = (form(data[name]) if has else "-" for data, has in zip(found, has_load, strict=True))
-        rows.append((heading, *cells))
-    way = "round trip" if plan.is_echoed else "one way"
-    for heading, phase in (("lone", "lone"), ("loaded", "loaded")):
-        figures = [data[f"latency_{phase}"] for data in found]
+_ROWS = {
+    "filtering": "filtering",
+    "published, messages/s": "published_per_second",
+    "published, MB/s": "published_mb_per_second",
+    "delivered, messages/s": "delivered_per_second",
+    "delivered, MB/s": "delivered_mb_per_second",
+    "published": "published",
+    "crossed the wire": "received",
+    "delivered": "delivered",
+    "lost": "lost",
+}
+
+
+def _rows(results: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return a row for each number, with a cell for each filtering."""
+    rows = [(heading, *(_cell(result[name]) for result in results)) for heading, name in _ROWS.items()]
+    for phase in ("lone", "loaded"):
         for name in ("p50", "p90", "p99", "p99.9", "max"):
-            cells = (
-                f"{value:,.0f}" if (value := one.get(f"{name}_us")) is not None else "-" for one in figures
-            )
-            rows.append((f"{heading}, {way}, {name}, µs", *cells))
+            figures = (result[f"latency_{phase}"].get(f"{name}_us") for result in results)
+            cells = ("-" if figure is None else f"{figure:,.0f}" for figure in figures)
+            rows.append((f"latency, {phase}, {name}, µs", *cells))
     return rows
 
 
-def _show(plan: BenchPlan, results: list[Result]) -> None:
-    rows = _rows(plan, results)
+def _show(title: str, rows: list[tuple[str, ...]]) -> None:
     if not is_terminal():
         return write_line(plain_table(rows))
     from rich import box
     from rich.table import Table
 
-    table = Table(title=_what(plan), box=box.SIMPLE_HEAD)
-    heading, *filterings = rows[0]
+    (heading, *columns), *others = rows
+    table = Table(title=title, box=box.SIMPLE_HEAD)
     table.add_column(heading)
-    for name in filterings:
+    for name in columns:
         table.add_column(name, justify="right")
-    for number, row in enumerate(rows[1:]):
-        if number in (len(_ROWS), len(_ROWS) + 5):
-            table.add_section()
+    for row in others:
         table.add_row(*row)
     console().print(table)
-
-
-@contextmanager
-def _progress_bar(total: float) -> Iterator[Progress]:
-    """Show a bar on stderr while it lasts, if stderr is a terminal."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield lambda what, over: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=screen
-    ) as bar:
-        task = bar.add_task("starting", total=total)
-        yield lambda what, over: bar.update(task, description=what, completed=over)

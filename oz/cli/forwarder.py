@@ -15,7 +15,7 @@ import zmq
 import oz
 from oz.cli.options import Number, PathName, endpoints_option, security_option
 from oz.cli.output import log_in_lines, say
-from oz.cli.signals import ended_by_signals
+from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.configuration.files import open_file, read_text
 from oz.configuration.limits import TABLE as LIMITS
@@ -211,7 +211,7 @@ def forwarder(
             raise
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        with made as running, ended_by_signals(running.stop):
+        with made as running, stop_on_signals(running.stop):
             shown = _ForwarderLines(ctx, running, connect, progress)
             running.run(shown.look)
             say(ctx, shown.summary())

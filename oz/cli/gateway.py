@@ -11,7 +11,7 @@ import zmq
 import oz
 from oz.cli.options import Number, Whole, security_option
 from oz.cli.output import log_in_lines, say
-from oz.cli.signals import ended_by_signals
+from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
@@ -137,7 +137,7 @@ def gateway(
         raise
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with log_in_lines(ctx), made as running, ended_by_signals(running.stop):
+    with log_in_lines(ctx), made as running, stop_on_signals(running.stop):
         shown = _GatewayLines(ctx, running, receive, send)
         running.run(shown.look)
         shown.summary()

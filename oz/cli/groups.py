@@ -12,14 +12,14 @@ import click
 import zmq
 
 import oz
-from oz.cli.exits import FAILED, INTERRUPTED, describe, exit_code, forget, settle, stand_in
+from oz.cli.exits import FAILED, INTERRUPTED, describe, discard_stdout, exit_code, flush_stdout
 from oz.cli.output import say, warnings_in_lines
-from oz.cli.signals import interruptible
+from oz.cli.stop_signals import StopSignals
 from oz.escaping import printable
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when somebody asks for the command."""
+    """A group that imports the module of a command when the command is used."""
 
     def __init__(self, *args: Any, package: str, names: Sequence[str], **extra: Any) -> None:
         """Know the names of the commands only.
@@ -52,25 +52,29 @@ class TidyGroup(LazyGroup):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run the program, and end it; what is wrong with stdin, stdout or stderr is one line too."""
+        """Run the program and exit. A fault of stdin, stdout or stderr is one line too."""
         extra["prog_name"] = prog_name
         if not extra.get("standalone_mode", True):
             return super().main(args, **extra)
-        stand_in()
-        code = self._ended(args, extra | {"standalone_mode": False})
-        if not settle() and code == 0:
-            code = FAILED
+        if None in (sys.stdin, sys.stdout, sys.stderr):
+            closed = "oz: standard input, output or error is closed: redirect it, as in </dev/null"
+            click.echo(closed, err=True)
+            sys.exit(FAILED)
+        with StopSignals().installed():
+            code = self._ended(args, extra | {"standalone_mode": False})
+            if not flush_stdout() and code == 0:
+                code = FAILED
         sys.exit(code)
 
     def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
-        """Run the program; give the exit code."""
+        """Run the program and return the exit code."""
         try:
             code = super().main(args, **extra)
         except click.ClickException as error:
-            with suppress(OSError):  # stderr is full: nobody can be told
+            with suppress(OSError):  # stderr is full
                 error.show()
             return error.exit_code
-        except click.Abort:
+        except (click.Abort, KeyboardInterrupt):
             return INTERRUPTED
         except OSError as error:
             with suppress(OSError):
@@ -83,18 +87,18 @@ class TidyGroup(LazyGroup):
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
-            forget(sys.stdout)
+            discard_stdout()
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
         try:
-            with interruptible(), warnings_in_lines(ctx):
+            with warnings_in_lines(ctx):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            forget(sys.stdout)
+            discard_stdout()
             ctx.exit(0)
         except (oz.OzError, zmq.ZMQError, OSError) as error:
             say(ctx, describe(error))

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 import oz
 from oz.cli.options import security_option
 from oz.cli.output import log_in_lines, say
-from oz.cli.signals import ended_by_sigterm
 from oz.configuration import Configuration, resolve
 from oz.escaping import printable
 
@@ -22,8 +21,6 @@ READY_SECONDS = 5.0
 
 SETTINGS = ("bus", "nameserver", "bind", "peers", "directory", "name")
 
-# What no argument can be.
-_AS_CONFIGURED = "\0"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -40,14 +37,11 @@ def bus_options(command: _F) -> _F:
     """Offer the options of a command that may join a bus, and has a `--bind` already; see `is_on_bus`."""
     bus = click.option(
         "--bus",
-        is_flag=False,
-        flag_value=_AS_CONFIGURED,
-        metavar="[NAME]",
-        help="Join this bus, or the configured one, in place of --bind and --connect. "
-        "--bind is then where nodes of other hosts connect to this one. It takes the word behind it: put it "
-        "last, or write --bus=NAME.",
+        metavar="NAME",
+        help="Join this bus in place of --bind and --connect. The bus of an unconfigured node is `default`. "
+        "--bind is then the endpoint for nodes of other hosts.",
     )
-    return _offer(command, bus, *_shared(" Implies --bus."))
+    return _offer(command, bus, *_shared(" Joins a bus: that of --bus, or else the configured one."))
 
 
 def _shared(note: str) -> list[Callable[[Any], Any]]:
@@ -101,7 +95,7 @@ def dialect_on_bus(ctx: click.Context, given: str) -> str:
 
 @contextmanager
 def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iterator[oz.Node]:
-    """Join; leave in order, also on Ctrl-C and SIGTERM.
+    """Join a bus for a `with` block, and leave it at the end, also on Ctrl-C and SIGTERM.
 
     Args:
         ctx: of the command; what the node logs is said as its warnings.
@@ -114,7 +108,7 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
     """
     settings = _settings(given)
     settings["name"] = configured(given).name or f"oz-{ctx.info_name}-{os.getpid()}"
-    with log_in_lines(ctx, "warning: "), ended_by_sigterm():
+    with log_in_lines(ctx, "warning: "):
         try:
             node = oz.Node(**settings, **options, security=given.get("security"))
         except oz.ConfigurationError as error:
@@ -148,7 +142,7 @@ def ready_line(node: oz.Node, *, is_whole: bool) -> str:
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: given.get(name) for name in SETTINGS}
-    return {name: None if value in ((), [], _AS_CONFIGURED) else value for name, value in values.items()}
+    return {name: None if value in ((), []) else value for name, value in values.items()}
 
 
 def _explained(error: oz.ConfigurationError) -> Exception:

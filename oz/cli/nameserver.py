@@ -10,7 +10,7 @@ import zmq
 import oz
 from oz.cli.options import endpoints_option, security_option
 from oz.cli.output import log_in_lines, say
-from oz.cli.signals import ended_by_signals
+from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
@@ -57,7 +57,7 @@ def nameserver(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING
-    with log_in_lines(ctx, level=level), made as running, ended_by_signals(running.stop):
+    with log_in_lines(ctx, level=level), made as running, stop_on_signals(running.stop):
         say(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
         running.run()
         stats = running.stats

@@ -70,7 +70,7 @@ def bus_publisher(
         published = node.stats.published
         try:
             node.close(timeout=_DAYS)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             say(ctx, unsent(published))
             ctx.exit(FAILED)
 

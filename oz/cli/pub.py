@@ -57,7 +57,7 @@ Examples:
   tail -f app.log | oz pub log.web1
   printf '%s\\n' 'a.b one' 'a.c two' | oz pub - --connect tcp://192.0.2.7:5750
   oz pub order.new 42 --header user=ann --header trace=7f
-  oz pub order.new '{{"size": 5}}' --payload json --bus
+  oz pub order.new '{{"size": 5}}' --payload json --bus trading
 """
 
 
@@ -201,7 +201,7 @@ def _publisher(
     try:
         say(ctx, ready_line(publisher, bind, connect))
         yield publisher
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         publisher.close(timeout=_CLOSE_TIMEOUT)
         raise
     finally:

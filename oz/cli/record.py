@@ -25,7 +25,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import log_in_lines, say
 from oz.cli.rights import check_subscribed
-from oz.cli.signals import ended_by_signals
+from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
@@ -166,7 +166,7 @@ def record(
     ):
         shown = _RecorderLines(ctx, recorder, directory)
         line = f"{ready_line(recorder.subscriber, bind, connect)}, recording in {directory}"
-        with ended_by_signals(recorder.stop):
+        with stop_on_signals(recorder.stop):
             shown.begin(
                 f"{line} from offset {recorder.writer.end_offset}", is_routed=filtering == "publisher"
             )

@@ -30,6 +30,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import console, say
 from oz.cli.ranges import RANGES, range_options
+from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.transport.multicast.endpoint import is_multicast
 
@@ -173,20 +174,17 @@ def _report(ctx: click.Context, stats: ReplayStats) -> None:
 
 @contextmanager
 def _steered(control: Control) -> Iterator[None]:
-    """Let signals pause and end it."""
-
-    def stop(number: int, _frame: object) -> None:
-        control.stop()
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    if hasattr(signal, "SIGUSR1"):
-        before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: control.toggle())
+    """Pause and resume at SIGUSR1; stop at SIGINT and SIGTERM."""
+    if not hasattr(signal, "SIGUSR1"):
+        with stop_on_signals(control.stop):
+            yield
+        return
+    before = signal.signal(signal.SIGUSR1, lambda *_: control.toggle())
     try:
-        yield
+        with stop_on_signals(control.stop):
+            yield
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
+        signal.signal(signal.SIGUSR1, before)
 
 
 @contextmanager

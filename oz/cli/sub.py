@@ -67,7 +67,7 @@ Examples:
   oz sub 'md.>' --json --count 1 --timeout 5 | jq -r .payload
   oz sub '*.error' --filtering publisher
   oz sub 'job.>' --group workers
-  oz sub 'order.*.new' --bus
+  oz sub 'order.*.new' --bus trading
 """
 
 

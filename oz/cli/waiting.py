@@ -18,7 +18,7 @@ from typing import Any
 
 import zmq
 
-from oz.cli.signals import ended_by_signals
+from oz.cli.stop_signals import stop_on_signals
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
 from oz.transport.demands import KEYLESS, mechanism_at
@@ -89,7 +89,7 @@ def await_signal() -> Iterator[Callable[[], None]]:
         nonlocal has_come
         has_come = True
 
-    with closing(Bell()) as bell, ended_by_signals(note):
+    with closing(Bell()) as bell, stop_on_signals(note):
         poll = make_poll()
         poll.register(bell, POLLIN)
 

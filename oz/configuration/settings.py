@@ -34,6 +34,7 @@ MAX_DIRECTORY = _SOCKET_PATH - len("/01234567-89ab-cdef-0123-456789abcdef")
 MAX_PORT = 65_535
 
 _SEPARATORS = re.compile(r"[,\s]+")
+_BUS = re.compile(r"[\w-]*")
 _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
@@ -66,6 +67,21 @@ class Name:
         if isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= MAX_TEXT:
             return value
         raise ValueError(f"give text of 1 to {MAX_TEXT} bytes, without control characters")
+
+
+@dataclass(frozen=True, slots=True)
+class BusName(Name):
+    """Name of a bus: letters, digits, `_` and `-`, so that no pattern, endpoint or list passes for one."""
+
+    def check(self, value: Any) -> str:
+        """Return the name.
+
+        Raises:
+            ValueError: the name has a wildcard, a separator, a blank or another special character.
+        """
+        if isinstance(value, str) and not _BUS.fullmatch(value):
+            raise ValueError("a bus has a plain name: give letters, digits, _ and - only, such as trading")
+        return Name.check(self, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +323,7 @@ def _always(value: Any) -> Callable[[], Any]:
 
 
 DEFINITIONS: tuple[Definition, ...] = (
-    Definition("bus", Name(), _always("default"), "the bus to join; nodes of others never hear of it"),
+    Definition("bus", BusName(), _always("default"), "the bus to join; nodes of others never hear of it"),
     Definition("name", Name(), _always(None), "what the node is called"),
     Definition("nameserver", Endpoints(16), _always(()), "where name servers are"),
     Definition("bind", Endpoints(MAX_BOUND, are_bound=True), _always(()), "where other hosts connect to it"),

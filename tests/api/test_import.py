@@ -21,12 +21,12 @@ UNNEEDED = (
 
 def test_import_oz_loads_neither_sockets_nor_what_they_are_made_of():
     script = f"import sys, oz; print([name for name in {UNNEEDED!r} if name in sys.modules])"
-    assert scripts.run("-c", script, fresh=True) == "[]\n"
+    assert scripts.run("-c", script) == "[]\n"
 
 
 def test_a_name_that_is_asked_for_loads_what_it_needs():
     script = "import sys; from oz import Pattern; print('oz.subjects' in sys.modules, 'zmq' in sys.modules)"
-    assert scripts.run("-c", script, fresh=True) == "True False\n"
+    assert scripts.run("-c", script) == "True False\n"
 
 
 def test_whoever_has_asked_for_the_sockets_loads_nothing_when_they_are_used():
@@ -45,7 +45,7 @@ with Publisher("tcp://127.0.0.1:*") as pub, Subscriber(pub.endpoint) as plain:
         print(plain.receive(timeout=60).payload, sub.receive(timeout=60).payload)
 print(sorted(set(sys.modules) - loaded))
 """
-    assert scripts.run("-c", script, fresh=True) == "b'y' b'y'\n[]\n"
+    assert scripts.run("-c", script) == "b'y' b'y'\n[]\n"
 
 
 def test_services_list_the_names_that_they_load_on_access():

@@ -1,9 +1,10 @@
-"""The command `oz` in processes of its own, each with a deadline."""
+"""The command `oz`, in the process of a test or in a process of its own."""
 
 import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from oz.cli import main
-from support.forking import ForkedProgram
 
 DEADLINE = 60.0  # seconds; it ends what hangs, also on a machine that is ten times slower for a while
 HERE = Path(__file__).parent
@@ -38,11 +38,11 @@ class Ended:
 
 
 class Running:
-    """`oz` with some arguments, started."""
+    """Process of `oz`, with a deadline for each wait."""
 
     def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
-        self.process = ForkedProgram(
-            ["-m", "oz", *arguments],
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "oz", *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -101,23 +101,27 @@ def oz_start():
                 stream.close()
 
 
-@pytest.fixture
-def oz_run(oz_start):
-    def run(*arguments, stdin=None):
-        pipe = subprocess.DEVNULL if stdin is None else subprocess.PIPE
-        return oz_start(*arguments, stdin=pipe).end(stdin)
-
-    return run
+def invoke(*arguments, stdin=None):
+    """Run a command in this process, and return the result of click's CliRunner."""
+    words = [os.fsdecode(one) for one in arguments]
+    return CliRunner().invoke(main, words, input=stdin, prog_name="oz", catch_exceptions=False)
 
 
 @pytest.fixture
 def oz():
-    """Run a command that needs no process of its own."""
-
-    def invoke(*arguments, stdin=None):
-        return CliRunner().invoke(main, arguments, input=stdin, prog_name="oz")
-
+    """Run a command in this process; `exit_code`, `stdout` and `stderr` are text."""
     return invoke
+
+
+@pytest.fixture
+def oz_run():
+    """Run a command in this process; the output is bytes, as from a process."""
+
+    def run(*arguments, stdin=None):
+        result = invoke(*arguments, stdin=stdin)
+        return Ended(result.exit_code, result.stdout_bytes, result.stderr)
+
+    return run
 
 
 @pytest.fixture

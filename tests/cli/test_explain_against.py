@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -13,7 +14,6 @@ from click.testing import CliRunner
 import oz
 from oz.cli import main
 from oz.demo.flights import load
-from support.forking import ForkedProgram
 from support.waiting import Thread
 
 DEADLINE = 60
@@ -66,8 +66,9 @@ def test_a_pipe_of_the_shell_is_taken_as_a_file(tmp_path):
 
 def test_a_running_publisher_is_sampled():
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        process = ForkedProgram(
+        process = subprocess.Popen(
             [
+                sys.executable,
                 "-m",
                 "oz",
                 "explain",

@@ -3,7 +3,6 @@
 import json
 import queue
 import subprocess
-import time
 
 import click
 import pytest
@@ -27,7 +26,7 @@ def publish(oz_run, directory, *arguments, stdin=None):
 
 def test_they_meet_without_an_endpoint(oz_start, oz_run, directory, monkeypatch):
     monkeypatch.setenv("OZ_DIRECTORY", directory)
-    subscriber = oz_start("sub", "*.b", "--count", "1000", "--bus")
+    subscriber = oz_start("sub", "*.b", "--count", "1000", "--bus", "default")
     assert subscriber.ready_line().endswith(" on bus default, 0 peers")
     ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "60", "--bus", "default")
     assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
@@ -113,19 +112,6 @@ def test_a_line_that_is_no_json_is_named(node, oz_run, directory):
     assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is no JSON: ")
 
 
-def test_a_group_shares_the_messages(node, oz_start, directory):
-    options = ("--group", "g", "--count", "5")
-    members = [oz_start("sub", *on_bus(directory, "a", *options)) for _ in range(2)]
-    ends, number = time.monotonic() + DEADLINE, 0
-    while any(member.process.poll() is None for member in members) and time.monotonic() < ends:
-        node.publish("a", str(number))
-        number += 1
-        time.sleep(0.01)
-    lines = [line for member in members for line in member.end().lines]
-    # Both got something, and nothing came twice.
-    assert len(lines) == len(set(lines)) == 10
-
-
 def test_nobody_is_on_the_bus(oz_run, directory):
     ended = oz_run("pub", *on_bus(directory, "a", "b", "--wait", "0.1"))
     assert ended.code == 3
@@ -182,18 +168,33 @@ def test_losses_in_words(capsys, kind, about, count, said):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("pub", "a", "b", "--connect", "tcp://127.0.0.1:1", "--bus"),
+        ("pub", "a", "b", "--connect", "tcp://127.0.0.1:1", "--bus", "default"),
         ("pub", "a", "b", "--payload", "json"),
-        ("pub", "a", "{", "--payload", "json", "--bus"),
-        ("pub", "_OZ.a", "b", "--bus"),
-        ("sub", "a", "--connect", "tcp://127.0.0.1:1", "--bus"),
-        ("sub", "a", "--filtering", "prefix", "--bus"),
+        ("pub", "a", "{", "--payload", "json", "--bus", "default"),
+        ("pub", "_OZ.a", "b", "--bus", "default"),
+        ("sub", "a", "--connect", "tcp://127.0.0.1:1", "--bus", "default"),
+        ("sub", "a", "--filtering", "prefix", "--bus", "default"),
         ("sub", "a", "--payload", "json"),
-        ("sub", "a", "--name", "", "--bus"),
-        ("sub", "_INBOX.>", "--bus"),
+        ("sub", "a", "--name", "", "--bus", "default"),
+        ("sub", "_INBOX.>", "--bus", "default"),
     ],
 )
 def test_what_is_written_wrongly_exits_2(oz, directory, monkeypatch, arguments):
     monkeypatch.setenv("OZ_DIRECTORY", directory)
     result = oz(*arguments)
     assert result.exit_code == 2, result.stderr
+
+
+@pytest.mark.parametrize("name", ["a.>", "b*", "a.b", "a/b", "a b", "a,b", "tcp:x", "*"])
+@pytest.mark.parametrize("command", ["sub", "peers"])
+def test_a_bus_name_with_a_wildcard_separator_or_blank_is_refused(oz, directory, monkeypatch, command, name):
+    monkeypatch.setenv("OZ_DIRECTORY", directory)
+    arguments = ("--bus", name, "b.>") if command == "sub" else (f"--bus={name}",)
+    result = oz(command, *arguments)
+    assert result.exit_code == 2
+    assert f"--bus: {name!r}: " in result.stderr
+    assert "letters, digits, _ and -" in result.stderr
+
+
+def test_an_option_behind_bus_is_no_name(oz):
+    assert oz("sub", "a.>", "--bus").exit_code == 2

@@ -94,7 +94,6 @@ def test_pub_and_sub_meet(oz_start, oz_run, endpoint):
             ("--headers", "--json"),
             '{"subject": "a", "payload": "b c", "headers": {"user": "änn", "trace": "7=f"}}',
         ),
-        (("--filtering", "prefix"), "a b c"),
     ],
 )
 def test_headers_are_published_and_shown_on_request(oz_start, oz_run, endpoint, options, line):
@@ -123,19 +122,6 @@ def test_a_group_shares_the_messages(oz_start, publisher, endpoint):
         publisher.publish("job.a", b"%d" % number)
     lines = [line for member in members for line in member.end().lines]
     assert sorted(lines) == sorted(f"job.a {number}" for number in range(100))
-
-
-def test_policy_first_gives_all_to_the_senior_member(oz_start, publisher, endpoint):
-    options = ("--group", "workers", "--policy", "failover", "--connect", endpoint)
-    senior = oz_start("sub", "job.*", *options, "--count", "20")
-    senior.ready_line()
-    junior = oz_start("sub", "job.*", *options)
-    junior.ready_line()
-    for number in range(20):
-        publisher.publish("job.a", b"%d" % number)
-    assert len(senior.end().lines) == 20
-    junior.interrupt()
-    assert junior.end().lines == []
 
 
 def test_a_key_sends_all_subjects_to_one_member(oz_start, endpoint):
@@ -258,9 +244,7 @@ def test_ctrl_c_while_it_waits_for_publishers_is_quiet(oz_start, endpoint):
     assert time.monotonic() - started < DEADLINE
 
 
-@pytest.mark.parametrize(
-    "stdin", [b"a x\n\na..b y\n", b"a x\n\na.* y\n", b"a x\n\n\xff y\n", b"a x\n\n\x001\xff y\n"]
-)
+@pytest.mark.parametrize("stdin", [b"a x\n\na..b y\n", b"a x\n\n\xff y\n"])
 def test_a_bad_line_is_named_by_its_number(oz_start, oz_run, endpoint, stdin):
     subscriber = oz_start("sub", "a", "--connect", endpoint, "--count", "1")
     ended = oz_run("pub", "-", "--bind", endpoint, "--wait", "60", stdin=stdin)

@@ -10,7 +10,6 @@ import pytest
 import oz
 from oz.journal import Journal, Writer
 from support import waiting
-from support.forking import ForkedProgram
 from support.ports import lasting_endpoint
 
 
@@ -27,8 +26,7 @@ def end_of(directory):
         return 0
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize(("ending", "filtering"), [(signal.SIGINT, "prefix"), (signal.SIGTERM, "publisher")])
 def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, tmp_path, ending, filtering):
     directory = tmp_path / "recorded"
     arguments = ("--journal", str(directory), "--connect", publisher.endpoint, "--filtering", filtering)
@@ -112,9 +110,9 @@ def test_options_reach_the_writer(oz_start, publisher, tmp_path):
     waiting.until(goes_on)
 
 
-def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_run, tmp_path):
+def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_start, tmp_path):
     with Writer(tmp_path / "recorded"):
-        ended = oz_run("record", "a.*", "--journal", str(tmp_path / "recorded"))
+        ended = oz_start("record", "a.*", "--journal", str(tmp_path / "recorded")).end()
     assert ended.code == 1
     [line] = ended.stderr.splitlines()
     assert line.startswith("oz record: ")
@@ -153,7 +151,7 @@ def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
         "sys.argv[0] = 'oz'; from oz.cli import main; main()"
     )
     command = ("record", "a.*", "--journal", directory, "--connect", publisher.endpoint)
-    with ForkedProgram(["-c", script, *command], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
         publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
         publisher.publish("a.1", bytes(5000))
         assert b"ready" in process.stderr.readline()
@@ -170,7 +168,7 @@ def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
 def test_on_a_terminal_it_shows_how_it_goes(publisher, tmp_path):
     controller, terminal = pty.openpty()
     command = ("record", "a.*", "--journal", tmp_path / "recorded", "--connect", publisher.endpoint)
-    with ForkedProgram(["-m", "oz", *command], stderr=terminal) as process:
+    with subprocess.Popen([sys.executable, "-m", "oz", *command], stderr=terminal) as process:
         os.close(terminal)
         seen = b""
 

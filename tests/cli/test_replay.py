@@ -2,6 +2,8 @@ import os
 import pty
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +13,6 @@ import zmq
 import oz
 from oz.journal import Record, Writer
 from support import waiting
-from support.forking import ForkedProgram
 from support.routed import here
 
 SECOND = 10**9
@@ -218,7 +219,9 @@ def test_on_a_terminal_it_shows_a_bar_and_keys_steer_it(tmp_path):
     with oz.Subscriber(bind="tcp://127.0.0.1:*") as sub:
         sub.subscribe("a")
         command = ("replay", tmp_path / "recorded", "--connect", sub.endpoint, "--wait", "60")
-        with ForkedProgram(["-m", "oz", *command], stdin=terminal, stderr=terminal) as process:
+        with subprocess.Popen(
+            [sys.executable, "-m", "oz", *command], stdin=terminal, stderr=terminal
+        ) as process:
             os.close(terminal)
             seen = b""
 

@@ -76,7 +76,7 @@ def test_a_denied_pattern_ends_the_command_with_the_reason(ring, pub, oz_run):
     [
         ("--connect", "tcp://127.0.0.1:1"),
         ("--connect", "tcp://127.0.0.1:1", "--filtering", "publisher"),
-        ("--bus",),
+        ("--bus", "default"),
     ],
     ids=["prefix", "publisher", "bus"],
 )
@@ -128,7 +128,7 @@ def test_what_a_key_may_not_publish_ends_the_command_with_the_rule(ring, oz):
     assert "desk may not publish on 'md.eu'" in ended.stderr
     assert "users.desk.publish.allow[0], line 8" in ended.stderr
     assert oz("pub", "other.x", "1", *options).exit_code == 3
-    assert oz("pub", "--bus", "md.eu", "1", "--security", ring.file("desk")).exit_code == 1
+    assert oz("pub", "md.eu", "1", "--bus", "default", "--security", ring.file("desk")).exit_code == 1
 
 
 def test_a_subscriber_may_be_started_first_though_several_keys_are_trusted(ring, oz_start, oz_run):
@@ -189,10 +189,12 @@ def test_commands_join_a_bus_with_keys(ring, oz_start, oz_run, bus_directory):
     server = oz_start("nameserver", "--bind", "tcp://127.0.0.1:*", "--security", ring.file("feed"))
     endpoint = server.ready_line().split("bound to ")[1]
     joining = ("--nameserver", endpoint, "--directory", bus_directory)
-    subscriber = oz_start("sub", "md.eu", "--bus", "--count", "1", *joining, "--security", ring.file("desk"))
+    subscriber = oz_start(
+        "sub", "md.eu", "--bus", "default", "--count", "1", *joining, "--security", ring.file("desk")
+    )
     subscriber.ready_line()
     keys = ("--security", ring.file("feed"))
-    assert oz_run("pub", "md.eu", "1", "--bus", "--wait", "40", *joining, *keys).code == 0
+    assert oz_run("pub", "md.eu", "1", "--bus", "default", "--wait", "40", *joining, *keys).code == 0
     assert subscriber.end().stdout == b"md.eu 1\n"
     # Both have left; their goodbyes may still be on their way.
     until(lambda: oz_run("peers", "--nameserver", endpoint, *keys).code == 3)
@@ -204,7 +206,7 @@ def test_commands_join_a_bus_with_keys(ring, oz_start, oz_run, bus_directory):
 def test_a_denied_pattern_ends_a_command_on_a_bus_with_the_reason(ring, oz_run, bus_directory):
     bus = {"bus": "default", "directory": bus_directory, "security": ring.security("feed", permissions=True)}
     with library.Node(bind="tcp://127.0.0.1:*", **bus) as node:
-        options = ("--bus", "--peers", node.endpoint, "--directory", bus_directory)
+        options = ("--bus", "default", "--peers", node.endpoint, "--directory", bus_directory)
         ended = oz_run("sub", "md.*", "md.secret.x", *options, "--security", ring.file("desk"))
     assert ended.code == 1
     assert "deny subscribe 'md.secret.>'" in ended.stderr

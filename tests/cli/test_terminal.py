@@ -3,10 +3,10 @@
 import os
 import pty
 import re
+import subprocess
+import sys
 
 import pytest
-
-from support.forking import ForkedProgram
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def on_terminal():
     def run(*arguments, columns=100, raw=False, **variables):
         ours, theirs = pty.openpty()
         environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"} | variables
-        process = ForkedProgram(
-            ["-m", "oz", *arguments],
+        process = subprocess.Popen(
+            [sys.executable, "-m", "oz", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

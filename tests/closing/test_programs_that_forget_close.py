@@ -52,7 +52,7 @@ def has_a_flaw(directory):
 
 @pytest.mark.parametrize(("holder", "end", "code"), ENDS)
 def test_a_program_that_leaves_objects_open_ends(tmp_path, holder, end, code):
-    with scripts.started(PROGRAM, holder, end, tmp_path, fresh=True) as process:
+    with scripts.started(PROGRAM, holder, end, tmp_path) as process:
         assert end_of(process) == (code, "")
     journals = [one for one in tmp_path.iterdir() if not one.name.startswith("recorded")]
     assert journals
@@ -75,7 +75,7 @@ import oz.journal
 
 
 def test_a_writer_that_opens_after_oz_has_closed_all_others_does_not_hang(tmp_path):
-    with scripts.started("-c", LATE, tmp_path / "journal", fresh=True) as process:
+    with scripts.started("-c", LATE, tmp_path / "journal") as process:
         assert end_of(process) == (0, "")
     assert not has_a_flaw(tmp_path / "journal")
 
@@ -94,7 +94,7 @@ print("ready", flush=True)
 
 def test_publishers_with_stalled_subscribers_share_the_time_to_send():
     with (
-        scripts.started("-c", STALLED, fresh=True) as process,
+        scripts.started("-c", STALLED) as process,
         zmq.Context() as context,
         ExitStack() as opened,
     ):

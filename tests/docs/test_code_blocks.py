@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -27,7 +26,6 @@ import pytest
 from docs.markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
 from docs.shell_blocks import oz_commands, promised_output, script, unknown_word
 from support.cases import each
-from support.forking import ForkedProgram, command_of
 
 HERE = Path(__file__).parent
 DEADLINE = 150.0  # seconds for a page or a shell block: less than for a test, so that its output is shown
@@ -45,25 +43,18 @@ def has_python_that_runs(page: Path) -> bool:
 
 
 def run(command: list[str], directory: Path) -> tuple[int, str]:
-    """Run to the end, with an `oz` that is a fork, and end what it leaves in the background."""
-    commands = directory / "commands"
-    commands.mkdir()
-    inherited, more = command_of("oz", commands)
-    scripts = str(Path(sys.executable).parent)
-    path = os.pathsep.join([str(commands), scripts, os.environ["PATH"]])
-    # Nodes meet where those of no other page do; the paths of their sockets must be short.
+    """Run a command to its end, and kill the processes that it leaves in the background."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    # A short path, because the nodes of this page keep their sockets there.
     bus = tempfile.mkdtemp(prefix="oz", dir="/tmp")
-    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus, **more}
+    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus}
     log = directory / "output"
     work = directory / "work"
     work.mkdir()
-    # Output goes to a file: a pipe would stay open as long as anything in the background holds it.
+    # Output goes to a file: a pipe would stay open while a background process holds it.
     with log.open("w") as output:
-        # Python that we start ourselves is a fork of a process that has imported oz.
-        is_python = command[0] == sys.executable
-        start = ForkedProgram if is_python else partial(subprocess.Popen, pass_fds=[inherited])
-        process = start(
-            command[is_python:],
+        process = subprocess.Popen(
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -2,13 +2,12 @@ import difflib
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import zmq
-
-from support.forking import ForkedProgram
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
@@ -102,8 +101,8 @@ def run(program: Path, directory: Path, logged: str = "") -> list[str]:
     # Nodes meet where no other test's do; the paths of their sockets must be short.
     with (
         tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as bus,
-        ForkedProgram(
-            [str(program)],
+        subprocess.Popen(
+            [sys.executable, str(program)],
             cwd=directory,
             env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus},
             stdin=subprocess.DEVNULL,

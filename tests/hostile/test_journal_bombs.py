@@ -1,6 +1,7 @@
 """Files of some kilobytes that hold gigabytes of compressed zeros."""
 
 import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -9,7 +10,6 @@ from oz.journal import Journal, Writer, walk
 from oz.journal.layout import MOST_DECODED, blocks_in
 from oz.journal.messages import Messages, header
 from oz.journal.schema import batch_of
-from support.forking import ForkedProgram
 from support.sizes import in_suite, one_of_each
 
 JOURNAL = "0123456789abcdef" * 2
@@ -72,8 +72,8 @@ def growing(directory, payloads):
 
 
 def run(way, directory):
-    program = ["-c", PROGRAM, way, str(directory)]
-    with ForkedProgram(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+    program = [sys.executable, "-c", PROGRAM, way, str(directory)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
         out, err = ran.communicate(timeout=100)
     said, _, grew = out.rpartition("grew ")
     assert grew, err

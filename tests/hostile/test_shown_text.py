@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import oz
 from oz.escaping import json_text, printable
 from oz.logs import FIRST, SECONDS, LineRate, forget_rates, peer_logger
 from support.cases import each
-from support.forking import ForkedProgram
 
 ROOT = Path(oz.__file__).parent
 EVIL = (
@@ -65,8 +65,8 @@ def test_oz_sub_writes_nothing_unseen(options):
     with oz.Publisher(bind="tcp://127.0.0.1:*", dialect="redis") as publisher:
         command = ["-m", "oz", "sub", "redis:a.*", "--count", "1", *options]
         routed = ["--filtering", "publisher"] if "--headers" in options else []
-        with ForkedProgram(
-            [*command, *routed, "--connect", publisher.last_endpoint, "--timeout", "60"],
+        with subprocess.Popen(
+            [sys.executable, *command, *routed, "--connect", publisher.last_endpoint, "--timeout", "60"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as subscriber:

@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 def test_a_plain_publisher_feeds_a_subscriber_with_wildcards():
     subjects = ["time.us.east", "time.us.west", "time.eu.east", "time.us.east.x", "other"]
-    with started(HERE / "plain_pub.py", 2, fresh=True) as process:
+    with started(HERE / "plain_pub.py", 2) as process:
         port = process.stdout.readline().strip()
         with oz.Subscriber(f"tcp://127.0.0.1:{port}") as sub:
             sub.subscribe(["time.*.east", "end"])
@@ -23,7 +23,7 @@ def test_a_plain_publisher_feeds_a_subscriber_with_wildcards():
 def test_a_publisher_feeds_a_plain_subscriber_by_prefix():
     with (
         oz.Publisher("tcp://127.0.0.1:*") as pub,
-        started(HERE / "plain_sub.py", pub.endpoint, "time.", "end", fresh=True) as process,
+        started(HERE / "plain_sub.py", pub.endpoint, "time.", "end") as process,
     ):
         pub.wait_for_subscribers(2, timeout=DEADLINE)
         for number, subject in enumerate(["time.a", "other", "time", "time.b"]):
@@ -36,7 +36,7 @@ def test_a_publisher_feeds_a_plain_subscriber_by_prefix():
 def test_closing_at_once_delivers_all_50_000_to_another_process():
     with (
         oz.Publisher("tcp://127.0.0.1:*") as pub,
-        started(HERE / "plain_sub.py", pub.endpoint, "", fresh=True) as process,
+        started(HERE / "plain_sub.py", pub.endpoint, "") as process,
     ):
         pub.wait_for_subscribers(timeout=DEADLINE)
         for number in range(50_000):

@@ -4,11 +4,10 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-from support.forking import ForkedProgram
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "journal"
 DEADLINE = 100.0  # seconds; one takes some on a quiet machine
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.timeout(250)
 
 
 def run(name, directory):
-    with ForkedProgram(
-        [str(EXAMPLES / f"{name}.py"), str(directory)],
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), str(directory)],
         env={**os.environ, "PYTHONWARNINGS": "error"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

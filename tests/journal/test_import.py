@@ -11,7 +11,7 @@ def test_without_pyarrow_the_line_to_install_is_said():
         "try: import oz.journal\n"
         "except oz.JournalMissing as error: print(error, isinstance(error, ImportError))"
     )
-    said = scripts.run("-c", script, fresh=True)
+    said = scripts.run("-c", script)
     assert (
         said
         == "oz.journal needs pyarrow, which is not installed; in a checkout: pip install '.[journal]' True\n"
@@ -20,7 +20,7 @@ def test_without_pyarrow_the_line_to_install_is_said():
 
 def test_import_oz_and_its_command_load_no_pyarrow():
     script = "import sys, oz, oz.cli; print('pyarrow' in sys.modules, 'oz.journal' in sys.modules)"
-    assert scripts.run("-c", script, fresh=True) == "False False\n"
+    assert scripts.run("-c", script) == "False False\n"
 
 
 def test_the_journal_needs_no_sockets_or_zmq():
@@ -28,7 +28,7 @@ def test_the_journal_needs_no_sockets_or_zmq():
         "import sys, types; package = types.ModuleType('oz'); package.__path__ = sys.argv[1:]\n"
         "sys.modules['oz'] = package; import oz.journal; print('zmq' in sys.modules)"
     )
-    assert scripts.run("-c", script, *oz.__path__, fresh=True) == "False\n"
+    assert scripts.run("-c", script, *oz.__path__) == "False\n"
 
 
 @pytest.mark.parametrize("error", [oz.JournalError, oz.JournalFull, oz.JournalMissing])
@@ -46,6 +46,6 @@ def test_a_journal_is_read_without_sockets_parquet_and_file_systems(tmp_path):
         "print([name for name in unneeded if name in sys.modules])"
     )
     arguments = ("journal", "export", tmp_path / "journal", "--subject", "a.*")
-    written = scripts.run("-c", script, *arguments, fresh=True).splitlines()
+    written = scripts.run("-c", script, *arguments).splitlines()
     assert len(written) == 2
     assert written[1] == "[]"

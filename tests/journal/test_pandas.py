@@ -38,4 +38,4 @@ def test_reading_imports_no_pandas(tmp_path, use):
     with Writer(tmp_path / "journal") as writer:
         writer.append([Record(f"a.{number}", b"x") for number in range(100)])
         writer.append([Record.of_gap("a.*", lost=3)])
-    assert scripts.run("-c", READ % USES[use], tmp_path / "journal", timeout=60, fresh=True) == ""
+    assert scripts.run("-c", READ % USES[use], tmp_path / "journal", timeout=60) == ""

@@ -175,7 +175,7 @@ class Proxy(Program):
     """A plain proxy that comes back on the same ports."""
 
     def __init__(self, stack):
-        super().__init__(stack, "proxy", lasting_port(), lasting_port(), fresh=True)
+        super().__init__(stack, "proxy", lasting_port(), lasting_port())
         self.publishers, self.subscribers = self.hear().split()
 
     def restart(self):

@@ -42,4 +42,4 @@ asyncio.run(main())
 @pytest.mark.parametrize(("program", "filtering"), one_of_each([SYNC, ASYNC], ["publisher", "prefix"]))
 def test_a_program_that_closes_nothing_ends_without_a_word(tmp_path, program, filtering):
     Keyring(tmp_path, "feed", "desk")
-    assert run("-c", program, tmp_path, filtering, fresh=True) == ""
+    assert run("-c", program, tmp_path, filtering) == ""

@@ -201,7 +201,7 @@ def bucket():
         pytest.skip(
             f"needs: pip install '.[test-s3]' ({', '.join(MISSING) or 'a pyarrow with S3'} is missing)"
         )
-    with scripts.started(SERVER, "lakes", fresh=True) as server, pytest.MonkeyPatch.context() as patch:
+    with scripts.started(SERVER, "lakes") as server, pytest.MonkeyPatch.context() as patch:
         port = server.stdout.readline().strip()
         assert port, server.communicate(timeout=30)[1]
         patch.setenv("AWS_ACCESS_KEY_ID", "key")

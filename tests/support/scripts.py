@@ -6,23 +6,16 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from support.forking import ForkedProgram
 from support.waiting import DEADLINE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 @contextmanager
-def started(*arguments, fresh=False):
-    """Start `python arguments…`, and see that it is gone at the end.
-
-    A fork of a process that has imported oz becomes the program, unless it is to be `fresh`: for what an
-    interpreter does at its start, and for what is imported.
-    """
-    words = [str(argument) for argument in arguments]
-    begin, words = (subprocess.Popen, [sys.executable, *words]) if fresh else (ForkedProgram, words)
-    process = begin(
-        words,
+def started(*arguments):
+    """Start `python arguments…` for a `with` block, and kill the process at the end."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -49,6 +42,6 @@ def finished(process, send=None, timeout=DEADLINE * 2):
     return out
 
 
-def run(*arguments, timeout=DEADLINE * 2, fresh=False):
-    with started(*arguments, fresh=fresh) as process:
+def run(*arguments, timeout=DEADLINE * 2):
+    with started(*arguments) as process:
         return finished(process, timeout=timeout)

@@ -52,7 +52,7 @@ def test_publishers_survive_every_way_into_c_beside_subscribers_that_come_and_go
         # Under these checks all memory is in one piece, whose end goes back to the system at once: libzmq's
         # read of four freed bytes ends the process there, and hardly anywhere else. docs/libzmq.md
         monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_TRIM_THRESHOLD_", str(10**9))
-    with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split(), fresh=True) as program:
+    with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split()) as program:
         printed = program.communicate(timeout=SECONDS + 2 * DEADLINE)
     assert program.returncode == 0, printed
     assert "survived" in printed[0], printed

@@ -1,0 +1,83 @@
+"""Signals that end a command: Ctrl-C (SIGINT) and SIGTERM.
+
+The first signal ends the command in order: it calls the function that the command gave to `stop_on_signals`,
+or raises an exception in the main thread. A second Ctrl-C ends the process at once. A second SIGTERM is
+ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# `timeout` sends a signal to its child and then to the process group of the child, microseconds later.
+_REPEAT_SECONDS = 0.1
+
+
+class StopSignals:
+    """Handler of SIGINT and SIGTERM for one run of a command."""
+
+    def __init__(self) -> None:
+        """Create a handler that raises an exception at the first signal."""
+        self.stop: Callable[[], object] | None = None
+        self._first: float | None = None
+
+    def __call__(self, number: int, _frame: object) -> None:
+        """Handle one signal."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+            # Ignored, because Python restores the default of a handled signal before the process ends.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if self.stop is not None:
+                self.stop()
+            elif number == signal.SIGINT:
+                raise KeyboardInterrupt
+            else:
+                raise SystemExit(TERMINATED)
+        elif number == signal.SIGINT and now - self._first >= _REPEAT_SECONDS:
+            os._exit(INTERRUPTED)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install the handler for a `with` block.
+
+        It stays installed if a signal has come, so that a repeated SIGTERM does not disturb the end.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        for number, action in before.items():
+            # A shell without job control starts background commands with SIGINT ignored.
+            if action is not signal.SIG_IGN:
+                signal.signal(number, self)
+        try:
+            yield
+        finally:
+            if self._first is None:
+                for number, action in before.items():
+                    signal.signal(number, action)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at the first SIGINT or SIGTERM, in place of an exception. For the main thread only."""
+    current = signal.getsignal(signal.SIGTERM)
+    handler = current if isinstance(current, StopSignals) else StopSignals()
+    before, handler.stop = handler.stop, stop
+    # A service ends on an ignored SIGINT too: `kill -INT` is the way to end it in a script.
+    for number in _SIGNALS:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        handler.stop = before

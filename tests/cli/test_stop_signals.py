@@ -1,0 +1,70 @@
+"""SIGINT and SIGTERM end a command in order; a second Ctrl-C ends it at once."""
+
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.waiting import until
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture
+def bus():
+    """Directory of a bus. That of pytest is too long a path for sockets."""
+    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as made:
+        yield made
+
+
+def test_sigterm_ends_a_command_quietly_with_143(oz_start, tmp_path):
+    running = oz_start("sub", "a", "--connect", f"ipc://{tmp_path}/feed")
+    running.ready_line()
+    running.terminate()
+    ended = running.end()
+    assert (ended.code, ended.stderr) == (143, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "summary"),
+    [
+        ("nameserver --bind tcp://127.0.0.1:*", 0, "nodes joined"),
+        ("sub a.> --bus b --directory {0}", 143, ""),
+    ],
+)
+def test_repeated_sigterm_does_not_disturb_the_end(oz_start, bus, arguments, code, summary):
+    running = oz_start(*arguments.format(bus).split())
+    running.ready_line()
+    until(lambda: running.terminate() or running.process.poll() is not None)
+    ended = running.end()
+    assert ended.code == code, ended.stderr
+    assert summary in ended.stderr
+
+
+def test_a_second_ctrl_c_ends_the_command_at_once(oz_start, bus):
+    # The end in order takes 5 seconds, exits 0 and writes a summary: the request has no answer yet.
+    started = Path(bus, "started")
+    command = f"exec 2> /dev/null; touch {started}; sleep 30"
+    service = oz_start("reply", "a", "--command", command, "--directory", bus)
+    service.ready_line()
+    request = oz_start("request", "a", "--wait", "60", "--timeout", "60", "--directory", bus)
+    request.ready_line()
+    until(started.exists)
+    until(lambda: service.interrupt() or service.process.poll() is not None)
+    ended = service.end()
+    assert (ended.code, ended.stderr) == (130, "")
+
+
+def test_two_signals_at_once_are_one(oz_start):
+    running = oz_start("nameserver", "--bind", "tcp://127.0.0.1:*")
+    running.ready_line()
+    running.interrupt()  # `timeout -s INT` signals its child, and then its process group
+    running.interrupt()
+    assert running.end().code == 0
+
+
+def test_a_command_restores_the_handlers_of_its_process(oz):
+    before = [signal.getsignal(one) for one in ENDING]
+    assert oz("match", "a", "a").exit_code == 0
+    assert [signal.getsignal(one) for one in ENDING] == before
