@@ -107,7 +107,6 @@ SPARK = (
     *("oz.spark.token", "oz.spark.match_all", "oz.spark.join_patterns", "oz.spark.gaps"),
     *("oz.spark.from_msgpack", "oz.spark.from_payload", "oz.spark.archive", "oz.spark.Archived"),
     *("oz.spark.LakeLayout", "oz.spark.lake_files", "oz.spark.report", "oz.spark.Report"),
-    *("oz.spark.explain", "oz.spark.Explanation", "oz.spark.replay", "oz.spark.Replayed"),
     "oz.spark.PythonWarning",
 )
 SECTIONS["Spark"] = SPARK

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 import oz
 import oz.spark
-from spark.sink_listening import Listening
 
 
 def main(journal, scratch):
@@ -33,15 +32,9 @@ def main(journal, scratch):
         "by Python": len(frame.select(oz.spark.match_all("subject", ["n.1", "*.2"])).collect()),
         "stream": spark.read.parquet(f"{scratch}/rows").count(),
     }
-    with Listening() as sub:
-        done = oz.spark.replay(spark, journal, endpoint=sub.endpoint, rows_per_batch=30)
-        told["replay"] = [done.published, done.batches, len(sub.received(done.published))]
     for name, call in {
         "archive": lambda: oz.spark.archive(spark, journal, f"{scratch}/lake"),
         "publish_batches": lambda: oz.spark.publish_batches(**sink)(rows, 0),
-        "replay of nothing": lambda: oz.spark.replay(
-            spark, f"{scratch}/nothing", endpoint="tcp://127.0.0.1:1"
-        ),
     }.items():
         try:
             call()

@@ -230,10 +230,6 @@ def empty_lake(spark, tmp_path):
     return tmp_path / "lake"
 
 
-def test_nothing_is_published_of_a_lake_to_which_nothing_was_archived_yet(spark, empty_lake):
-    assert oz.spark.replay(spark, empty_lake, endpoint="tcp://127.0.0.1:1").published == 0
-
-
 @pytest.mark.heavy
 def test_a_lake_to_which_nothing_was_archived_yet(spark, empty_lake):
     assert oz.spark.report(spark, empty_lake).figures["total"]["messages"] == 0

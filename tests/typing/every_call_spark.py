@@ -4,7 +4,6 @@
 # pyright: basic, reportMissingImports=false
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import assert_type
 
@@ -36,10 +35,6 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
         oz.spark.Archived,
     )
     print(oz.spark.depth("subject", separator="."))
-    assert_type(
-        oz.spark.explain(spark, "there", ["a.*", oz.compile("b")], separator=".", on_progress=print),
-        oz.spark.Explanation,
-    )
     print(oz.spark.from_msgpack("subject", "a int"))
     print(oz.spark.from_payload("subject", "a.b", schema="a int"))
     print(oz.spark.gaps("subject", "subject", order="offset"))
@@ -57,19 +52,6 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     write(frame, 0)
     oz.spark.register(spark)
     assert_type(
-        oz.spark.replay(
-            spark,
-            Path("lake"),
-            endpoint="a.b",
-            subject="a.>",
-            start=datetime.now(),
-            end=datetime.now(),
-            rows_per_batch=1,
-            on_progress=None,
-        ),
-        oz.spark.Replayed,
-    )
-    assert_type(
         oz.spark.report(
             spark,
             "there",
@@ -84,10 +66,6 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     )
     print(oz.spark.session(master="a.b"))
     print(oz.spark.token("subject", 1, separator="."))
-
-
-def spark_explanation(explanation: oz.spark.Explanation) -> None:
-    assert_type(explanation.json(), str)
 
 
 def spark_report(report: oz.spark.Report) -> None:
