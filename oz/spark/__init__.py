@@ -17,7 +17,6 @@ from oz.spark.jobs.archive import Archived, archive
 from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.loading import lake_files
 from oz.spark.jobs.report import Report, report
-from oz.spark.metrics import QueryMetrics, SourceFigures
 from oz.spark.payloads import from_msgpack, from_payload
 from oz.spark.registration import register
 from oz.spark.session import session
@@ -27,9 +26,7 @@ __all__ = [
     "Archived",
     "LakeLayout",
     "PythonWarning",
-    "QueryMetrics",
     "Report",
-    "SourceFigures",
     "archive",
     "depth",
     "from_msgpack",

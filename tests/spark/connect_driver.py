@@ -18,8 +18,6 @@ def main(journal, scratch):
     oz.spark.register(spark)
     frame = spark.read.format("oz").option("journal", journal).load()
     stream = spark.readStream.format("oz").option("journal", journal).load().select("offset")
-    metrics = oz.spark.QueryMetrics()
-    spark.streams.addListener(metrics)
     writing = stream.writeStream.format("parquet").option("checkpointLocation", f"{scratch}/checkpoint")
     writing.trigger(availableNow=True).start(f"{scratch}/rows").awaitTermination(400)
     rows = frame.select("subject", F.lit("x").alias("payload"))
@@ -41,7 +39,6 @@ def main(journal, scratch):
         except oz.OzError as error:
             told[name] = str(error)
     print(json.dumps(told), flush=True)
-    spark.streams.removeListener(metrics)  # whose thread the process would wait for
     spark.stop()
 
 

@@ -3,17 +3,11 @@
 # PySpark is not installed where types are checked.
 # pyright: basic, reportMissingImports=false
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_type
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-)
 
 import oz
 import oz.spark
@@ -43,11 +37,6 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     print(oz.spark.match_all("subject", ["a.*", oz.compile("b")]))
     print(oz.spark.matches("subject", "a.*"))
     print(oz.spark.prefix("subject", "a.*"))
-    metrics = oz.spark.QueryMetrics("oz.prom")
-    figures: Mapping[tuple[str, int], oz.spark.SourceFigures] = metrics.figures
-    metrics.take({"id": "q", "sources": []})
-    assert_type(metrics.text(), str)
-    assert_type(figures["q", 0].lag, int | None)
     write: Callable[[DataFrame, int], None] = oz.spark.publish_batches("tcp://hub:5555", staging="staged")
     write(frame, 0)
     oz.spark.register(spark)
@@ -72,16 +61,3 @@ def spark_report(report: oz.spark.Report) -> None:
     assert_type(report.html(), str)
     assert_type(report.json(), str)
     report.save(html=Path("there"), json=Path("there"))
-
-
-def listening(
-    metrics: oz.spark.QueryMetrics,
-    started: QueryStartedEvent,
-    progress: QueryProgressEvent,
-    idle: QueryIdleEvent,
-    terminated: QueryTerminatedEvent,
-) -> None:
-    metrics.onQueryStarted(started)
-    metrics.onQueryProgress(progress)
-    metrics.onQueryIdle(idle)
-    metrics.onQueryTerminated(terminated)
