@@ -16,10 +16,7 @@ from oz.spark.columns import PythonWarning, depth, gaps, join_patterns, match_al
 from oz.spark.jobs.archive import Archived, archive
 from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.loading import lake_files
-from oz.spark.jobs.explain import Explanation, explain
-from oz.spark.jobs.replay import Replayed, replay
 from oz.spark.jobs.report import Report, report
-from oz.spark.metrics import QueryMetrics, SourceFigures
 from oz.spark.payloads import from_msgpack, from_payload
 from oz.spark.registration import register
 from oz.spark.session import session
@@ -27,16 +24,11 @@ from oz.spark.sink.publishing import publish_batches
 
 __all__ = [
     "Archived",
-    "Explanation",
     "LakeLayout",
     "PythonWarning",
-    "QueryMetrics",
-    "Replayed",
     "Report",
-    "SourceFigures",
     "archive",
     "depth",
-    "explain",
     "from_msgpack",
     "from_payload",
     "gaps",
@@ -47,7 +39,6 @@ __all__ = [
     "prefix",
     "publish_batches",
     "register",
-    "replay",
     "report",
     "session",
     "token",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from oz.errors import OptionError, OzError
+from oz.errors import OptionError
 from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
-from oz.spark.source.options import Options, from_the_root, read_options
+from oz.spark.source.options import Options, read_options
 from oz.spark.source.rows import Malformed, ddl
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -26,20 +24,14 @@ _SHARED = (
     "which leave out as much"
 )
 
-_OPTION = "option."
-_MARK = "options of this table: "
-_FIRST = "`offset` BIGINT NOT NULL"
-# PySpark 4.3 hands the options of a table over when it is made, and keeps none: whoever reads it gets its
-# columns. So they stand in the comment of the first one.
-
-_NO_OPTIONS = (
-    "give the directory of a journal. Spark keeps no options of a table that is made with columns: leave the "
-    "columns out, as in CREATE TABLE t USING oz OPTIONS (journal '/data/recorded')"
+_NO_TABLES = (
+    "PySpark 4.3 does not keep the options of a table. Create a view: "
+    "CREATE TEMPORARY VIEW recorded USING oz OPTIONS (journal '/data/recorded')"
 )
 
 
 class OzDataSource(DataSource):  # type: ignore[misc]
-    """Journals and the bus as a source, the bus as a sink; `oz.spark.register` makes it known to Spark."""
+    """Spark data source `oz`: journals as source, the bus as sink. `oz.spark.register` registers it."""
 
     tasks = 1
     """How many tasks the session runs at once, if that is known: `register` makes a class that says it."""
@@ -58,47 +50,36 @@ class OzDataSource(DataSource):  # type: ignore[misc]
             JournalError: there is no journal, it is damaged, or of another version.
             OptionError, PatternError: an option makes no sense.
         """
-        of_table = options_of_table(self.options)
-        options = self._options(self.options if of_table is None else of_table)
-        if not options.endpoints:
-            for each in options.each():
-                found_at(each.journal)  # for an error now, and not when the rows are asked for
+        if "provider" in self.options:  # Spark adds it for CREATE TABLE only
+            raise OptionError("provider", self.options["provider"], _NO_TABLES)
+        options = self._options()
+        for each in options.each():
+            found_at(each.journal)  # for an error now, and not when the rows are asked for
         malformed = Malformed(options.mode, options.corrupt)
-        columns = ddl(
+        return ddl(
             options.payload,
             options.payload_schema,
             options.headers,
             malformed,
             names_journal=bool(options.journals),
         )
-        return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> JournalReader:
         """Make the reader of a batch; errors are those of `JournalReader`."""
-        options = self._options_with(schema)
+        options = self._options()
         made = FilteringReader if options.pushes and _is_asked_for_filters() else JournalReader
         return made(options, schema)
 
     def streamReader(self, schema: StructType) -> Any:
-        """Make the reader of a stream; what is wrong it raises when it is first asked."""
-        from oz.spark.source.stream import JournalStreamReader, RefusedStreamReader
+        """Return the reader of a stream; errors are those of `JournalStreamReader`."""
+        from oz.spark.source.stream import JournalStreamReader
 
-        try:
-            return JournalStreamReader(self._options_with(schema), schema)
-        except OzError as error:
-            return RefusedStreamReader(error)
+        return JournalStreamReader(self._options(), schema)
 
-    def _options_with(self, schema: StructType) -> Options:
-        """Read the options; of a table those that its columns carry, which a query may change WITH others."""
-        given = {**options_in(schema), **self.options}
-        if not given:
-            raise OptionError("journal", None, _NO_OPTIONS)
-        return self._options(given)
-
-    def _options(self, given: Mapping[str, str]) -> Options:
-        # Once: the name of a private journal must be the same for all that Spark makes of this.
+    def _options(self) -> Options:
+        # Read once, so that a glob and a relative time have the meaning that they had at load().
         if self._read is None:
-            self._read = replace(read_options(given), tasks=self.tasks)
+            self._read = replace(read_options(self.options), tasks=self.tasks)
             if self._read.pushes and not self._keeps_filters_apart():
                 raise OptionError("pushFilters", "true", _SHARED)
         return self._read
@@ -135,42 +116,3 @@ def register(spark: SparkSession) -> None:
     # A session of Spark Connect has no context to ask.
     tasks = spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1
     spark.dataSource.register(type(OzDataSource.__name__, (OzDataSource,), {"tasks": tasks}))
-
-
-def options_of_table(given: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a table that is being made; None where it is a load or a view.
-
-    Args:
-        given: what Spark hands over: of a table also its owner, its properties, and the options once more.
-
-    Raises:
-        OptionError: the table is to have a place of its own.
-    """
-    if "provider" not in given:
-        return None
-    if "location" in given:
-        rule = "rows are where the journal is: give its directory as the option journal"
-        raise OptionError("location", given["location"], rule)
-    found = {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
-    # It may be read from another directory than that in which it is made.
-    return {name: from_the_root(text) if name.lower() == "journal" else text for name, text in found.items()}
-
-
-def with_options(columns: str, options: Mapping[str, str]) -> str:
-    """Write options into the comment of the first column.
-
-    Args:
-        columns: as DDL, as `rows.ddl` writes them.
-        options: the table's.
-    """
-    # No quote and no backslash, whatever is in them: Spark's parser reads those as it is set to.
-    return columns.replace(_FIRST, f"{_FIRST} COMMENT '{_MARK}{urlencode(options, safe='/.>:, ')}'", 1)
-
-
-def options_in(schema: StructType) -> dict[str, str]:
-    """Return the options that stand in a comment; none where it is no table's."""
-    for column in schema:
-        comment = (column.metadata or {}).get("comment", "")
-        if comment.startswith(_MARK):
-            return dict(parse_qsl(comment.removeprefix(_MARK), keep_blank_values=True))
-    return {}

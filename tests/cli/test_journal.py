@@ -244,7 +244,6 @@ def test_repair_says_each_finding_once(directory):
         ("replay", ""),
         ("spark", "archive", "{journal}", ""),
         ("spark", "report", ""),
-        ("spark", "replay", "", "--connect", "ipc://nobody"),
         ("keys", "new", "me", "--directory", ""),
         ("forwarder", "--config", ""),
     ],

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from oz.journal import Record, Writer
 
-COMMANDS = [("replay",), ("journal", "export"), ("spark", "replay")]
+COMMANDS = [("replay",), ("journal", "export")]
 HOUR = 3600 * 10**9
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.scripts import started
 from support.waiting import DEADLINE
 
-COMMANDS = ("archive", "report", "explain", "replay")
+COMMANDS = ("archive", "report")
 
 
 def without(modules, *arguments):

@@ -100,14 +100,6 @@ def report(spark, source):
     return oz.spark.report(spark, source).figures
 
 
-def explain(spark, source, patterns):
-    return oz.spark.explain(spark, source, patterns).figures
-
-
-def replay(spark, source, endpoint, staging):
-    return oz.spark.replay(spark, source, endpoint=endpoint, staging=staging).published
-
-
 def follow(spark, journal, directory, rows):
     """Stream a journal that is written into Parquet, until it is said to be all."""
     source_kill_driver.follow(spark, journal, directory, rows)

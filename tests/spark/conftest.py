@@ -26,7 +26,6 @@ LONG = (
     "test_sink_stream",
     "test_demo",
     "test_archive_job",
-    "test_replay_job",
 )
 """Groups that begin first, since what takes long and comes last has all others wait for it."""
 
@@ -41,7 +40,7 @@ if str(PRELOADING) not in sys.path:
     sys.path.append(str(PRELOADING))  # which programs of the tests get as their PYTHONPATH
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(PRELOADING)]))
 
-REPORTS = ("test_explain_figures", "test_report_command", "test_report_figures", "test_report_page")
+REPORTS = ("test_report_command", "test_report_figures", "test_report_page")
 """Modules whose queries are many, and mostly made once."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}

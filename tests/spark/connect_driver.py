@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 import oz
 import oz.spark
-from spark.sink_listening import Listening
 
 
 def main(journal, scratch):
@@ -19,8 +18,6 @@ def main(journal, scratch):
     oz.spark.register(spark)
     frame = spark.read.format("oz").option("journal", journal).load()
     stream = spark.readStream.format("oz").option("journal", journal).load().select("offset")
-    metrics = oz.spark.QueryMetrics()
-    spark.streams.addListener(metrics)
     writing = stream.writeStream.format("parquet").option("checkpointLocation", f"{scratch}/checkpoint")
     writing.trigger(availableNow=True).start(f"{scratch}/rows").awaitTermination(400)
     rows = frame.select("subject", F.lit("x").alias("payload"))
@@ -33,22 +30,15 @@ def main(journal, scratch):
         "by Python": len(frame.select(oz.spark.match_all("subject", ["n.1", "*.2"])).collect()),
         "stream": spark.read.parquet(f"{scratch}/rows").count(),
     }
-    with Listening() as sub:
-        done = oz.spark.replay(spark, journal, endpoint=sub.endpoint, rows_per_batch=30)
-        told["replay"] = [done.published, done.batches, len(sub.received(done.published))]
     for name, call in {
         "archive": lambda: oz.spark.archive(spark, journal, f"{scratch}/lake"),
         "publish_batches": lambda: oz.spark.publish_batches(**sink)(rows, 0),
-        "replay of nothing": lambda: oz.spark.replay(
-            spark, f"{scratch}/nothing", endpoint="tcp://127.0.0.1:1"
-        ),
     }.items():
         try:
             call()
         except oz.OzError as error:
             told[name] = str(error)
     print(json.dumps(told), flush=True)
-    spark.streams.removeListener(metrics)  # whose thread the process would wait for
     spark.stop()
 
 

@@ -66,13 +66,6 @@ def reported(spark, journal):
     return jobs.report(spark, journal)
 
 
-@pytest.fixture(scope="module")
-def explained(spark, journal):
-    """Give what explain says of it."""
-    return jobs.explain(spark, journal, PATTERNS)
-
-
-PATTERNS = ["flight.*.LAX.>", "flight.JFK.>", "redis:*BOS*"]
 AGAIN = sorted((f"again.{RECORDS[number].subject}", RECORDS[number].payload) for number in MESSAGES)
 
 
@@ -110,7 +103,7 @@ def test_the_archive_holds_each_record_once(lake):
     assert sum(pq.ParquetFile(file).metadata.num_rows for file in path.rglob("*.parquet")) == COUNT
 
 
-@pytest.mark.heavy  # thirty queries; what executors do in them, they do for those of `explain` too
+@pytest.mark.heavy  # thirty queries
 @pytest.mark.parametrize("recorded", ["journal", "lake"])
 def test_the_report_is_that_of_one_process(engine, journal, lake, reported, recorded):
     source = journal if recorded == "journal" else str(lake[0])
@@ -118,18 +111,3 @@ def test_the_report_is_that_of_one_process(engine, journal, lake, reported, reco
     differing = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
     # When it was made, and of what.
     assert differing <= {"made", "source"}
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("recorded", ["journal", "lake"])
-def test_subscriptions_are_explained_as_in_one_process(engine, journal, lake, explained, recorded):
-    source = journal if recorded == "journal" else str(lake[0])
-    assert engine.run(jobs.explain, source, PATTERNS) == explained
-
-
-def test_a_journal_is_replayed(engine, journal, tmp_path):
-    with Listening("flight.>", filtering="publisher") as listening:
-        published = engine.run(jobs.replay, journal, listening.endpoint, str(tmp_path / "staging"))
-        assert published == len(MESSAGES)
-        received = listening.received(published)
-    assert [message.payload for message in received] == [RECORDS[number].payload for number in MESSAGES]

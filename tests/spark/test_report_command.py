@@ -1,4 +1,4 @@
-"""`oz spark report` and `oz spark explain`."""
+"""`oz spark report`."""
 
 import json
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from oz.cli import main
-from oz.cli.spark import explain, report
+from oz.cli.spark import report
 from spark.recorded import random_records, record_journal
 
 
@@ -21,8 +21,7 @@ def run(spark, monkeypatch):
     def engine(master, conf):
         yield spark
 
-    for command in (report, explain):
-        monkeypatch.setattr(command, "engine", engine)
+    monkeypatch.setattr(report, "engine", engine)
     return lambda *arguments: CliRunner().invoke(main, ["spark", *map(str, arguments)])
 
 
@@ -41,27 +40,10 @@ def test_report_writes_a_page_and_figures_and_a_summary(run, recorded, tmp_path)
     assert "spark report: reading" in ran.stderr
 
 
-def test_explain_shows_a_table_and_writes_figures(run, recorded, tmp_path):
-    more, figures = tmp_path / "more.txt", tmp_path / "figures.json"
-    more.write_text("rv:b.>\n\n*.b.>\n")
-    ran = run("explain", recorded, "a.*.c", "--from-file", more, "--json", figures)
-    assert ran.exit_code == 0, ran.output
-    assert [one["pattern"] for one in json.loads(figures.read_text())["patterns"]] == [
-        "a.*.c",
-        "rv:b.>",
-        "*.b.>",
-    ]
-    for said in ("selectivity", "rv:b.>", "all in one subscriber", "publishers filter"):
-        assert said in ran.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
         (("report", "nothing-here"), 1, "there is no journal here"),
-        (("explain", "nothing-here", "a"), 1, "there is no journal here"),
-        (("explain", "nothing-here"), 2, "no PATTERN"),
-        (("explain", "nothing-here", "a..b"), 2, "token must not be empty"),
         (("report", "nothing-here", "--subject", "a..b"), 2, "token must not be empty"),
         (("report", "nothing-here", "--separator", ""), 2, "separator is empty"),
         (("report", "nothing-here", "--most", "0"), 2, "most"),

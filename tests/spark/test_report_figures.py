@@ -1,4 +1,4 @@
-"""The figures of a report beside the same computed by plain Python."""
+"""The figures of a report on a few records."""
 
 import json
 
@@ -13,115 +13,154 @@ from oz.spark.jobs.reporting import counts
 from oz.spark.jobs.reporting.counts import by_hour
 from oz.spark.jobs.reporting.rows import narrow_rows
 from oz.spark.jobs.reporting.steps import Steps
-from spark.plain_report import HOUR, SECOND, PlainReport
 from spark.recorded import START, as_dataframe, random_records, record_journal
 
+SECOND = 10**9
+HOUR = 3600 * SECOND
 HOURS = Steps.spanning(START, START + 24 * HOUR, HOUR)
+P, Q = b"\x01" * 16, b"\x02" * 16  # publishers
 
 
-# A report is some thirty queries: the suite makes each kind of it once.
-@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.heavy)])
-def recorded(request, tmp_path_factory):
-    """Give a journal, and what is in it."""
-    directory, records = tmp_path_factory.mktemp("report") / "recorded", random_records(request.param)
-    return record_journal(directory, records), records
+def message(seconds, subject, size, origin, sequence):
+    return Record(subject, b"x" * size, START + seconds * SECOND, origin, sequence)
+
+
+RECORDS = [
+    message(0, "a.x.1", 10, P, 0),
+    message(60, "a.x.1", 20, P, 1),
+    message(120, "a.y", 30, P, 5),  # 3 are missing
+    message(1800, "b", 0, Q, 0),
+    Record.of_gap("nats:>", 2, origin=P, sequence=6, time_ns=START + HOUR),
+    Record.of_gap("nats:>", None, origin=Q, sequence=1, time_ns=START + HOUR),
+    message(5400, "a.x.1", 40, P, 8),  # 2 are missing
+    message(7200, "a.x.2", 50, P, 0),  # a restart
+    Record("", b"", START + 2 * HOUR, kind=2),
+]
 
 
 @pytest.fixture(scope="module")
-def made(spark, recorded):
-    """Give the figures of a report on it, and the same by plain Python."""
-    directory, records = recorded
+def recorded(tmp_path_factory):
+    return record_journal(tmp_path_factory.mktemp("report") / "recorded", RECORDS)
+
+
+@pytest.fixture(scope="module")
+def figures(spark, recorded):
     spark.catalog.clearCache()
-    figures = oz.spark.report(spark, directory, most=1000).figures
-    assert spark._jsparkSession.sharedState().cacheManager().isEmpty(), "nothing stays in Spark's memory"
-    return figures, PlainReport(records)
+    made = oz.spark.report(spark, recorded).figures
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty(), "the report leaves cached tables"
+    return made
 
 
-def test_totals_and_rates(made):
-    figures, plain = made
-    wanted = plain.total()
-    assert {name: figures["total"][name] for name in wanted} == wanted
-    assert figures["total"]["messages_per_second"] == wanted["messages"] / wanted["seconds"]
+def test_totals_and_rates(figures):
+    total = figures["total"]
+    assert (total["messages"], total["payload_bytes"], total["subjects"]) == (6, 150, 4)
+    assert (total["first_ns"], total["last_ns"], total["seconds"]) == (START, START + 2 * HOUR, 7200)
+    assert total["messages_per_second"] == 6 / 7200
 
 
-def test_time_line_counts_every_message_in_its_step(made):
-    figures, plain = made
+def test_time_line_counts_each_message(figures):
     steps = figures["timeline"]["steps"]
-    assert [step["messages"] for step in steps] == plain.timeline(steps)
-    assert sum(step["payload_bytes"] for step in steps) == plain.total()["payload_bytes"]
     assert 50 <= len(steps) <= 120
+    in_half_hours = [0] * 5
+    for step in steps:
+        in_half_hours[(step["time_ns"] - START) // (HOUR // 2)] += step["messages"]
+    assert in_half_hours == [3, 1, 0, 1, 1]
+    assert sum(step["payload_bytes"] for step in steps) == 150
 
 
-def test_each_branch_of_the_tree_sums_up_what_begins_so(made):
-    figures, plain = made
-    seen = set()
+def test_tree_sums_messages_bytes_and_subjects(figures):
+    found = {}
 
-    def check(node):
+    def add(node):
         for child in node["children"]:
-            found = (child["messages"], child["payload_bytes"], child["subjects"])
-            assert found == plain.level(child["subject"]), child["subject"]
-            seen.add(child["subject"])
-            check(child)
+            found[child["subject"]] = (child["messages"], child["payload_bytes"], child["subjects"])
+            add(child)
 
-    check(figures["levels"])
-    assert {name for name in seen if "." not in name} == {
-        name.split(".")[0] for name in map(_text, _names(plain))
+    add(figures["levels"])
+    assert found == {
+        "a": (5, 150, 3),
+        "a.x": (4, 120, 2),
+        "a.x.1": (3, 70, 1),
+        "a.x.2": (1, 50, 1),
+        "a.y": (1, 30, 1),
+        "b": (1, 0, 1),
     }
-    assert max(name.count(".") for name in seen) == 2
 
 
-def _names(plain):
-    return [one.subject for one in plain.messages]
+def test_top_subjects(figures):
+    by_bytes = figures["subjects"]["by_payload_bytes"]
+    assert [(one["subject"], one["payload_bytes"]) for one in by_bytes] == [
+        ("a.x.1", 70),
+        ("a.x.2", 50),
+        ("a.y", 30),
+        ("b", 0),
+    ]
+    assert figures["subjects"]["by_messages"][0] == {
+        "subject": "a.x.1",
+        "messages": 3,
+        "payload_bytes": 70,
+        "first_ns": START,
+        "last_ns": START + 5400 * SECOND,
+    }
 
 
-def _text(subject):
-    return subject if isinstance(subject, str) else subject.decode(errors="replace")
+def test_silent_subjects_and_longest_pauses(figures):
+    silent = figures["silent"]
+    assert (silent["after_seconds"], silent["count"]) == (720, 3)
+    found = {one["subject"]: one["silent_seconds"] for one in silent["most_messages"]}
+    assert found == {"a.x.1": 1800, "a.y": 7080, "b": 5400}
+    assert [(one["subject"], one["seconds"]) for one in silent["longest"]] == [("a.x.1", 5340)]
 
 
-def test_top_subjects(made):
-    figures, plain = made
-    everything = [plain.amounts(name) for name in plain.by_subject]
-    for key in ("messages", "payload_bytes"):
-        found = figures["subjects"][f"by_{key}"]
-        assert sorted(found, key=repr) == sorted(everything, key=repr)
-        assert [one[key] for one in found] == sorted((one[key] for one in everything), reverse=True)
-
-
-def test_silent_subjects_and_the_longest_silences(made):
-    figures, plain = made
-    found, total = figures["silent"], plain.total()
-    assert found["after_seconds"] == total["seconds"] / 10
-    quiet = plain.silent(total["last_ns"] - round(found["after_seconds"] * SECOND))
-    assert {one["subject"] for one in found["most_messages"]} == quiet
-    assert found["count"] == len(quiet)
-    for one in found["most_messages"]:
-        amounts = plain.amounts(one["subject"])
-        assert one["silent_seconds"] == (total["last_ns"] - amounts["last_ns"]) / SECOND
-    step_ns = figures["timeline"]["step_seconds"] * SECOND
-    wanted = {name: pause / SECOND for name, pause in plain.pauses().items() if pause > step_ns}
-    assert {one["subject"]: one["seconds"] for one in found["longest"]} == wanted
-    assert wanted
-
-
-def test_losses_by_publisher_and_hour(made):
-    figures, plain = made
-    found, wanted = figures["losses"], plain.losses()
+def test_losses_by_publisher_and_hour(figures):
+    losses = figures["losses"]
     names = ("lost", "unknown", "missing", "restarts", "gaps", "damaged")
+    assert {name: losses[name] for name in names} == {
+        "lost": 2,
+        "unknown": 1,
+        "missing": 5,
+        "restarts": 1,
+        "gaps": 2,
+        "damaged": 1,
+    }
     cells = {
-        (one["origin"], one["time_ns"]): {name: one[name] for name in names if one[name]}
-        for one in found["by_publisher_and_period"]
+        (one["origin"], (one["time_ns"] - START) // HOUR): {name: one[name] for name in names if one[name]}
+        for one in losses["by_publisher_and_period"]
     }
-    is_lossy = {
-        key: dict(counts) for key, counts in wanted.items() if counts.keys() & {"gaps", "missing", "damaged"}
+    assert cells == {
+        (P.hex(), 0): {"missing": 3},
+        (P.hex(), 1): {"lost": 2, "gaps": 1, "missing": 2},
+        (Q.hex(), 1): {"unknown": 1, "gaps": 1},
+        (None, 2): {"damaged": 1},
     }
-    assert cells == is_lossy
-    assert found["hours_per_period"] == 1
-    for name in names:
-        assert found[name] == sum(counts[name] for counts in wanted.values()), name
-    for one in found["by_period"]:
-        in_hour = [counts for (_, hour), counts in wanted.items() if hour == one["time_ns"]]
-        assert one["lost"] == sum(counts["lost"] for counts in in_hour)
-        assert one["time_ns"] % HOUR == 0
+
+
+def test_publishers(figures):
+    found = {one["origin"]: (one["messages"], one["payload_bytes"]) for one in figures["publishers"]["most"]}
+    assert found == {P.hex(): (5, 150), Q.hex(): (1, 0)}
+
+
+def test_payload_sizes(figures):
+    sizes = figures["sizes"]
+    assert (sizes["least"], sizes["greatest"], sizes["quantiles"]["0.5"]) == (0, 50, 20)
+    found = {(one["from"], one["to"]): one["messages"] for one in sizes["histogram"] if one["messages"]}
+    assert found == {(0, 0): 1, (8, 15): 1, (16, 31): 2, (32, 63): 2}
+
+
+def test_limits_leave_counts_of_the_remainder(spark, recorded):
+    figures = oz.spark.report(spark, recorded, most=1, levels=1).figures
+    (child,) = figures["levels"]["children"]
+    assert (child["subject"], figures["levels"]["others"]["messages"]) == ("a", 1)
+    others = figures["publishers"]["others"]
+    assert (others["count"], others["messages"]) == (1, 1)
+    json.loads(oz.spark.Report(figures).json())
+
+
+def test_pattern_selects_messages(spark, recorded):
+    figures = oz.spark.report(spark, recorded, pattern=oz.parse("a.x.*")).figures
+    assert (figures["total"]["messages"], figures["total"]["subjects"]) == (4, 2)
+    assert figures["losses"]["missing"] == 0
+    assert not figures["losses"]["are_numbers_known"]
 
 
 def test_numbers_are_followed_from_piece_to_piece_of_a_large_record(spark, tmp_path, monkeypatch):
@@ -134,73 +173,20 @@ def test_numbers_are_followed_from_piece_to_piece_of_a_large_record(spark, tmp_p
     assert sum(row.missing for row in whole.collect()) > 0
 
 
-def test_publishers(made):
-    figures, plain = made
-    found = {one["origin"]: one for one in figures["publishers"]["most"]}
-    for origin in {one.origin for one in plain.messages}:
-        of_it = [one for one in plain.messages if one.origin == origin]
-        row = found.pop(None if origin is None else origin.hex())
-        assert (row["messages"], row["payload_bytes"]) == (len(of_it), sum(len(one.payload) for one in of_it))
-        assert (row["first_ns"], row["last_ns"]) == (of_it[0].time_ns, of_it[-1].time_ns)
-    assert not found
-
-
-def test_payload_sizes(made):
-    figures, plain = made
-    sizes = [len(one.payload) for one in plain.messages]
-    found = figures["sizes"]
-    assert {share: plain.quantile(float(share)) for share in found["quantiles"]} == found["quantiles"]
-    assert (found["least"], found["greatest"]) == (min(sizes), max(sizes))
-    for one in found["histogram"]:
-        within = [size for size in sizes if one["from"] <= size <= one["to"]]
-        assert (one["messages"], one["payload_bytes"]) == (len(within), sum(within))
-    assert sum(one["messages"] for one in found["histogram"]) == len(sizes)
-
-
-def test_what_is_bounded_says_how_much_it_leaves_out(spark, tmp_path):
-    records = random_records(3)
-    record_journal(tmp_path / "recorded", records)
-    plain = PlainReport(records)
-    figures = oz.spark.report(spark, tmp_path / "recorded", most=2, levels=2).figures
-    root = figures["levels"]
-    assert len(root["children"]) == 2
-    named = sum(child["messages"] for child in root["children"])
-    assert root["others"]["messages"] == plain.total()["messages"] - named
-    everyone = figures["publishers"]
-    assert everyone["others"]["count"] == everyone["count"] - 2
-    assert everyone["others"]["messages"] == plain.total()["messages"] - sum(
-        one["messages"] for one in everyone["most"]
-    )
-    assert figures["losses"]["publisher_count"] > len(figures["losses"]["publishers"]) == 2
-    json.loads(oz.spark.Report(figures).json())
-
-
-def test_a_pattern_selects_what_is_reported_on(spark, tmp_path):
-    records = random_records(4)
-    record_journal(tmp_path / "recorded", records)
-    pattern = oz.compile("redis:[ab]*")
-    plain = PlainReport([one for one in records if one.kind == 0 and pattern.matches(one.subject)])
-    figures = oz.spark.report(spark, tmp_path / "recorded", pattern=pattern).figures
-    assert figures["total"]["messages"] == plain.total()["messages"]
-    assert figures["total"]["subjects"] == plain.total()["subjects"]
-    assert figures["losses"]["missing"] == 0
-    assert not figures["losses"]["are_numbers_known"]
-
-
 def test_a_comma_in_a_pattern_is_refused_and_never_matches_nothing_in_silence(spark, recorded):
     with pytest.raises(oz.OptionError, match=r"option pattern='a\.>,b\.>': a comma is part of a subject"):
-        oz.spark.report(spark, recorded[0], pattern="a.>,b.>")
+        oz.spark.report(spark, recorded, pattern="a.>,b.>")
 
 
 @pytest.mark.parametrize("other", ["lake", pytest.param("dataframe", marks=pytest.mark.heavy)])
-def test_a_journal_a_dataframe_and_a_lake_give_the_same(spark, recorded, made, tmp_path, other):
-    source = as_dataframe(spark, recorded[0])
+def test_a_journal_a_dataframe_and_a_lake_give_the_same(spark, recorded, figures, tmp_path, other):
+    source = as_dataframe(spark, recorded)
     if other == "lake":
         source.write.partitionBy("kind").parquet(str(tmp_path / "lake"))
         source = str(tmp_path / "lake")
-    found = oz.spark.report(spark, source, most=1000).figures
-    assert made[0].keys() == found.keys()
-    differing = {name for name in found if found[name] != made[0][name]}
+    found = oz.spark.report(spark, source).figures
+    assert figures.keys() == found.keys()
+    differing = {name for name in found if found[name] != figures[name]}
     assert differing <= {"source", "made"}
 
 
@@ -228,10 +214,6 @@ def empty_lake(spark, tmp_path):
     Writer(tmp_path / "recorded").close()
     oz.spark.archive(spark, tmp_path / "recorded", tmp_path / "lake")
     return tmp_path / "lake"
-
-
-def test_nothing_is_published_of_a_lake_to_which_nothing_was_archived_yet(spark, empty_lake):
-    assert oz.spark.replay(spark, empty_lake, endpoint="tcp://127.0.0.1:1").published == 0
 
 
 @pytest.mark.heavy

@@ -52,6 +52,7 @@ def test_names_are_read_in_any_case():
         ("startingTimestamp", "startingTime"),
         ("startingOffsetsByTimestamp", "startingTime"),
         ("endingOffsetsByTimestamp", "endingTime"),
+        ("endpoint", "journal, a directory that `oz record` writes"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
@@ -87,31 +88,21 @@ def test_no_option_is_named_for_one_of_another_connector_that_has_none_here():
         ("gaps", "1"),
         ("payload", "avro"),
         ("numPartitions", "none"),
-        ("filtering", "both"),
-        ("retainSeconds", "-1"),
         ("payloadSchema", "a INT"),
-        ("endpoint", "nonsense"),
         ("journal", " "),
         ("journal", "s3://bucket/bus"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(name, value):
-    given = {"endpoint": "tcp://127.0.0.1:1"} if name in ("filtering", "retainSeconds") else {}
     with pytest.raises(OptionError, match=f"option {name}='"):
-        read(**given, **{name: value})
+        read(**{name: value})
 
 
 def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(OptionError, match="give it or rowsPerPartition, not both"):
         read(numPartitions=2, rowsPerPartition=5)
-    with pytest.raises(
-        OptionError, match="retainBytes: it is for the recorder that the option endpoint starts"
-    ):
-        read(retainBytes=5)
-    with pytest.raises(OptionError, match="give the directory of a journal, or the endpoint of a publisher"):
+    with pytest.raises(OptionError, match="give the directory of a journal"):
         read_options({"subject": "a"})
-    with pytest.raises(OptionError, match="dedupe: it needs filtering=publisher"):
-        read(endpoint="tcp://127.0.0.1:1", dedupe=True)
     with pytest.raises(OptionError, match="startingOffset=20: it is behind endingOffset=10"):
         read(startingOffset=20, endingOffset=10)
     with pytest.raises(OptionError, match="startingTime: it is later than endingTime"):
@@ -155,7 +146,6 @@ def test_options_for_the_other_kind_of_read_are_refused():
         {"maxRowsPerTrigger": 1},
         {"maxBytesPerTrigger": 1},
         {"minOffsetsPerTrigger": 1},
-        {"endpoint": "tcp://127.0.0.1:1"},
     ):
         with pytest.raises(OptionError):
             JournalReader(read(**options), SCHEMA)
@@ -198,13 +188,6 @@ def test_a_comma_is_taken_where_the_dialect_is_named():
 
 def test_several_patterns_are_one_a_line():
     assert [each.text for each in read(subject="a.*\n\nrv:b.>\n").patterns()] == ["a.*", "b.>"]
-
-
-def test_without_a_journal_each_read_has_a_private_one():
-    first, second = (read_options({"endpoint": "tcp://a:1, tcp://b:2"}) for _ in range(2))
-    assert first.is_private
-    assert first.endpoints == ("tcp://a:1", "tcp://b:2")
-    assert first.journal != second.journal
 
 
 def test_columns_of_decoded_payloads():

@@ -129,7 +129,5 @@ def test_what_makes_sense_for_one_journal_only_is_refused(three):
     for options in ({"startingOffset": 5}, {"endingOffset": 5}):
         with pytest.raises(OptionError, match="several journals have offsets of their own"):
             read_options({"journal": str(three), **options})
-    with pytest.raises(OptionError, match="it records into one journal, and there are several"):
-        read_options({"journal": str(three), "endpoint": "tcp://127.0.0.1:1"})
     with pytest.raises(OptionError, match="there is no journal that the glob finds"):
         read_options({"journal": str(three / "no*")})

@@ -19,9 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 import oz
-from oz.errors import OptionError
 from oz.journal import Record, Writer
-from oz.spark.registration import OzDataSource
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 from spark.source_journals import begun, fill, numbered, rows_of, run_to_the_end, streamed
@@ -56,24 +54,6 @@ def test_what_is_wrong_with_a_stream_is_what_its_query_says(spark, tmp_path):
         run_to_the_end(streamed(spark, tmp_path / "journal", endingOffset=5), tmp_path)
     said = str(caught.value)
     assert "oz.errors.OptionError: option endingOffset: it is for a batch, with spark.read" in said
-    assert "UnboundLocalError" not in said
-
-
-def test_a_stream_that_is_refused_says_so_whatever_is_asked_first(tmp_path):
-    fill(tmp_path / "journal", [numbered(7)])
-    source = OzDataSource({"journal": str(tmp_path / "journal"), "endingoffset": "5"})
-    made = source.streamReader(SCHEMA)
-    for ask in (
-        made.prepareForTriggerAvailableNow,
-        made.getDefaultReadLimit,
-        made.initialOffset,
-        lambda: made.latestOffset({}, ReadAllAvailable()),
-        lambda: made.partitions({}, {}),
-        lambda: made.read(None),
-    ):
-        with pytest.raises(OptionError, match="option endingOffset: it is for a batch"):
-            ask()
-    made.stop()
 
 
 def test_two_queries_read_a_journal_at_once(spark, tmp_path):

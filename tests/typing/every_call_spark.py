@@ -3,18 +3,11 @@
 # PySpark is not installed where types are checked.
 # pyright: basic, reportMissingImports=false
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_type
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-)
 
 import oz
 import oz.spark
@@ -36,10 +29,6 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
         oz.spark.Archived,
     )
     print(oz.spark.depth("subject", separator="."))
-    assert_type(
-        oz.spark.explain(spark, "there", ["a.*", oz.compile("b")], separator=".", on_progress=print),
-        oz.spark.Explanation,
-    )
     print(oz.spark.from_msgpack("subject", "a int"))
     print(oz.spark.from_payload("subject", "a.b", schema="a int"))
     print(oz.spark.gaps("subject", "subject", order="offset"))
@@ -48,27 +37,9 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     print(oz.spark.match_all("subject", ["a.*", oz.compile("b")]))
     print(oz.spark.matches("subject", "a.*"))
     print(oz.spark.prefix("subject", "a.*"))
-    metrics = oz.spark.QueryMetrics("oz.prom")
-    figures: Mapping[tuple[str, int], oz.spark.SourceFigures] = metrics.figures
-    metrics.take({"id": "q", "sources": []})
-    assert_type(metrics.text(), str)
-    assert_type(figures["q", 0].lag, int | None)
     write: Callable[[DataFrame, int], None] = oz.spark.publish_batches("tcp://hub:5555", staging="staged")
     write(frame, 0)
     oz.spark.register(spark)
-    assert_type(
-        oz.spark.replay(
-            spark,
-            Path("lake"),
-            endpoint="a.b",
-            subject="a.>",
-            start=datetime.now(),
-            end=datetime.now(),
-            rows_per_batch=1,
-            on_progress=None,
-        ),
-        oz.spark.Replayed,
-    )
     assert_type(
         oz.spark.report(
             spark,
@@ -86,24 +57,7 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     print(oz.spark.token("subject", 1, separator="."))
 
 
-def spark_explanation(explanation: oz.spark.Explanation) -> None:
-    assert_type(explanation.json(), str)
-
-
 def spark_report(report: oz.spark.Report) -> None:
     assert_type(report.html(), str)
     assert_type(report.json(), str)
     report.save(html=Path("there"), json=Path("there"))
-
-
-def listening(
-    metrics: oz.spark.QueryMetrics,
-    started: QueryStartedEvent,
-    progress: QueryProgressEvent,
-    idle: QueryIdleEvent,
-    terminated: QueryTerminatedEvent,
-) -> None:
-    metrics.onQueryStarted(started)
-    metrics.onQueryProgress(progress)
-    metrics.onQueryIdle(idle)
-    metrics.onQueryTerminated(terminated)

@@ -6,7 +6,7 @@ import click
 
 from oz.cli.groups import LazyGroup
 
-_HELP = """Look at recorded traffic with Spark, archive it, and publish it again.
+_HELP = """Archive journals and report on them with Spark.
 
 The jobs read journals as `oz record` writes them. They run on two cores of this machine unless --master names
 a cluster: spark://HOST:7077 for a standalone one, yarn or k8s://… as with spark-submit. Needs the extra
@@ -16,11 +16,10 @@ ozmq[spark] and Java 17 or newer, which the extra ozmq[spark-java] brings.
 Examples:
   oz spark archive recorded lake
   oz spark report recorded --html report.html
-  oz spark explain recorded 'md.*.DAX.>' 'rv:RUN.*'
   oz spark archive /shared/recorded /shared/lake --master spark://hub:7077 --conf spark.executor.memory=4g
 """
 
-_COMMANDS = ("archive", "report", "explain", "replay")
+_COMMANDS = ("archive", "report")
 
 
 @click.group(
@@ -28,7 +27,7 @@ _COMMANDS = ("archive", "report", "explain", "replay")
     package=__name__,
     names=_COMMANDS,
     help=_HELP,
-    short_help="Archive, report on and replay journals, with Spark.",
+    short_help="Archive journals and report on them, with Spark.",
 )
 def spark() -> None:
     """Hold the commands; the text of the help is `_HELP`."""

@@ -128,10 +128,7 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
 def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     connect, bind = _endpoints(given, "endpoint"), _endpoints(given, "bind")
     if not connect and not bind:
-        rule = (
-            "give where to publish to: endpoint=tcp://hub:5555 to connect, or bind=tcp://*:5555. "
-            "A table of Spark's catalog is for reading only"
-        )
+        rule = "give where to publish to: endpoint=tcp://hub:5555 to connect, or bind=tcp://*:5555"
         raise OptionError("endpoint", None, rule)
     for one in bind:
         if one.startswith("tcp://") and one.endswith((":*", ":0")):

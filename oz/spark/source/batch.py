@@ -120,13 +120,6 @@ def read_share(
 
 
 def _refuse_what_is_for_streams(options: Options) -> None:
-    if options.endpoints:
-        raise OptionError(
-            "endpoint",
-            ",".join(options.endpoints),
-            "what is published from now on is a stream: use spark.readStream, or record it with `oz record` "
-            "and read that journal",
-        )
     if options.start == LATEST:
         raise OptionError("startingOffset", LATEST, "it is for streams: a batch would be empty")
     for name in _FOR_STREAMS:

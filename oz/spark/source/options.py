@@ -5,28 +5,24 @@ from __future__ import annotations
 import glob
 import json
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TypeVar
 
-from oz.errors import OptionError, OzError
+from oz.errors import OptionError
 from oz.journal import files
 from oz.spark.option_names import refuse_unknown
 from oz.spark.source.headers import HeaderColumns
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
 from oz.times import is_relative, read_duration, read_time
-from oz.transport import endpoints
 
 EARLIEST, LATEST = "earliest", "latest"
 
 NAMES = (
     "journal",
     "path",
-    "endpoint",
     "subject",
     "startingOffset",
     "startingTime",
@@ -48,15 +44,12 @@ NAMES = (
     "numPartitions",
     "rowsPerPartition",
     "pushFilters",
-    "filtering",
-    "dedupe",
-    "retainBytes",
-    "retainSeconds",
 )
 """The options of the source, as they are written; Spark hands them over in lower case."""
 
 FOREIGN = {
-    "kafka.bootstrap.servers": "endpoint, or journal",
+    "kafka.bootstrap.servers": "journal",
+    "endpoint": "journal, a directory that `oz record` writes",
     "subscribe": "subject",
     "subscribepattern": "subject",
     "assign": "journal",
@@ -86,8 +79,6 @@ class Options:
     Attributes:
         journal: the directory; the first, where there are several.
         journals: the directories of several journals; empty for one.
-        is_private: whether it is a temporary one, of this query alone.
-        endpoints: where a recorder connects to; empty when the journal is only read.
         subject: the specs of patterns, one a line; empty for all.
         start: an offset, `EARLIEST` or `LATEST`.
         start_ns: the earliest time, in nanoseconds since 1970.
@@ -109,16 +100,10 @@ class Options:
         partition_rows: or of how many records each.
         tasks: how many run at once, as far as that is known.
         pushes: whether to take Spark's filters.
-        filtering: who filters for a recorder: `"prefix"` or `"publisher"`.
-        dedupe: whether the recorder drops repeats.
-        retain_bytes: how much a recorder keeps, in bytes.
-        retain_seconds: for how long a recorder keeps it, in seconds.
     """
 
     journal: Path
     journals: tuple[Path, ...] = ()
-    is_private: bool = False
-    endpoints: tuple[str, ...] = ()
     subject: str = ""
     start: int | str = EARLIEST
     start_ns: int | None = None
@@ -139,10 +124,6 @@ class Options:
     partition_rows: int | None = None
     tasks: int = 1
     pushes: bool = False
-    filtering: str = "prefix"
-    dedupe: bool = False
-    retain_bytes: int | None = None
-    retain_seconds: float | None = None
     relative: frozenset[str] = field(default=frozenset())
     written: frozenset[str] = field(default=frozenset())
 
@@ -170,15 +151,12 @@ def read_options(options: Mapping[str, str]) -> Options:
     if "paths" in given:  # several of them were given to load
         given["path"] = "\n".join(json.loads(given.pop("paths")))
     refuse_unknown(given, NAMES, FOREIGN, "there is no such option")
-    published_at = _endpoints(given)
-    if not {"journal", "path"} & given.keys() and not published_at:
-        raise OptionError("journal", None, "give the directory of a journal, or the endpoint of a publisher")
+    if not {"journal", "path"} & given.keys():
+        raise OptionError("journal", None, "give the directory of a journal")
     directories, are_several = _directories(given)
     read = Options(
         journal=directories[0],
         journals=directories if are_several else (),
-        is_private=not {"journal", "path"} & given.keys(),
-        endpoints=published_at,
         subject=given.get("subject", ""),
         start=_start(given),
         start_ns=_time(given, "startingTime"),
@@ -198,10 +176,6 @@ def read_options(options: Mapping[str, str]) -> Options:
         partitions=_whole(given, "numPartitions"),
         partition_rows=_whole(given, "rowsPerPartition"),
         pushes=_flag(given, "pushFilters", False),
-        filtering=_one_of(given, "filtering", ("prefix", "publisher")),
-        dedupe=_flag(given, "dedupe", False),
-        retain_bytes=_whole(given, "retainBytes"),
-        retain_seconds=_seconds(given, "retainSeconds"),
         relative=frozenset(name for name in _TIMES if is_relative(given.get(name.lower()))),
         written=frozenset(name for name in NAMES if name.lower() in given),
     )
@@ -252,10 +226,6 @@ def _refuse_contradictions(read: Options) -> None:
     for one, other in (("numPartitions", "rowsPerPartition"), ("journal", "path")):
         if {one, other} <= read.written:
             raise OptionError(one, None, f"give it or {other}, not both")
-    if not read.endpoints:
-        for name in ("filtering", "dedupe", "retainBytes", "retainSeconds"):
-            if name in read.written:
-                raise OptionError(name, None, "it is for the recorder that the option endpoint starts")
     if "maxTriggerDelay" in read.written and read.least_rows is None:
         raise OptionError(
             "maxTriggerDelay", None, "it needs minOffsetsPerTrigger, for which a micro-batch waits"
@@ -268,8 +238,6 @@ def _refuse_contradictions(read: Options) -> None:
         raise OptionError(
             min(for_malformed), None, "it needs a payload that is decoded: string, json or msgpack"
         )
-    if read.dedupe and read.filtering != "publisher":
-        raise OptionError("dedupe", None, "it needs filtering=publisher: only such a message brings its id")
     if isinstance(read.start, int) and read.end is not None and read.start > read.end:
         raise OptionError("startingOffset", read.start, f"it is behind endingOffset={read.end}")
     if read.start_ns is not None and read.end_ns is not None and read.start_ns > read.end_ns:
@@ -277,8 +245,6 @@ def _refuse_contradictions(read: Options) -> None:
 
 
 def _refuse_what_is_for_one(read: Options) -> None:
-    if read.endpoints:
-        raise OptionError("endpoint", None, "it records into one journal, and there are several")
     for name, offset in (("startingOffset", read.start), ("endingOffset", read.end)):
         if isinstance(offset, int):
             rule = "several journals have offsets of their own: give a time, or earliest or latest"
@@ -288,8 +254,6 @@ def _refuse_what_is_for_one(read: Options) -> None:
 def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
     """Return the journals, and whether they are several: one a line, or what a glob finds."""
     name = "journal" if "journal" in given else "path"
-    if name not in given:
-        return (Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}"),), False
     text = given[name]
     lines = _lines(text)
     if not lines or any("://" in line for line in lines):
@@ -303,15 +267,6 @@ def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
 
 def _lines(text: str) -> list[str]:
     return [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
-
-
-def from_the_root(text: str) -> str:
-    """Write directories as they are named from anywhere, and globs too.
-
-    Args:
-        text: one a line, as the option `journal` has them.
-    """
-    return "\n".join(line if "://" in line else os.path.abspath(line) for line in _lines(text))
 
 
 def _is_glob(line: str) -> bool:
@@ -331,16 +286,6 @@ def _headers(given: Mapping[str, str]) -> HeaderColumns:
         given.get("keyheader"),
         given.get("timeheader"),
     )
-
-
-def _endpoints(given: Mapping[str, str]) -> tuple[str, ...]:
-    found = tuple(one.strip() for one in given.get("endpoint", "").split(",") if one.strip())
-    for one in found:
-        try:
-            endpoints.check(one, own_context=True)
-        except (ValueError, OzError) as error:
-            raise OptionError("endpoint", one, str(error)) from None
-    return found
 
 
 def _start(given: Mapping[str, str]) -> int | str:
@@ -373,17 +318,6 @@ def _at_least(number: int, least: int) -> int:
     if number < least or number >> 63:
         raise ValueError
     return number
-
-
-def _seconds(given: Mapping[str, str], name: str) -> float | None:
-    text = given.get(name.lower())
-    try:
-        seconds = None if text is None else float(text)
-        if seconds is None or 0 < seconds < float("inf"):
-            return seconds
-    except ValueError:
-        pass
-    raise OptionError(name, text, "it is a number of seconds greater than 0")
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:

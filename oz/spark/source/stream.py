@@ -1,17 +1,12 @@
-"""Reading a journal as a stream, from where the query's checkpoint is.
-
-A live query reads a journal that a recorder of its own writes.
-"""
+"""Reader of a journal as a stream, from the position in the query's checkpoint."""
 
 from __future__ import annotations
 
 import math
-import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -25,10 +20,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from oz.errors import JournalError, OptionError, OzError
-from oz.journal.lock import WriterLock
+from oz.errors import JournalError, OptionError
 from oz.logs import logger
-from oz.services.recorder import Recorder
 from oz.spark.source.batch import read_share, rows_for, wanted_of
 from oz.spark.source.fetch import Fetcher
 from oz.spark.source.journal import Ahead, JournalProgress, PlannedJournal
@@ -37,103 +30,6 @@ from oz.spark.source.planning import Share, shared_among
 from oz.spark.source.position import Position, are_several_in, positions_as_data, positions_of
 
 _log = logger("oz.spark.source")
-
-_TAKEOVER = 20.0  # seconds that the process of a query which ended may take to end too
-_LOOK = 0.05
-_START = 60.0
-_STOP = 30.0
-
-
-class LiveRecorder:
-    """Records what a query asks for, in a thread, for as long as the process of its planning lives."""
-
-    def __init__(self, options: Options) -> None:
-        """Prepare.
-
-        Args:
-            options: the query's, with endpoints.
-        """
-        self._options = options
-        self._recorder: Recorder | None = None
-        self._failure: BaseException | None = None
-        self._is_settled = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="oz-spark-recorder", daemon=True)
-
-    def start(self) -> None:
-        """Subscribe, and begin to record.
-
-        Raises:
-            JournalError: somebody else writes the journal, or it cannot be written.
-            PatternError, ValueError, zmq.ZMQError: as `oz.services.recorder.Recorder`.
-        """
-        if self._options.is_private:
-            _log.warning(
-                "no option journal: what is received goes to %s, which is removed when the query ends; it "
-                "cannot go on from its checkpoint after that",
-                self._options.journal,
-            )
-        _await_lock(self._options)
-        self._thread.start()
-        if not self._is_settled.wait(_START):
-            raise JournalError(f"{self._options.journal}: opening the journal takes more than {_START:g} s")
-        self.check()
-
-    def _run(self) -> None:
-        # The socket belongs to the thread that makes it.
-        try:
-            with _recorder_of(self._options) as recorder:
-                self._recorder = recorder
-                self._is_settled.set()
-                recorder.run()
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._is_settled.set()
-
-    def check(self) -> None:
-        """Raise what ended the recorder, if anything did."""
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        """End it; a private journal is removed."""
-        if self._recorder is not None:
-            self._recorder.stop()
-            self._thread.join(_STOP)
-        if self._options.is_private:
-            shutil.rmtree(self._options.journal, ignore_errors=True)
-
-
-def _recorder_of(options: Options) -> Recorder:
-    writer: dict[str, Any] = {
-        "retain_bytes": options.retain_bytes,
-        "retain_seconds": options.retain_seconds,
-    }
-    return Recorder(
-        options.journal,
-        options.patterns() or ["zmq:"],
-        connect=list(options.endpoints),
-        filtering=cast(Literal["prefix", "publisher"], options.filtering),
-        subscriber={"dedupe": True} if options.dedupe else None,
-        **writer,
-    )
-
-
-def _await_lock(options: Options) -> None:
-    """Wait until the process of an earlier run of the query is gone."""
-    options.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ends = time.monotonic() + _TAKEOVER
-    while True:
-        try:
-            WriterLock(options.journal).release()
-        except JournalError as error:
-            if time.monotonic() >= ends:
-                raise JournalError(
-                    f"{error}: give the option endpoint to one query; others read its journal without it"
-                ) from None
-            time.sleep(_LOOK)
-        else:
-            return
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -165,7 +61,6 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._options = options
         self._rows = rows_for(schema, options)
         self._due = -math.inf
-        self._live: LiveRecorder | None = None
         self._journals: dict[str, JournalProgress] = {}
         self._is_ending = False
 
@@ -185,7 +80,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
         Raises:
             JournalError: retention has removed what is to be read next, and that is an error; or the
-                checkpoint is one of another journal; or the recorder has failed.
+                checkpoint is one of another journal.
         """
         journals = self._opened()
         positions = self._positions(journals, start)
@@ -261,18 +156,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is kept is for the journal's own retention to say."""
 
-    def stop(self) -> None:
-        """Stop the recorder, if there is one."""
-        if self._live is not None:
-            self._live.stop()
-
     def _opened(self) -> dict[str, JournalProgress]:
-        """Return the journals by their ids; the first time a recorder is started, if the query has one."""
-        if self._live is None and self._options.endpoints:
-            self._live = LiveRecorder(self._options)
-            self._live.start()
-        if self._live is not None:
-            self._live.check()
+        """Return the journals by their ids."""
         if not self._journals:
             planned = [PlannedJournal(each, wanted_of(each)) for each in self._options.each()]
             found = [JournalProgress(journal) for journal in planned]
@@ -318,20 +203,3 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         fetcher = Fetcher(partition.directory, partition.journal, fails_on_loss=self._options.fails_on_loss)
         return read_share(partition, fetcher, wanted_of(self._options), self._rows)
-
-
-class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Raises what is wrong with a stream when Spark first asks something.
-
-    PySpark 4.3 hides what is raised any earlier behind an UnboundLocalError of its own.
-    """
-
-    def __init__(self, error: OzError) -> None:
-        """Remember the error."""
-        self._error = error
-
-    def _refuse(self, *_: Any) -> Any:
-        raise self._error
-
-    initialOffset = latestOffset = getDefaultReadLimit = partitions = read = _refuse
-    prepareForTriggerAvailableNow = _refuse
