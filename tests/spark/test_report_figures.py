@@ -157,7 +157,7 @@ def test_limits_leave_counts_of_the_remainder(spark, recorded):
 
 
 def test_pattern_selects_messages(spark, recorded):
-    figures = oz.spark.report(spark, recorded, pattern=oz.parse("a.x.*")).figures
+    figures = oz.spark.report(spark, recorded, pattern=oz.compile("a.x.*")).figures
     assert (figures["total"]["messages"], figures["total"]["subjects"]) == (4, 2)
     assert figures["losses"]["missing"] == 0
     assert not figures["losses"]["are_numbers_known"]
