@@ -27,7 +27,7 @@ _ends_at = inf
 class Closable(Protocol):
     """An object that the end of a program closes."""
 
-    def close_at_exit(self, timeout: float) -> None:
+    def _close_at_exit(self, timeout: float) -> None:
         """Close within so many seconds."""
 
 
@@ -37,7 +37,7 @@ def close_all(open_objects: Iterable[Closable]) -> None:
     _ends_at = min(_ends_at, time.monotonic() + CLOSE_TIMEOUT)
     for one in list(open_objects):
         try:
-            one.close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
+            one._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
         except Exception as error:
             _log.warning("closing an object at the end of the program failed: %s", error)
 

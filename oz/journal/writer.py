@@ -389,7 +389,7 @@ class Writer:
             if self._fault is None:
                 _log.warning("%s: the last segment stays a stream: %s", self._directory, fault.error)
 
-    def close_at_exit(self, timeout: float) -> None:
+    def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
         self.close()
 

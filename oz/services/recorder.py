@@ -303,7 +303,7 @@ class Recorder:
             self._bell.close()
             self.writer.close()
 
-    def close_at_exit(self, timeout: float) -> None:
+    def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
         if self._owner == os.getpid():
             self.stop()

@@ -271,7 +271,7 @@ class ThreadedPublisher(PublisherEngine):
         finally:
             _open.discard(self)
 
-    def close_at_exit(self, timeout: float) -> None:
+    def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
         self.close(timeout=timeout)
 

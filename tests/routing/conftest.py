@@ -132,8 +132,7 @@ def relay():
 class Program:
     """A program beside this file, in a process of its own; it answers each line that it is sent."""
 
-    def __init__(self, stack, name, *arguments, fresh=False):
-        self._fresh = fresh
+    def __init__(self, stack, name, *arguments):
         self._arguments = HERE / f"{name}.py", *arguments
         self._stack = stack
         self.start()
@@ -141,7 +140,7 @@ class Program:
     def start(self, *arguments):
         if arguments:
             self._arguments = self._arguments[0], *arguments
-        self.process = self._stack.enter_context(started(*self._arguments, fresh=self._fresh))
+        self.process = self._stack.enter_context(started(*self._arguments))
 
     def hear(self):
         line = self.process.stdout.readline()
