@@ -82,7 +82,6 @@ def test_help_needs_no_rich():
         ("oz explain a >&-", 1, "oz: standard input, output or error is closed: redirect it"),
         ("oz --version >/dev/full", 1, "No space left on device\n"),
         ("oz explain a | true", 0, ""),
-        ("oz explain a..b 2>/dev/full", 2, ""),
     ],
 )
 def test_a_fault_of_a_standard_stream_is_one_line(line, code, message):
