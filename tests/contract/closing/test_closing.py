@@ -1,7 +1,6 @@
 """Closing, draining, and the end of a process."""
 
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -18,11 +17,11 @@ def _numbers(count=COUNT):
 
 
 @promise("`close` of a publisher delivers what was published before.")
-def test_close_delivers_what_was_published(pair):
+def test_close_delivers_what_was_published(pair, api):
     got = pair.subscribe("tick.>")
     for number in _numbers():
         pair.publisher.publish("tick.a", number)
-    closing = pair.publisher._api.start(pair.publisher.close)
+    closing = api.start(pair.publisher.close)
     assert got.receive_all(COUNT) == _numbers()
     closing.outcome()
 
@@ -43,7 +42,7 @@ def test_calls_after_close_raise_closed_error(pair):
             call()
 
 
-@promise("`close` of a node ends a receive that waits, with ClosedError.", not_for={"ipc": "One transport is enough."})
+@promise("`close` of a node ends a receive that waits, with ClosedError.")
 def test_close_ends_a_receive_that_waits(nodes, api):
     node = nodes.node("node")
     got = node.subscribe("tick.>")
@@ -81,7 +80,10 @@ def test_closed_subscriber_is_forgotten(pair):
     until(lambda: not pair.publisher.has_subscribers("tick.a"), timeout=BOUND)
 
 
-@promise("The endpoint of a closed publisher can be bound again at once.")
+@promise(
+    "The endpoint of a closed publisher can be bound again at once.",
+    not_for={"inproc": "libzmq frees the name some time after close."},
+)
 def test_endpoint_can_be_bound_again(sockets):
     first = sockets.publisher()
     endpoint = first.endpoint
@@ -91,9 +93,12 @@ def test_endpoint_can_be_bound_again(sockets):
     assert sockets.publisher(endpoint).endpoint == endpoint
 
 
-@promise("`drain` of a subscriber delivers each message that was sent before, then receiving ends.", not_for={
-    "prefix": "A plain publisher does not confirm that nothing more is on its way.",
-})
+@promise(
+    "`drain` of a subscriber delivers each message that was sent before, then receiving ends.",
+    not_for={
+        "prefix": "A plain publisher does not confirm that nothing more is on its way.",
+    },
+)
 def test_drain_delivers_what_was_sent(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
@@ -104,9 +109,12 @@ def test_drain_delivers_what_was_sent(sockets):
     assert work.outcome() == _numbers()
 
 
-@promise("`drain` of a subscription waits until the handler has handled each message that was sent before.", not_for={
-    "sockets": "Handlers of sockets run in the thread that receives.",
-})
+@promise(
+    "`drain` of a subscription waits until the handler has handled each message that was sent before.",
+    not_for={
+        "sockets": "Handlers of sockets run in the thread that receives.",
+    },
+)
 def test_nats_py_100_drain_handles_all(nodes):
     publisher, subscriber = nodes.join("publisher", "subscriber")
     handled = []
@@ -123,20 +131,21 @@ def test_nats_py_100_drain_handles_all(nodes):
     assert handled == _numbers(20)
 
 
-@promise("`close` of a node handles the messages that have come.", not_for={
-    "sockets": "Handlers of sockets run in the thread that receives.",
-})
+@promise(
+    "`close` of a node handles the messages that have come.",
+    not_for={
+        "sockets": "Handlers of sockets run in the thread that receives.",
+    },
+)
 def test_close_of_a_node_handles_what_has_come(nodes):
     publisher, subscriber = nodes.join("publisher", "subscriber")
-    handled, began = [], []
+    handled = []
 
     def handle(message):
-        began.append(message.payload)
-        until(lambda: got.pending is not None and (handled or is_full()))
+        if not handled:
+            # The other messages have come too.
+            until(lambda: got.pending >= 19)
         handled.append(message.payload)
-
-    def is_full():
-        return got.pending >= 19
 
     got = subscriber.subscribe("tick.>", handle)
     subscriber.wait_ready()
@@ -147,12 +156,12 @@ def test_close_of_a_node_handles_what_has_come(nodes):
 
 
 FORGETFUL = """
-publisher = oz.Publisher("tcp://127.0.0.1:*")
-subscriber = oz.Subscriber(publisher.endpoint, filtering="publisher")
+publisher = api.publisher("tcp://127.0.0.1:*")
+subscriber = api.subscriber(publisher.endpoint, filtering="publisher")
 subscriber.subscribe("tick.>", handler=print)
 subscriber.wait_ready(timeout=40)
 publisher.publish("tick.a", b"never received")
-node = oz.Node("forgetful", bus="contract", directory=sys.argv[1])
+node = api.node("forgetful", bus="contract", options=NodeOptions(directory=sys.argv[1]))
 node.subscribe("tick.>", handler=print)
 say("ready")
 sys.exit(7)
@@ -161,10 +170,6 @@ sys.exit(7)
 
 @promise("A program that forgets `close` ends in time, with its own exit code and no message.")
 def test_pyzmq_1407_program_that_forgets_close_ends(program, directory):
-    code = FORGETFUL.replace("oz.Publisher", "api.publisher").replace("oz.Subscriber", "api.subscriber")
-    code = code.replace("oz.Node", "api.node").replace(
-        "directory=sys.argv[1]", "options=NodeOptions(directory=sys.argv[1])"
-    )
-    with program(code, directory) as process:
+    with program(FORGETFUL, directory) as process:
         out, messages = process.communicate(timeout=DEADLINE)
     assert (out, messages, process.returncode) == ("ready\n", "", 7)
