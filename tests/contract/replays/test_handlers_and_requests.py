@@ -71,14 +71,14 @@ def test_cyclonedds_python_135_handler_may_call_its_own_object(pair):
             "receive": lambda: other.receive(timeout=0.05),
             "wait_ready": lambda: pair.subscriber.wait_ready(timeout=0.5),
             "unsubscribe": lambda: got.unsubscribe(),
-            "close": lambda: pair.subscriber.close(),
+            "close": lambda: pair.subscriber.close(timeout=0.2),
         }
         for name, call in calls.items():
             start = time.monotonic()
             try:
                 call()
                 outcomes[name] = "worked"
-            except errors.OzError as error:
+            except Exception as error:
                 outcomes[name] = type(error).__name__
             assert time.monotonic() - start < 10, name
         outcomes["end"] = True
