@@ -26,6 +26,20 @@ def test_close_delivers_what_was_published(pair, api):
     closing.outcome()
 
 
+@promise("`close` of a publisher delivers what waits for a slow connection.")
+def test_close_delivers_what_waits_for_a_slow_connection(proxied, api):
+    got = proxied.subscribe("tick.>")
+    proxied.proxy.stall()
+    # More than the buffers of the system hold.
+    payloads = [number * 50_000 for number in _numbers(160)]
+    proxied.publisher.publish_many(("tick.a", payload) for payload in payloads)
+    closing = api.start(proxied.publisher.close)
+    closing.wait_until_blocked()
+    proxied.proxy.resume()
+    assert got.receive_all(len(payloads)) == payloads
+    closing.outcome()
+
+
 @promise("After `close` each call of the object raises ClosedError; a second `close` does nothing.")
 def test_calls_after_close_raise_closed_error(pair):
     got = pair.subscribe("tick.>")
@@ -99,14 +113,15 @@ def test_endpoint_can_be_bound_again(sockets):
         "prefix": "A plain publisher does not confirm that nothing more is on its way.",
     },
 )
-def test_drain_delivers_what_was_sent(sockets):
-    publisher = sockets.publisher()
-    subscriber = sockets.subscriber(publisher)
-    sockets.subscribe(publisher, subscriber, "tick.>")
-    publisher.publish_many(("tick.a", number) for number in _numbers())
-    publisher.flush()
-    work = sockets.api.start(lambda: (subscriber.drain(), [one.payload for one in subscriber])[1])
-    assert work.outcome() == _numbers()
+def test_drain_delivers_what_was_sent(proxied, api):
+    proxied.subscribe("tick.>")
+    # The messages are on their way for 0.2 s.
+    proxied.proxy.throttle(250_000)
+    payloads = [number * 100 for number in _numbers(200)]
+    proxied.publisher.publish_many(("tick.a", payload) for payload in payloads)
+    proxied.publisher.flush()
+    work = api.start(lambda: (proxied.subscriber.drain(), [one.payload for one in proxied.subscriber])[1])
+    assert work.outcome() == payloads
 
 
 @promise(
@@ -137,21 +152,22 @@ def test_nats_py_100_drain_handles_all(nodes):
         "sockets": "Handlers of sockets run in the thread that receives.",
     },
 )
-def test_close_of_a_node_handles_what_has_come(nodes):
+def test_close_of_a_node_handles_what_has_come(nodes, api):
     publisher, subscriber = nodes.join("publisher", "subscriber")
-    handled = []
+    handled, released = [], []
 
     def handle(message):
-        if not handled:
-            # The other messages have come too.
-            until(lambda: got.pending >= 19)
+        until(lambda: released)
         handled.append(message.payload)
 
     got = subscriber.subscribe("tick.>", handle)
     subscriber.wait_ready()
     publisher.publish_many(("tick.a", number) for number in _numbers(20))
-    until(lambda: handled)
-    subscriber.close(timeout=DEADLINE)
+    until(lambda: got.pending >= 19)
+    closing = api.start(lambda: subscriber.close(timeout=DEADLINE))
+    closing.wait_until_blocked()
+    released.append(True)
+    closing.outcome()
     assert handled == _numbers(20)
 
 
