@@ -3,20 +3,20 @@
 import os
 import signal
 import threading
-from contextlib import suppress
-from itertools import count
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from contract.adapter import errors
 from contract.promises import promise
 from support.scripts import finished
 from support.waiting import DEADLINE, Thread, until, wait_until_stuck
 
 ASYNCIO = {"asyncio": "In asyncio Ctrl-C cancels the main task; see the promises of cancellation."}
-INTERRUPTS = 20
-FRAMES = 4
-MESSAGES = 200
+INTERRUPTS = 50
+FRAMES = 50
+MESSAGES = 500
 
 
 class Interrupts:
@@ -40,6 +40,17 @@ class Interrupts:
             finally:
                 self.is_armed = False
         return None
+
+    @contextmanager
+    def sent_often(self):
+        """Interrupt the main thread every 0.5 ms, whatever it does."""
+        old = signal.signal(signal.SIGALRM, self._handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
 
     def send(self):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -77,30 +88,34 @@ def test_interrupt_ends_a_receive_that_waits(pair, interrupts):
 )
 def test_pyzmq_2044_interrupted_receive_keeps_messages_whole(pair, interrupts):
     got = pair.subscribe("tick.>")
-    is_over = threading.Event()
+    numbers, interrupted, end = [], 0, 0
 
-    def publish():
-        for number in count():
-            if is_over.is_set():
-                return
-            pair.publisher.publish("tick.a", [b"%d" % number] * FRAMES)
-            if number % 20 == 0:
-                interrupts.send()
-                is_over.wait(0.001)
-
-    thread = Thread(publish)
-    numbers, interrupted = [], 0
-    while interrupted < INTERRUPTS or len(numbers) < MESSAGES:
-        message = interrupts.interrupted(lambda: got.receive(timeout=DEADLINE))
+    def receive(call):
+        """Return whether a call was interrupted."""
+        message = call(lambda: got.receive(timeout=1))
         if message is None:
-            interrupted += 1
-            continue
+            return True
         assert message.subject == "tick.a"
-        assert len(set(message.frames[1:])) == 1
         assert len(message.frames) == FRAMES + 1
+        assert len(set(message.frames[1:])) == 1
         numbers.append(int(message.frames[1]))
-    is_over.set()
-    thread.outcome()
+        return False
+
+    def publish(number):
+        pair.publisher.publish("tick.a", [b"%d" % number] * FRAMES)
+
+    while interrupted < INTERRUPTS:
+        start, end = end, end + MESSAGES
+        for number in range(start, end):
+            publish(number)
+        # An interrupt may cost the messages that were just read, the last of them too.
+        with interrupts.sent_often(), suppress(errors.Timeout):
+            while not numbers or numbers[-1] < end - MESSAGES // 10:
+                interrupted += receive(interrupts.interrupted)
+        publish(end)
+        end += 1
+        while not numbers or numbers[-1] < end - 1:
+            receive(lambda call: call())
     assert numbers == sorted(set(numbers))
 
 
