@@ -87,7 +87,8 @@ def test_interrupt_ends_a_receive_that_waits(pair, interrupts):
     not_for={"node": "A node's thread receives, which Ctrl-C does not interrupt.", **ASYNCIO},
 )
 def test_pyzmq_2044_interrupted_receive_keeps_messages_whole(pair, interrupts):
-    got = pair.subscribe("tick.>")
+    # Every subject, so that a message without its first frame is delivered too.
+    got = pair.subscribe(">")
     numbers, interrupted, end = [], 0, 0
 
     def receive(call):
