@@ -45,6 +45,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import select
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +134,12 @@ class Delivery(dict):
         given = dict(self)
         _require_absent(prefetch=given.pop("prefetch", None), redeliver=given.pop("redeliver", None))
         return given
+
+
+def limits(**values):
+    """Return `oz.Limits` from names of the target API."""
+    today = {"message_bytes": "message_size", "subscription_bytes": "key_bytes"}
+    return oz.Limits(**{today.get(name, name): value for name, value in values.items()})
 
 
 # shells -------------------------------------------------------------------------------------------
@@ -588,6 +595,28 @@ class Publisher(_Publishing):
         finally:
             self._api.shell.call(batch.__exit__, None, None, None)
 
+    def publish_in_one_task(self, pairs):
+        """Publish pairs by one coroutine that awaits each `publish`; return the turns of another task."""
+        turns = 0
+
+        async def count_turns():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        async def publish_all():
+            other = asyncio.ensure_future(count_turns())
+            await asyncio.sleep(0)
+            before = turns
+            for subject, payload in pairs:
+                await self._raw.publish(subject, payload)
+            made = turns - before
+            other.cancel()
+            return made
+
+        return self._api.shell.call(publish_all)
+
     @property
     def subscribers(self):
         if not hasattr(type(self._raw), "subscribers"):
@@ -655,6 +684,13 @@ class Subscriber(_Endpoints):
             )
         except TimeoutError:
             raise errors.Timeout("cancelled") from None
+
+    def check_readable(self):
+        """Ask the socket whether it is readable, as a foreign event loop does."""
+        if hasattr(self._raw, "getsockopt"):
+            self._call("getsockopt", zmq.EVENTS)
+        else:
+            select.select([self._raw.fileno()], [], [], 0)
 
     def __iter__(self):
         return map(self._message, self._api.shell.iterate(self._raw))

@@ -71,7 +71,11 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize(axes, made, scope="function")
 
 
-FIXED = {"sockets": ["node"], "nodes": ["sockets", "prefix"], "proxied": ["node", "ipc", "inproc", "tcp6"]}
+FIXED = {
+    "sockets": ["node"],
+    "nodes": ["sockets", "prefix", "inproc"],
+    "proxied": ["node", "ipc", "inproc", "tcp6"],
+}
 """Values of axes that a fixture cannot make."""
 
 

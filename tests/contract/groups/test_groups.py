@@ -1,0 +1,238 @@
+"""Queue groups."""
+
+from collections import Counter
+from contextlib import suppress
+from itertools import chain, count
+
+import pytest
+
+from contract.adapter import Delivery, errors
+from contract.promises import not_yet, promise
+from support.waiting import until
+
+PREFIX = {"prefix": "A group needs filtering at the publisher."}
+COUNT = 120
+
+
+class Members:
+    """Publisher and members of a queue group, over sockets or nodes."""
+
+    def __init__(self, carrier, sockets, nodes):
+        self._is_node = carrier == "node"
+        self._factory = nodes if self._is_node else sockets
+        self.publisher = nodes.node("publisher") if self._is_node else sockets.publisher()
+
+    def add(self, pattern="job.>", group="workers", **delivery):
+        """Return the subscription of a new member, which the publisher serves."""
+        options = {"delivery": Delivery(**delivery)} if delivery else {}
+        if not self._is_node:
+            subscriber = self._factory.subscriber(self.publisher)
+            made = self._factory.subscribe(self.publisher, subscriber, pattern, group=group, **options)
+            made.owner = subscriber
+            return made
+        node = self._factory.node(f"member{len(self._factory.made)}")
+        node.wait_ready("publisher")
+        made = node.subscribe(pattern, group=group, **options)
+        node.wait_ready()
+        made.owner = node
+        return made
+
+    def publish(self, start=0, **options):
+        for number in range(start, start + COUNT):
+            self.publisher.publish(f"job.{number % 10}", b"%d" % number, **options)
+
+
+@pytest.fixture
+def members(carrier, api, transport, filtering, endpoint, directory):
+    from contract.conftest import Nodes, Sockets
+
+    return Members(carrier, Sockets(api, endpoint, filtering), Nodes(api, transport, directory))
+
+
+def received(subscriptions, total):
+    """Return the numbers that each subscription receives, until all together have a total."""
+    got = [[] for _ in subscriptions]
+
+    def receive():
+        for one, numbers in zip(subscriptions, got, strict=True):
+            with suppress(errors.Timeout):
+                while True:
+                    numbers.append(int(one.receive(timeout=0.005).payload))
+        return sum(map(len, got)) >= total
+
+    until(receive)
+    return got
+
+
+@promise("Exactly one member of a queue group gets each message, each member in order.", not_for=PREFIX)
+def test_one_member_gets_each_message(members):
+    group = [members.add() for _ in range(3)]
+    members.publish()
+    got = received(group, COUNT)
+    assert sorted(chain(*got)) == [*range(COUNT)]
+    assert all(numbers == sorted(numbers) for numbers in got)
+
+
+@promise("With `round_robin` idle members get equal shares.", not_for=PREFIX)
+def test_round_robin_gives_equal_shares(members):
+    group = [members.add(policy="round_robin") for _ in range(3)]
+    members.publish()
+    assert [len(numbers) for numbers in received(group, COUNT)] == [COUNT // 3] * 3
+
+
+@promise("A group and subscriptions beside it: each plain subscription gets each message.", not_for=PREFIX)
+def test_plain_subscriptions_beside_a_group_get_each_message(members):
+    group = [members.add() for _ in range(2)]
+    plain = members.add(group=None)
+    members.publish()
+    got = received([*group, plain], 2 * COUNT)
+    assert got.pop() == [*range(COUNT)]
+    assert sorted(chain(*got)) == [*range(COUNT)]
+
+
+@promise("Each of several groups gets each message once.", not_for=PREFIX)
+def test_each_group_gets_each_message(members):
+    workers = [members.add(group="workers") for _ in range(2)]
+    audits = [members.add(group="audits")]
+    members.publish()
+    got = received([*workers, *audits], 2 * COUNT)
+    assert got.pop() == [*range(COUNT)]
+    assert sorted(chain(*got)) == [*range(COUNT)]
+
+
+@promise("With `sticky` all messages of one key go to one member.", not_for=PREFIX)
+def test_sticky_keeps_a_key_at_one_member(members):
+    group = [members.add(policy="sticky") for _ in range(3)]
+    keys = 31  # not a multiple of the members, so that turns do not look sticky
+    for number in range(3 * keys):
+        members.publisher.publish(f"job.{number}", b"%d" % (number % keys), key=b"key%d" % (number % keys))
+    got = received(group, 3 * keys)
+    shares = [Counter(numbers) for numbers in got]
+    assert all(times == 3 for share in shares for times in share.values())
+    assert sum(map(len, shares)) == keys
+    assert all(shares)
+
+
+@promise("When a sticky member leaves, only its keys move.", not_for=PREFIX)
+def test_sticky_moves_only_the_keys_of_the_member_that_left(members):
+    group = [members.add(policy="sticky") for _ in range(3)]
+    members.publish()
+    before = received(group, COUNT)
+    group[0].drain()
+    members.publish()
+    after = received(group[1:], COUNT)
+    for old, new in zip(before[1:], after, strict=True):
+        assert set(old) <= set(new)
+    assert sorted(chain(*after)) == [*range(COUNT)]
+
+
+@promise(
+    "With `failover` the first member gets all, and when it leaves the next member takes over.",
+    not_for=PREFIX,
+)
+def test_failover_moves_to_the_next_member(members):
+    group = [members.add(policy="failover") for _ in range(3)]
+    members.publish()
+    assert received(group, COUNT) == [[*range(COUNT)], [], []]
+    group[0].drain()
+    members.publish()
+    assert received(group[1:], COUNT) == [[*range(COUNT)], []]
+
+
+@promise(
+    "A member that leaves by `drain` loses nothing: each message goes to exactly one member.", not_for=PREFIX
+)
+def test_member_that_drains_loses_nothing(members):
+    group = [members.add() for _ in range(3)]
+    members.publish()
+    members.publisher.flush()
+    draining = group[0].owner
+    kept = []
+    if hasattr(draining, "receive_many"):
+        draining.drain()
+        with suppress(errors.ClosedError, errors.Timeout):
+            while True:
+                kept.append(int(group[0].receive(timeout=0.05).payload))
+    else:
+        group[0].drain()
+        kept = [int(message.payload) for message in group[0]]
+    members.publish(COUNT)
+    others = received(group[1:], 2 * COUNT - len(kept))
+    assert sorted(chain(kept, *others)) == [*range(2 * COUNT)]
+    assert all(number < COUNT for number in kept)
+
+
+MEMBER = """
+subscriber = api.subscriber(sys.argv[1], filtering="publisher")
+subscriber.subscribe("job.>", group="workers")
+subscriber.wait_ready()
+say("ready")
+sys.stdin.readline()
+"""
+
+
+@promise(
+    "After a member of a group is killed, the other members get each message.",
+    not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
+)
+def test_other_members_take_over_from_a_killed_member(sockets, program):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    got = sockets.subscribe(publisher, subscriber, "job.>", group="workers")
+    with program(MEMBER, publisher.endpoint) as process:
+        assert process.stdout.readline() == "ready\n"
+        publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+        # Each member gets a half.
+        assert len(got.receive_all(10)) == 10
+        process.kill()
+        process.wait()
+        rounds = count(1)
+
+        def has_all():
+            round_ = next(rounds)
+            publisher.publish_many((f"job.{round_}", b"") for _ in range(10))
+            messages = []
+            with suppress(errors.Timeout):
+                while len(messages) < 10:
+                    messages += [
+                        one for one in subscriber.receive_many(timeout=0.1) if one.subject == f"job.{round_}"
+                    ]
+            return len(messages) == 10
+
+        until(has_all, timeout=10)
+        publisher.publish_many(("job.end", b"%d" % number) for number in range(COUNT))
+        assert got.receive_all(COUNT) == [b"%d" % number for number in range(COUNT)]
+
+
+@promise(
+    "With `Delivery(redeliver=True)` a killed member's messages go to another member, marked.",
+    not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
+)
+@not_yet("issue 42: groups deliver again", raises=NotImplementedError)
+def test_messages_of_a_killed_member_are_delivered_again(sockets, program):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    got = sockets.subscribe(
+        publisher, subscriber, "job.>", group="workers", ack="handled", delivery=Delivery(redeliver=True)
+    )
+    code = MEMBER.replace(
+        'group="workers"', 'group="workers", ack="handled", delivery=Delivery(redeliver=True)'
+    )
+    with program(code, publisher.endpoint) as process:
+        assert process.stdout.readline() == "ready\n"
+        publisher.publish_many(("job.a", b"%d" % number) for number in range(20))
+        own = [got.receive() for _ in range(10)]
+        assert not any(message.redelivered for message in own)
+        process.kill()
+        process.wait()
+        others = [got.receive(timeout=10) for _ in range(10)]
+    assert all(message.redelivered for message in others)
+    assert {int(message.payload) for message in own + others} == set(range(20))
+
+
+@promise("A group is refused where publishers do not filter.", not_for={"publisher": "Groups work there."})
+def test_group_is_refused_without_filtering_at_the_publisher(sockets):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    with pytest.raises((errors.OzError, ValueError)):
+        subscriber.subscribe("job.>", group="workers")

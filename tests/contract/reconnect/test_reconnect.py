@@ -1,0 +1,251 @@
+"""Restarts of publishers, cut and slow connections."""
+
+from contextlib import suppress
+
+import pytest
+
+from contract.adapter import errors
+from contract.promises import not_yet, promise
+from support.ports import lasting_port
+from support.sizes import size
+from support.waiting import until
+
+COUNT = 300
+PREFIX_LOSS = {"prefix": "A plain publisher does not count the messages that a subscriber loses."}
+
+
+@pytest.fixture
+def lasting(transport, directory):
+    """Endpoint that a second publisher can bind after the first has closed."""
+    port = lasting_port()
+    return {
+        "tcp": f"tcp://127.0.0.1:{port}",
+        "tcp6": f"tcp://[::1]:{port}",
+        "ipc": f"ipc://{directory}/lasting",
+        "inproc": "inproc://contract-lasting",
+    }[transport]
+
+
+class Tally:
+    """Numbers that are published, that a subscriber received, and the losses that it reported."""
+
+    def __init__(self, subscriber):
+        self.subscriber = subscriber
+        self.published = 0
+        self.numbers = []
+        self.lost = 0
+
+    def publish(self, publisher, count=1):
+        end = self.published + count
+        publisher.publish_many(("tick.a", b"%d" % number) for number in range(self.published, end))
+        self.published = end
+
+    def publish_until_received(self, publisher):
+        """Publish numbers, one by one, until the subscriber receives one of them."""
+        start = self.published
+
+        def receives():
+            self.publish(publisher)
+            self.poll()
+            return self.numbers and self.numbers[-1] >= start
+
+        until(receives)
+
+    def poll(self):
+        """Receive the messages that are here."""
+        with suppress(errors.Timeout):
+            for message in self.subscriber.receive_many(timeout=0.02):
+                self.numbers.append(int(message.payload))
+                self.lost += message.gap
+
+    def assert_exact(self):
+        """Check that received and lost messages are all that were published up to the last one received."""
+        assert self.numbers == sorted(set(self.numbers))
+        assert len(self.numbers) + self.lost == self.numbers[-1] + 1
+
+
+@promise(
+    "A publisher that is restarted at its endpoint gets all subscriptions again, of thousands too.",
+    not_for={"inproc": "libzmq does not connect inproc sockets again."},
+)
+def test_libzmq_4064_restarted_publisher_has_all_subscriptions(api, lasting, filtering):
+    count = size(500, 5000)
+    first = api.publisher(lasting)
+    subscriber = api.subscriber(lasting, filtering=filtering)
+    subscriber.subscribe([f"tick.{number}.>" for number in range(count)])
+    subscriber.subscribe("ready")
+    until(lambda: receives_nothing(subscriber) and first.has_subscribers("ready"))
+    first.close()
+    second = api.publisher(lasting)
+    waiting = set(range(count))
+
+    def are_served():
+        receives_nothing(subscriber)
+        waiting.difference_update(one for one in [*waiting] if second.has_subscribers(f"tick.{one}.a"))
+        return not waiting
+
+    until(are_served)
+    assert second.publish_many((f"tick.{number}.a", b"%d" % number) for number in range(count)) == count
+    tally = Tally(subscriber)
+    until(lambda: tally.poll() or len(tally.numbers) >= count)
+    assert tally.numbers == [*range(count)]
+
+
+def receives_nothing(subscriber):
+    """Let a subscriber work on its connections; return whether it received no message."""
+    with suppress(errors.Timeout):
+        return not subscriber.receive_many(timeout=0.01)
+    return True
+
+
+@promise("A subscriber that connects before its publisher binds gets what the publisher sends.")
+def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
+    subscriber = api.subscriber(lasting, filtering=filtering)
+    got = subscriber.subscribe("tick.*.east")
+    publisher = api.publisher(lasting)
+    until(lambda: receives_nothing(subscriber) and publisher.has_subscribers("tick.a.east"))
+    for number in range(COUNT):
+        publisher.publish("tick.a.east", b"%d" % number)
+    assert got.receive_all(COUNT) == [b"%d" % number for number in range(COUNT)]
+
+
+@promise(
+    "The messages that a cut connection loses are counted exactly, and none comes twice.", not_for=PREFIX_LOSS
+)
+@pytest.mark.parametrize("how", ["rst", "fin"])
+def test_losses_of_a_cut_connection_are_counted(proxied, how):
+    proxied.subscribe("tick.>")
+    tally = Tally(proxied.subscriber)
+    tally.publish_until_received(proxied.publisher)
+    proxied.proxy.stall()
+    tally.publish(proxied.publisher, COUNT)
+    proxied.proxy.cut(how)
+    proxied.proxy.resume()
+    tally.publish_until_received(proxied.publisher)
+    tally.assert_exact()
+
+
+@promise(
+    "A connection that has ended at the subscriber only is replaced, and its losses are counted exactly.",
+    not_for=PREFIX_LOSS,
+)
+def test_losses_of_a_half_open_connection_are_counted(proxied):
+    proxied.subscribe("tick.>")
+    tally = Tally(proxied.subscriber)
+    tally.publish_until_received(proxied.publisher)
+    proxied.proxy.half_open()
+    tally.publish(proxied.publisher, COUNT)
+    tally.publish_until_received(proxied.publisher)
+    tally.assert_exact()
+
+
+@promise("A connection that stalls and goes on loses nothing that the queues can hold.")
+def test_stalled_connection_loses_nothing(proxied):
+    proxied.subscribe("tick.>")
+    tally = Tally(proxied.subscriber)
+    tally.publish_until_received(proxied.publisher)
+    proxied.proxy.stall()
+    tally.publish(proxied.publisher, COUNT)
+    proxied.proxy.resume()
+    until(lambda: tally.poll() or tally.numbers[-1] == tally.published - 1)
+    assert tally.numbers == [*range(tally.published)]
+    assert tally.lost == 0
+
+
+@promise("A slow connection delivers each message once, in order.")
+def test_slow_connection_loses_nothing(proxied):
+    got = proxied.subscribe("tick.>")
+    proxied.proxy.throttle(200_000)  # bytes a second
+    payloads = [b"%d" % number * 100 for number in range(100)]
+    proxied.publisher.publish_many(("tick.a", payload) for payload in payloads)
+    assert got.receive_all(100) == payloads
+
+
+@promise("A cut connection to one publisher costs nothing of another publisher.", not_for=PREFIX_LOSS)
+def test_cut_connection_spares_other_publishers(proxied, api):
+    healthy = api.publisher("tcp://127.0.0.1:*")
+    proxied.subscriber.connect(healthy.endpoint)
+    proxied.subscribe("tick.>")
+    others = []
+    healthy.publish_many(("tick.healthy", b"%d" % number) for number in range(COUNT))
+    proxied.proxy.cut()
+    healthy.publish_many(("tick.healthy", b"%d" % number) for number in range(COUNT, 2 * COUNT))
+
+    def receive_until_reconnected():
+        proxied.publisher.publish("tick.cut")
+        with suppress(errors.Timeout):
+            for message in proxied.subscriber.receive_many(timeout=0.02):
+                others.append(message.payload if message.subject == "tick.healthy" else None)
+        return None in others and len(others) - others.count(None) >= 2 * COUNT
+
+    until(receive_until_reconnected)
+    assert [one for one in others if one is not None] == [b"%d" % number for number in range(2 * COUNT)]
+
+
+@promise("After `disconnect` no message of that publisher comes, and the other publishers go on.")
+def test_disconnect_ends_one_publisher_only(sockets):
+    left, kept = sockets.publisher(), sockets.publisher()
+    subscriber = sockets.subscriber(left, kept)
+    made = subscriber.subscribe("tick.>")
+    for publisher in (left, kept):
+        until(
+            lambda publisher=publisher: receives_nothing(subscriber) and publisher.has_subscribers("tick.a")
+        )
+    left_endpoint = left.endpoint
+    subscriber.disconnect(left_endpoint)
+    until(lambda: receives_nothing(subscriber) and not left.has_subscribers("tick.a"))
+    left.publish("tick.a", b"left")
+    kept.publish("tick.a", b"kept")
+    assert made.receive().payload == b"kept"
+    with pytest.raises(errors.Timeout):
+        made.receive(timeout=0.05)
+
+
+PUBLISHER = """
+publisher = api.publisher(sys.argv[1])
+publisher.wait_for_subscribers(subject="tick.a")
+publisher.publish_many(("tick.a", b"%d" % number) for number in range(100))
+publisher.flush()
+say("sent")
+sys.stdin.readline()
+"""
+
+
+@promise(
+    "A new process at the address of a killed publisher is received within seconds.",
+    not_for={"inproc": "inproc joins sockets of one process."},
+)
+def test_libzmq_4476_new_process_at_the_same_address(api, lasting, filtering, program):
+    got, second = take_over_from_a_killed_publisher(api, lasting, program, filtering=filtering)
+    second.publish("tick.a", b"second")
+    assert got.receive().payload == b"second"
+
+
+@promise(
+    "A subscriber reports a gap at once when a new process has taken a publisher's address.",
+    not_for={"inproc": "inproc joins sockets of one process.", **PREFIX_LOSS},
+)
+@not_yet("issue 42: a new epoch reports a gap at once", raises=AssertionError)
+def test_new_process_at_the_same_address_is_reported_as_a_gap(api, lasting, filtering, program):
+    gaps = []
+    got, second = take_over_from_a_killed_publisher(
+        api, lasting, program, filtering=filtering, on_gap=gaps.append
+    )
+    second.publish("tick.a", b"second")
+    assert got.receive().payload == b"second"
+    until(lambda: receives_nothing(got.subscriber) and gaps, timeout=1)
+    assert [gap.count for gap in gaps] == [None]
+
+
+def take_over_from_a_killed_publisher(api, endpoint, program, **options):
+    """Return a subscription, and a publisher that took the endpoint of a killed process and serves it."""
+    subscriber = api.subscriber(endpoint, **options)
+    got = subscriber.subscribe("tick.>")
+    got.subscriber = subscriber
+    with program(PUBLISHER, endpoint) as process:
+        assert got.receive_all(100) == [b"%d" % number for number in range(100)]
+        process.kill()
+        process.wait()
+    second = api.publisher(endpoint)
+    until(lambda: receives_nothing(subscriber) and second.has_subscribers("tick.a"), timeout=10)
+    return got, second
