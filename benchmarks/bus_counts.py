@@ -44,7 +44,6 @@ class Count:
 
     frames_in: int = 0
     frames_out: int = 0
-    bytes_in: int = 0
     bytes_out: int = 0
     seconds: dict[int, int] = field(default_factory=dict)
     """Frames out in each second."""
@@ -126,7 +125,6 @@ class Bus:
 
     def _say(self, number: int, frame: bytes) -> None:
         self.count.frames_in += 1
-        self.count.bytes_in += len(frame)
         self._sent(self.registry.receive(self.peers[number], frame, self.now), number)
 
     def _sent(self, sends: Sends, asker: int | None = None) -> None:

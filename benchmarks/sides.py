@@ -10,7 +10,6 @@ process meanwhile.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -49,18 +48,6 @@ ONE_IN_100 = Work(
     [f"md.{market}.s{symbol}" for market in range(10) for symbol in range(100)], ["*.*.s7"], "md.end.s7"
 )
 """The wildcard leads, so the only prefix is the empty one."""
-
-
-_CONSTANT = ["md", "a", "b", "c", "d", "e"]
-
-OVERLAPPING = Work(
-    [subject.replace("md", ".".join(_CONSTANT)) for subject in SUBJECTS],
-    [".".join(tokens) for tokens in itertools.product(*((token, "*") for token in _CONSTANT), ("*.*", ">"))][
-        :100
-    ],
-    END.replace("md", ".".join(_CONSTANT)),
-)
-"""A hundred different patterns, each of which matches everything."""
 
 
 def _ten_thousand() -> tuple[Work, int]:

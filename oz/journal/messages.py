@@ -30,10 +30,10 @@ def salt_of(journal: str) -> int:
     return crc32(journal.encode())
 
 
-def schema_of(journal: str, stamp: Stamp = _BLANK) -> pa.Schema:
-    """The schema as it stands at the head of a segment of a journal."""
+def schema_of(journal: str) -> pa.Schema:
+    """Return the schema in the head of a segment, with a blank stamp."""
     identity = f"oz.journal/{VERSION} id={journal}"
-    return SCHEMA.with_metadata({b"oz.journal": identity.encode(), KEY: stamp.text()})
+    return SCHEMA.with_metadata({b"oz.journal": identity.encode(), KEY: _BLANK.text()})
 
 
 def header(journal: str, base: int) -> bytearray:

@@ -164,7 +164,7 @@ class Permissions:
         name = user.name
         for rule in denying:
             if _names(rule, group):
-                verdict = _denied_by(rule, asked, name)
+                verdict = _denied_by(rule, asked)
                 if verdict is not None:
                     return verdict
         covered = None
@@ -235,7 +235,7 @@ def _names(rule: Rule, group: str | None) -> bool:
     return rule.group is None or (group is not None and rule.group.matches(group))
 
 
-def _denied_by(rule: Rule, asked: Pattern, name: str) -> Verdict | None:
+def _denied_by(rule: Rule, asked: Pattern) -> Verdict | None:
     """Refuse what overlaps a rule that denies; None where it does not."""
     try:
         subject = asked.witness(rule.pattern)

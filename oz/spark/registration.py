@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from oz.errors import OptionError
-from oz.spark.source.batch import FilteringReader, JournalReader
+from oz.spark.source.batch import JournalReader
 from oz.spark.source.journal import found_at
 from oz.spark.source.options import Options, read_options
 from oz.spark.source.rows import Malformed, ddl
-
-_TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
-
-_SHARED = (
-    "this PySpark gives all queries of a load what it planned with the filter of one of them, so that they "
-    "would lack rows. Say what you want with subject, startingTime, startingOffset and the other options, "
-    "which leave out as much"
-)
 
 _NO_TABLES = (
     "PySpark 4.3 does not keep the options of a table. Create a view: "
@@ -66,9 +57,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> JournalReader:
         """Make the reader of a batch; errors are those of `JournalReader`."""
-        options = self._options()
-        made = FilteringReader if options.pushes and _is_asked_for_filters() else JournalReader
-        return made(options, schema)
+        return JournalReader(self._options(), schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Return the reader of a stream; errors are those of `JournalStreamReader`."""
@@ -80,13 +69,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         # Read once, so that a glob and a relative time have the meaning that they had at load().
         if self._read is None:
             self._read = replace(read_options(self.options), tasks=self.tasks)
-            if self._read.pushes and not self._keeps_filters_apart():
-                raise OptionError("pushFilters", "true", _SHARED)
         return self._read
-
-    def _keeps_filters_apart(self) -> bool:
-        """Tell whether this PySpark plans each filter of a load apart; it does where it pushes limits."""
-        return "pushLimit" in vars(DataSourceReader)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Make the writer of a DataFrame; errors are those of the sink."""
@@ -99,12 +82,6 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         from oz.spark.sink import stream_writer
 
         return stream_writer(self.options, schema)
-
-
-def _is_asked_for_filters() -> bool:
-    """Tell whether Spark is about to hand over filters, which it does in a program of its own."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _TAKES_FILTERS in sys.modules or (main is not None and main.name == _TAKES_FILTERS)
 
 
 def register(spark: SparkSession) -> None:

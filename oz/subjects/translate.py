@@ -24,15 +24,12 @@ class Translation:
         also_matches: a shortest subject that only the translation matches; None if there is none.
         misses: a shortest subject that only the original matches; None if there is none.
         undecided: why it cannot be told how the two relate; None if it can.
-        exchanged: whether `.` and `/` changed places in subjects; both examples are then as the
-            translation sees them.
     """
 
     pattern: Pattern
     also_matches: str | None = None
     misses: str | None = None
     undecided: str | None = None
-    exchanged: bool = False
 
     @property
     def relation(self) -> str:
@@ -77,8 +74,8 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
     try:
         misses, also = _differences(pattern, written, exchange)
     except Undecidable as error:
-        return Translation(written, undecided=str(error), exchanged=exchange)
-    return Translation(written, also, misses, exchanged=exchange)
+        return Translation(written, undecided=str(error))
+    return Translation(written, also, misses)
 
 
 def _differences(pattern: Pattern, written: Pattern, exchange: bool) -> tuple[_Subject, _Subject]:

@@ -76,25 +76,15 @@ def build_line(python: str | None = None) -> str:
     return f"PYZMQ_NO_BUNDLE=1 {built}"
 
 
-def apt_line(*packages: str, sudo: bool | None = None) -> str:
-    """Write a line that installs packages on Debian and Ubuntu, on a machine that is as new as a container.
-
-    Args:
-        packages: their names.
-        sudo: whether the line needs `sudo`; when nothing is said, unless this process is root's.
-    """
-    prefix = "sudo " if (user() != 0 if sudo is None else sudo) else ""
+def apt_line(*packages: str) -> str:
+    """Return a line that installs packages on Debian and Ubuntu, with `sudo` unless the user is root."""
+    prefix = "" if user() == 0 else "sudo "
     return f"{prefix}apt-get update && {prefix}apt-get install -y {' '.join(packages)}"
 
 
-def pgm_line(python: str | None = None, *, sudo: bool | None = None) -> str:
-    """Write the one line that adds PGM on Debian and Ubuntu.
-
-    Args:
-        python: how to call the Python that gets it; this very one unless something is said.
-        sudo: as of `apt_line`.
-    """
-    return f"{apt_line(*APT_PACKAGES, sudo=sudo)} && {build_line(python)}"
+def pgm_line() -> str:
+    """Return the line that adds PGM on Debian and Ubuntu."""
+    return f"{apt_line(*APT_PACKAGES)} && {build_line()}"
 
 
 def require_pgm() -> None:

@@ -7,9 +7,6 @@ from typing import Any
 
 from oz.errors import PermissionDenied
 
-Fields = Mapping[int, tuple[str | None, str | None]]
-"""By the number of a chunk: the rule that decided, and a subject that must not be had."""
-
 
 class Denial(str):
     """The reason in words, and what it stands on.

@@ -1,6 +1,5 @@
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -152,9 +151,6 @@ def free_port():
 
 def descriptors():
     return set(os.listdir("/proc/self/fd"))
-
-
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import oz
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.context import Context
-from oz.testing.proxy import ModelProxy
 from oz.wire.codec import find_codec
 from oz.wire.keys import ID_SIZE, OWN, Declaration, Declared, DeliveryOptions
 from simulation.ledger import check, matches
 from simulation.spoiling import NOT_TEXT
+from support.model_proxy import ModelProxy
 
 NOBLOCK = int(zmq.NOBLOCK)
 SUBSCRIBE, UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)

@@ -17,7 +17,6 @@ from oz.journal import Record, Writer
 from oz.journal.ranges import identity_of
 from oz.spark.source.batch import read_share
 from oz.spark.source.fetch import Fetcher
-from oz.spark.source.filters import Bounds
 from oz.spark.source.headers import HeaderColumns
 from oz.spark.source.planning import Range, Share
 from oz.spark.source.rows import DecodedRows, Malformed
@@ -33,8 +32,8 @@ def schema(*names):
     return StructType([StructField(name, TYPES.get(name, PAYLOAD), name != "offset") for name in names])
 
 
-def wanted(*patterns, start_ns=None, bounds=None):
-    return WantedRecords([oz.compile(each) for each in patterns], start_ns, None, False, bounds or Bounds())
+def wanted(*patterns, start_ns=None):
+    return WantedRecords([oz.compile(each) for each in patterns], start_ns, None, False)
 
 
 @pytest.fixture
@@ -79,11 +78,8 @@ def test_patterns_need_both_columns_of_the_subject(journal):
     assert found == [{"offset": 1}]
 
 
-def test_filters_of_spark_need_the_columns_that_they_are_about(journal):
+def test_a_start_time_needs_the_column_time_ns(journal):
     rows = DecodedRows(schema("offset"), "raw")
-    seen, found = read(journal, rows, wanted(bounds=Bounds(begins=("md.a",))))
-    assert seen >= {"subject"}
-    assert found == [{"offset": 0}]
     seen, found = read(journal, rows, wanted(start_ns=20_000))
     assert seen == {"offset", "kind", "time_ns"}
     assert found == [{"offset": 1}, {"offset": 2}]

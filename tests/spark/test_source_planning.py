@@ -8,20 +8,11 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    EqualTo,
-    GreaterThan,
-    In,
-    LessThanOrEqual,
-    StringContains,
-    StringStartsWith,
-)
 
 import oz
 from oz.journal import Record, Writer
 from oz.journal.ranges import RangeGone, Span, identity_of, read_range, spans_of
-from oz.spark.source.batch import FilteringReader, JournalReader
-from oz.spark.source.filters import Bounds, bounds_of
+from oz.spark.source.batch import JournalReader
 from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import read_options
 from oz.spark.source.planning import share_out
@@ -30,8 +21,8 @@ from spark.source_journals import fill, numbered
 from spark.source_schema import SCHEMA
 
 
-def reader(directory, kind=JournalReader, **options):
-    return kind(read_options({"journal": str(directory), **options}), SCHEMA)
+def reader(directory, **options):
+    return JournalReader(read_options({"journal": str(directory), **options}), SCHEMA)
 
 
 def ranges(made):
@@ -57,9 +48,6 @@ def test_a_subject_among_many_is_planned_only_where_it_is(tmp_path):
     fill(tmp_path / "journal", groups, segment_bytes=1)
     for wanted in ({"subject": "md.7.needle"}, {"subject": "md.*.needle"}):
         assert ranges(reader(tmp_path / "journal", **wanted, endingOffset=500)) == [(300, 401)]
-    filtering = reader(tmp_path / "journal", FilteringReader, endingOffset=500)
-    list(filtering.pushFilters([EqualTo(("subject",), "md.7.needle")]))
-    assert ranges(filtering) == [(300, 401)]
 
 
 def test_segments_without_a_match_are_never_planned(by_letter):
@@ -87,49 +75,6 @@ def test_segments_of_other_times_are_never_planned(tmp_path):
     made = reader(tmp_path / "journal", startingTime=2, endingTime=4, endingOffset=2000)
     assert ranges(made) == [(500, 1500)]
     assert {row["time_ns"] for row in rows(made)} == {2 * second, 3 * second}
-
-
-def test_pushed_filters_prune_segments_and_rows(by_letter):
-    def left(*filters):
-        made = reader(by_letter, FilteringReader, endingOffset=6000)
-        assert list(made.pushFilters(filters)) == list(filters)  # Spark evaluates all of them again
-        return ranges(made), len(rows(made))
-
-    assert left(StringStartsWith(("subject",), "c.")) == ([(2000, 3000)], 1000)
-    assert left(StringStartsWith(("subject",), "c.1")) == ([(2000, 3000)], 143)
-    assert left(EqualTo(("subject",), "d.2")) == ([(3000, 4000)], 143)
-    assert left(In(("subject",), ("a.1", "e.2", "zz"))) == ([(0, 1000), (4000, 5000)], 285)
-    assert left(GreaterThan(("subject",), "e.6"), LessThanOrEqual(("subject",), "f.0"))[0] == [(4000, 6000)]
-    assert left(GreaterThan(("offset",), 10), LessThanOrEqual(("offset",), 20)) == ([(11, 21)], 10)
-    assert left(StringContains(("subject",), "x")) == ([(0, 6000)], 6000)
-    assert left(EqualTo(("time_ns",), 5)) == ([], 0)
-
-
-def test_filters_never_lose_what_spark_would_keep(tmp_path):
-    """Subjects that are not UTF-8 are U+FFFD to Spark, and bytes in the manifest."""
-    subjects = [b"a", b"a\xff", b"a\xffb", "a\ufffdc".encode(), "aé".encode(), b"a\xc3", b"b", b"\xffz", b""]
-    fill(tmp_path / "journal", [[Record(each) for _ in range(300)] for each in subjects])
-    texts = [each.decode(errors="replace") for each in subjects]
-    for text in sorted({one[:end] for one in texts for end in range(1, len(one) + 1)}):
-        for each, keeps in (
-            (StringStartsWith(("subject",), text), lambda one, text=text: one.startswith(text)),
-            (EqualTo(("subject",), text), lambda one, text=text: one == text),
-            (GreaterThan(("subject",), text), lambda one, text=text: one.encode() > text.encode()),
-            (LessThanOrEqual(("subject",), text), lambda one, text=text: one.encode() <= text.encode()),
-        ):
-            made = reader(tmp_path / "journal", FilteringReader)
-            made.pushFilters([each])
-            found = {row["subject"] for row in rows(made)}
-            assert {one for one in texts if keeps(one)} <= found, each
-
-
-def test_bounds_beyond_64_bits_are_harmless(by_letter):
-    for value in (1 << 63, -(1 << 70), (1 << 63) - 1):
-        for column in ("offset", "time_ns"):
-            made = reader(by_letter, FilteringReader)
-            made.pushFilters([LessThanOrEqual((column,), value)])
-            assert len(rows(made)) == (7000 if value > 0 else 0)
-    assert bounds_of([EqualTo(("time",), None), EqualTo(("a", "subject"), "x")]) == Bounds()
 
 
 def test_shares_are_even_whole_and_in_order():
@@ -190,7 +135,7 @@ def test_a_session_says_how_many_tasks_it_runs_at_once(spark, tmp_path):
 def test_a_limit_counts_only_what_may_be_wanted(by_letter):
     def limited(most, **options):
         read = read_options({"journal": str(by_letter), **options})
-        wanted = WantedRecords(read.patterns(), None, None, False, Bounds())
+        wanted = WantedRecords(read.patterns(), None, None, False)
         return PlannedJournal(read, wanted).limited(0, 7000, most)
 
     assert limited(10) == 10

@@ -6,8 +6,8 @@ import zmq
 
 from oz.testing.context import Context
 from oz.testing.network import Network
-from oz.testing.proxy import ModelProxy
 from support.fault_proxy import FaultProxy
+from support.model_proxy import ModelProxy
 from support.waiting import DEADLINE, until
 
 POLLIN = int(zmq.POLLIN)

@@ -5,8 +5,8 @@ import zmq
 
 from oz.testing.context import Context
 from oz.testing.network import Network
-from oz.testing.proxy import ModelProxy
 from support.cases import each
+from support.model_proxy import ModelProxy
 
 
 def pair(network, kind=zmq.XPUB):

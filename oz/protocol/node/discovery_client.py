@@ -61,7 +61,6 @@ class DiscoveryClient:
         server_name: what that calls itself; empty before.
         heard_at: when anything came from it last, in monotonic seconds; None before.
         next_at: when `tick` has something to send again.
-        malformed: frames from it that meant nothing.
     """
 
     __slots__ = (
@@ -76,7 +75,6 @@ class DiscoveryClient:
         "announcement",
         "endpoint",
         "heard_at",
-        "malformed",
         "next_at",
         "server_id",
         "server_name",
@@ -95,7 +93,6 @@ class DiscoveryClient:
         self.server_name = ""
         self.heard_at: float | None = None
         self.next_at = float("-inf")
-        self.malformed = 0
         self._beacon, self._expiry = BEACON, EXPIRY
         self._has_heard = self._has_left = False
         self._tries = 0
@@ -160,7 +157,6 @@ class DiscoveryClient:
         try:
             reply = unpack_reply(frame)
         except ProtocolError:
-            self.malformed += 1
             return []
         self.heard_at = now
         return self._take(reply, now)

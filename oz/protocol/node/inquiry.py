@@ -87,10 +87,6 @@ class Inquiry:
         before = self._statements.get(uuid, chunks)
         self._statements[uuid] = {name: min(before[name], chunks[name]) for name in before if name in chunks}
 
-    def statement(self, uuid: bytes) -> dict[bytes, int] | None:
-        """Return what a peer had asked for: the newest chunks by stream; None as long as it is not known."""
-        return self._statements.get(uuid)
-
 
 class Inquiries:
     """The questions of one node, and its answers.

@@ -55,12 +55,6 @@ class LastValueCache:
         if len(newest) > LIMIT:
             newest.popitem(last=False)
 
-    def match(self, patterns: Iterable[Pattern]) -> list[Any]:
-        """Return subject and payload in turn of all that some pattern matches; see `search`."""
-        patterns = list(patterns)
-        found = self.search(patterns, 0, [self.count] * len(patterns))
-        return [one for item in found if item is not None for one in item[1:3]]
-
     def search(
         self, patterns: Iterable[Pattern], after: int, before: Sequence[int]
     ) -> Iterator[tuple[int, bytes, Any, int] | None]:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from oz.errors import ProtocolError
-from oz.logs import peer_logger
 from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
@@ -44,8 +43,6 @@ from oz.wire.codec import Codec
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN, STREAM_SIZE
 from oz.wire.positions import parse_positions
-
-_log = peer_logger("oz.subscriber")
 
 _AWAY_NS = 2_000_000_000
 """Nanoseconds without a record, which comes every second, after which a publisher is looked at anew."""

@@ -80,12 +80,11 @@ class BatchDelivery:
         self._batch = batch
         self._directory = directory
 
-    def publish(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
+    def publish(self, staged: Sequence[Staged]) -> None:
         """Publish all rows, and wait until they have gone out.
 
         Args:
             staged: which, in order.
-            on_progress: called with the rows published so far, at each Arrow batch.
 
         Raises:
             SinkError: nobody was there, or left meanwhile, and that is an error; or one did not take them in
@@ -94,7 +93,7 @@ class BatchDelivery:
         absent = self._settings.absent
         while True:
             try:
-                self._publish_once(staged, on_progress)
+                self._publish_once(staged)
                 return
             except _SubscriberMissing as error:
                 if absent == "fail":
@@ -106,7 +105,7 @@ class BatchDelivery:
                 _log.warning("batch %d waits: %s", self._batch, error)
                 self.published = 0
 
-    def _publish_once(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
+    def _publish_once(self, staged: Sequence[Staged]) -> None:
         settings = self._settings
         publisher = self._opened()
         with _closed_unread(publisher), ConnectionsByDescriptor(publisher) as connections:
@@ -118,7 +117,6 @@ class BatchDelivery:
                 for batch in one.batches(self._directory):
                     self._publish_batch(publisher, batch, series, number)
                     number += batch.num_rows
-                    on_progress(self.published)
             publisher.flush()
             _check_still_there(publisher, connections, settings)
         _close_read(publisher, connections, settings)

@@ -36,7 +36,6 @@ NAMES = (
     "staging",
     "run",
     "batch",
-    "report",
     "checkpointLocation",
     "queryName",
 )
@@ -69,7 +68,6 @@ class SinkSettings:
         staging: the directory under which rows are staged.
         run: of a batch write: a name that makes its ids those of the run before it with the same name.
         batch: the number of a batch of a run; what it holds is kept until the next one is published.
-        report: a file that says how far publishing has come.
         subject: the subject of all rows, whatever column they have.
     """
 
@@ -84,7 +82,6 @@ class SinkSettings:
     staging: str
     run: str | None = None
     batch: int | None = None
-    report: str | None = None
     subject: str | None = None
 
     @property
@@ -120,7 +117,6 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
         _staging(given, is_streaming=is_streaming),
         given.get("run") or None,
         _batch(given),
-        given.get("report") or None,
         _subject(given),
     )
 

@@ -155,47 +155,6 @@ def _read(path: Path) -> list[Staged]:
     return [Staged(**one) for one in msgpack.unpackb(body)]
 
 
-_EVERY = 0.2
-
-
-class BatchReport:
-    """Says in a file, when there is to be one, how far a batch is."""
-
-    def __init__(self, path: str | None, batch: int, staged: Sequence[Staged]) -> None:
-        """Begin.
-
-        Args:
-            path: the file; None for none.
-            batch: the number of the batch.
-            staged: what is to be published.
-        """
-        self._path = path
-        self._facts: dict[str, object] = {
-            "batch": batch,
-            "rows": sum(one.rows for one in staged),
-            "skipped": sum(one.skipped for one in staged),
-            "example": next((one.example for one in staged if one.example), None),
-        }
-        self._due = 0.0
-
-    def progress(self, published: int, *, dropped: int = 0, is_done: bool = False) -> None:
-        """Say how many rows are published, unless that was said a moment ago.
-
-        Args:
-            published: rows of the batch.
-            dropped: rows that nobody was there for.
-            is_done: whether that was all, and it went out.
-        """
-        if self._path is None or not (is_done or time.monotonic() >= self._due):
-            return
-        begun = f"{self._path}.{os.getpid()}"
-        with open(begun, "w", encoding="utf-8") as file:
-            facts = {**self._facts, "published": published, "dropped": dropped, "is_done": is_done}
-            json.dump(facts, file)
-        os.replace(begun, self._path)
-        self._due = time.monotonic() + _EVERY
-
-
 _log = logger("oz.spark.sink")
 
 _RUN = "run-"
@@ -338,19 +297,15 @@ def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[St
     started = time.monotonic()
     runs_again = outbox.is_settled(batch)
     chosen = outbox.settle(batch, staged)
-    delivery, report = (
-        BatchDelivery(settings, batch, outbox.path(batch)),
-        BatchReport(settings.report, batch, chosen),
-    )
+    delivery = BatchDelivery(settings, batch, outbox.path(batch))
     try:
         if any(one.rows for one in chosen):
-            delivery.publish(chosen, report.progress)
+            delivery.publish(chosen)
     except BaseException:
         # An earlier run that was killed may have published some of it.
         if not delivery.may_have_arrived and not runs_again:
             outbox.withdraw(batch)
         raise
-    report.progress(delivery.published, dropped=delivery.dropped, is_done=True)
     seconds = time.monotonic() - started
     _log.info("batch %d: %d rows published in %.3f s", batch, delivery.published, seconds)
     if delivery.dropped:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from oz.errors import OptionError
 from oz.journal.schema import COLUMNS
 from oz.spark.source.fetch import Fetcher
-from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share
@@ -38,7 +37,6 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         _refuse_what_is_for_streams(options)
         self._options = options
         self._rows = rows_for(schema, options)
-        self._bounds = Bounds()
         for each in options.each():
             PlannedJournal(each, wanted_of(each))
 
@@ -53,15 +51,14 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         return shares or [Share("", [], "", self._options.journal)]
 
     def _shares(self, options: Options) -> list[Share]:
-        planned = PlannedJournal(options, wanted_of(options, self._bounds))
+        planned = PlannedJournal(options, wanted_of(options))
         first, end = planned.beginning(), planned.end
         wanted_end = options.end
         if wanted_end is not None:
             if wanted_end > end:
                 raise OptionError("endingOffset", wanted_end, f"the journal ends at offset {end}")
             end = wanted_end
-        low, high = self._bounds.offsets
-        return planned.shares(max(first, low), min(end, high))
+        return planned.shares(first, end)
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         """Read one partition; an executor calls it.
@@ -72,16 +69,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """
         options = self._options
         fetcher = Fetcher(partition.directory, partition.journal, fails_on_loss=options.fails_on_loss)
-        return read_share(partition, fetcher, wanted_of(options, self._bounds), self._rows)
-
-
-class FilteringReader(JournalReader):
-    """Takes Spark's filters too. A reader that can do so fails where Spark is set not to hand them over."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take filters as hints; Spark is to evaluate all of them again."""
-        self._bounds = bounds_of(filters)
-        return filters
+        return read_share(partition, fetcher, wanted_of(options), self._rows)
 
 
 def rows_for(schema: StructType, options: Options) -> DecodedRows:
@@ -99,11 +87,9 @@ def rows_for(schema: StructType, options: Options) -> DecodedRows:
     )
 
 
-def wanted_of(options: Options, bounds: Bounds | None = None) -> WantedRecords:
-    """Say what a query wants."""
-    return WantedRecords(
-        options.patterns(), options.start_ns, options.end_ns, options.gaps, bounds or Bounds()
-    )
+def wanted_of(options: Options) -> WantedRecords:
+    """Return the selection of records that the options of a query make."""
+    return WantedRecords(options.patterns(), options.start_ns, options.end_ns, options.gaps)
 
 
 def read_share(

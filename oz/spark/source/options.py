@@ -43,7 +43,6 @@ NAMES = (
     "timeHeader",
     "numPartitions",
     "rowsPerPartition",
-    "pushFilters",
 )
 """The options of the source, as they are written; Spark hands them over in lower case."""
 
@@ -99,7 +98,6 @@ class Options:
         partitions: how many partitions to make.
         partition_rows: or of how many records each.
         tasks: how many run at once, as far as that is known.
-        pushes: whether to take Spark's filters.
     """
 
     journal: Path
@@ -123,7 +121,6 @@ class Options:
     partitions: int | None = None
     partition_rows: int | None = None
     tasks: int = 1
-    pushes: bool = False
     relative: frozenset[str] = field(default=frozenset())
     written: frozenset[str] = field(default=frozenset())
 
@@ -175,7 +172,6 @@ def read_options(options: Mapping[str, str]) -> Options:
         headers=_headers(given),
         partitions=_whole(given, "numPartitions"),
         partition_rows=_whole(given, "rowsPerPartition"),
-        pushes=_flag(given, "pushFilters", False),
         relative=frozenset(name for name in _TIMES if is_relative(given.get(name.lower()))),
         written=frozenset(name for name in NAMES if name.lower() in given),
     )

@@ -48,9 +48,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         Raises:
             OptionError: an option or a column makes no sense for a stream.
         """
-        for name in ("endingOffset", "pushFilters"):
-            if name in options.written:
-                raise OptionError(name, None, "it is for a batch, with spark.read")
+        if "endingOffset" in options.written:
+            raise OptionError("endingOffset", None, "it is for a batch, with spark.read")
         if "endingTime" in options.relative:
             rule = "a stream has it anew at each start: give a time that stays"
             raise OptionError("endingTime", None, rule)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.journal.manifest import Entry, SubjectSummary
+from oz.journal.manifest import Entry
 from oz.journal.record import Kind
 from oz.journal.schema import whole_number
 from oz.journal.selection import SubjectFilter
 from oz.journal.stamp import Stamp
-from oz.spark.source.filters import Bounds
 from oz.subjects.pattern import Pattern
 
 _MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
@@ -29,7 +28,6 @@ class WantedRecords:
         start_ns: int | None,
         end_ns: int | None,
         gaps: bool,
-        bounds: Bounds,
     ) -> None:
         """Say what.
 
@@ -38,16 +36,12 @@ class WantedRecords:
             start_ns: the earliest time, in nanoseconds since 1970.
             end_ns: the time to stop before.
             gaps: also records that are no messages, as far as they may have to do with a pattern.
-            bounds: what Spark's filters leave.
         """
         self._patterns = patterns
         self._gaps = gaps
-        self._bounds = bounds
-        lows = [time for time in (start_ns, bounds.min_ns) if time is not None]
-        highs = [time for time in (end_ns, bounds.end_ns) if time is not None]
-        # As far as the column goes: in the years before 1677 and from 2263 on there is nothing.
-        self._low = max(min(max(lows), _MOST), -_MOST) if lows else None
-        self._high = max(min(highs), -_MOST) if highs else None
+        # The column has 64 bits: it holds no time before 1677 and none from 2263 on.
+        self._low = None if start_ns is None else max(min(start_ns, _MOST), -_MOST)
+        self._high = None if end_ns is None else max(end_ns, -_MOST)
         self._subjects = SubjectFilter(patterns, gaps)
 
     def may_be_in(self, entry: Entry | None) -> bool:
@@ -58,22 +52,18 @@ class WantedRecords:
             return False
         if entry.gaps and self._gaps:
             return True
-        if self._patterns and not any(entry.subjects.may_match(pattern) for pattern in self._patterns):
-            return False
-        return self._bounds.may_be_in(entry.subjects)
+        return not self._patterns or any(entry.subjects.may_match(pattern) for pattern in self._patterns)
 
     def may_be_among(self, entry: Entry, subjects: pa.Array) -> bool:
-        """Tell the same of a segment, by all the subjects of its messages."""
-        if entry.gaps and self._gaps:
+        """Return whether a segment that has these subjects may hold a wanted record."""
+        if not self._patterns or (entry.gaps and self._gaps):
             return True
-        if self._patterns and not self._subjects.may_pass(subjects):
-            return False
-        return self._bounds.may_be_in(SubjectSummary(tuple(subjects.to_pylist()), complete=True))
+        return self._subjects.may_pass(subjects)
 
     @property
     def has_subjects(self) -> bool:
-        """Whether not all subjects are wanted."""
-        return bool(self._patterns) or self._bounds.has_subjects
+        """Whether patterns select the subjects."""
+        return bool(self._patterns)
 
     @property
     def columns(self) -> set[str]:
@@ -102,7 +92,7 @@ class WantedRecords:
         return records.filter(functools.reduce(pc.and_, masks)) if masks else records
 
     def _masks(self, records: pa.Table) -> list[pa.ChunkedArray]:
-        masks = self._bounds.masks(records)
+        masks = []
         if self._low is not None:
             masks.append(pc.greater_equal(records["time_ns"], whole_number(self._low, pa.int64())))
         if self._high is not None and self._high <= _MOST:

@@ -128,10 +128,6 @@ class Regex(Protocol):
     def flags(self) -> int:
         """Its flags, as the `regex` package counts them."""
 
-    @property
-    def groupindex(self) -> Any:
-        """The numbers of its named groups."""
-
 
 class CompiledRegex(Regex, Protocol):
     """The type of a compiled regex, also for type checkers without the types of the `regex` package."""

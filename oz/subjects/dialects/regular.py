@@ -39,30 +39,22 @@ MAX_LITERAL = 256
 """The longest literal that may stay in one piece, where it cannot be broken: 5 ms for search tables."""
 
 
-def for_engine(
-    text: str,
-    flags: int = 0,
-    named_lists: Mapping[str, Any] | None = None,
-) -> str:
-    r"""Write `\Z` for each `$` that is an end of the subject, and break up long literals.
+def written_for_engine(
+    text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
+) -> tuple[str, int]:
+    r"""Return the regex with `\Z` for each `$` at an end and long literals broken up, and its weight.
 
     Args:
         text: the regex.
         flags: such as `regex.I`.
         named_lists: the words behind each `\L<name>`.
+        max_weight: the highest weight, in elements with each repeat written out.
 
     Raises:
-        regex.error: the text is no regex.
-        ValueError: it is too long, or has too much to repeat or too long a literal; or the engine's parser
-            is not as this module knows it, or gives up.
+        regex.error: the text is not a regex.
+        ValueError: the text or a literal is too long, the weight is too high, or the engine's parser fails or
+            has changed.
     """
-    return written_for_engine(text, flags, named_lists, MAX_WEIGHT)[0]
-
-
-def written_for_engine(
-    text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
-) -> tuple[str, int]:
-    """Do what `for_engine` does, for at most so many elements; return also about how many there are."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"{len(text)} characters; at most {MAX_TEXT} are allowed")
     if len(text) <= SHORT and not named_lists and "$" not in text and "{" not in text:
@@ -134,7 +126,7 @@ def _is_same(changed: str, flags: int, named_lists: Mapping[str, Any] | None, be
     """Certain, not likely: no such `$` may be left, and all else must have stayed what it was."""
     try:
         after = _read(changed, flags, named_lists, dollar_is_end=False)
-    except Exception:  # as in `for_engine`, and regex.error too
+    except Exception:  # as in `written_for_engine`, and regex.error too
         return False
     return after.outline == before.outline and after.measures.longest < MAX_LITERAL
 

@@ -65,7 +65,7 @@ class Rv(TokenDialect):
         unit = "characters" if isinstance(counted, str) else "bytes"
         if len(counted) > MAX_SUBJECT:
             rule = f"{len(counted)} {unit}; at most {MAX_SUBJECT} are allowed"
-            raise error(self.name, text, _position_of(text, counted, MAX_SUBJECT), rule)
+            raise error(self.name, text, _position_of(counted, MAX_SUBJECT), rule)
         elements = counted.split(SEPARATOR) if isinstance(counted, str) else counted.split(SEPARATOR.encode())
         for number, element in enumerate(elements):
             if len(element) > MAX_ELEMENT:
@@ -74,8 +74,8 @@ class Rv(TokenDialect):
                 raise error(self.name, text, position, rule)
 
 
-def _position_of(text: str, counted: str | bytes, index: int) -> int:
-    """Say at which character of the text an index into what was counted falls."""
+def _position_of(counted: str | bytes, index: int) -> int:
+    """Return the index of the character that has an index in a text or in its UTF-8."""
     return index if isinstance(counted, str) else len(counted[:index].decode("utf-8", "ignore"))
 
 

@@ -23,16 +23,9 @@ from oz.transport.guard import Guard
 
 T = TypeVar("T")
 
-_RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
-
-_LATER = 0.15
-"""Seconds after the earliest look for one on account of what was read."""
-
-_LOOK_NS = 250_000_000
-"""Nanoseconds between two looks at what is due where there is always something to read."""
 
 MANY = 1_000
 """Messages that `receive_many` takes at most, unless said otherwise."""
@@ -43,9 +36,6 @@ the next call."""
 
 LONGEST = 1e6
 """Seconds of one wait at most: more than timers take is for ever all the same."""
-
-_DRAIN_SECONDS = 0.01
-"""Seconds spent at most on looking for newer messages before one that is held back is given."""
 
 
 def first_of(line: deque[Message]) -> Message:

@@ -6,6 +6,7 @@ import oz
 from oz.errors import PatternTimeout
 from oz.protocol.publisher.last_value_cache import ALLOWANCE, FOR_EACH, LastValueCache
 from oz.subjects.index import buckets
+from protocol.publisher.matching import matches
 
 SUBJECTS = 100
 
@@ -26,14 +27,15 @@ def test_what_takes_long_is_cut_short_and_the_rest_is_given(monkeypatch):
         cache.put(b"md.%d" % number, number, 0)
     patterns = [oz.compile("md.7"), oz.compile("md.*"), oz.compile("md.(a|aa)+", "regex")]
 
-    assert cache.match(patterns)[1::2] == list(range(SUBJECTS))
+    assert [payload for _, payload in matches(cache, patterns)] == list(range(SUBJECTS))
     assert now[0] <= ALLOWANCE + FOR_EACH * SUBJECTS + 1e-9
     now[0] = 0.0
-    assert cache.match([oz.compile(r"md\.[0-9]+", "regex")])[1::2] == list(range(SUBJECTS))
+    found = matches(cache, [oz.compile(r"md\.[0-9]+", "regex")])
+    assert [payload for _, payload in found] == list(range(SUBJECTS))
 
 
 def test_what_is_not_text_is_none_of_a_text_dialects():
     cache = LastValueCache(lambda: 0.0)
     cache.put(b"md.\xff", 1, 0)
-    assert cache.match([oz.compile("md.*")]) == []
-    assert cache.match([oz.compile("md.*", "redis")]) == [b"md.\xff", 1]
+    assert matches(cache, [oz.compile("md.*")]) == []
+    assert matches(cache, [oz.compile("md.*", "redis")]) == [(b"md.\xff", 1)]

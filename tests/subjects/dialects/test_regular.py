@@ -6,10 +6,15 @@ import random
 import pytest
 import regex
 
-from oz.subjects.dialects.regular import for_engine
+from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.prefixes import literal
 from support.cases import each
 from support.sizes import size
+
+
+def for_engine(text, flags=0):
+    return written_for_engine(text, flags, None, MAX_WEIGHT)[0]
+
 
 REWRITTEN = [
     ("foo$", r"foo\Z"),

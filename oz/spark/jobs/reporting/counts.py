@@ -165,6 +165,7 @@ _LOSSES = ("lost", "unknown", "missing")
 _PUBLISHED = ("messages", "payload_bytes", "first_ns", "last_ns")
 _LOST = ("messages", "gaps", *_LOSSES, "restarts", "damaged")
 _PERIODS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760, 87_600, 876_000, 8_760_000)
+_MOST_PERIODS = 744  # the hours of a month
 _SUMS = ("messages", "payload_bytes", "gaps", *_LOSSES, "restarts", "damaged")
 
 
@@ -321,9 +322,9 @@ def _cells(table: DataFrame, origins: list[Any], period: Column) -> DataFrame:
     return table.where(F.coalesce(wanted, F.lit(False))).groupBy("origin", period).agg(*_totals())
 
 
-def _coarser(hours: Steps, most: int = 744) -> int:
-    """Say how many hours make one period: one, unless there are more than a month has."""
-    return next(each for each in _PERIODS if -(-hours.count // each) <= most)
+def _coarser(hours: Steps) -> int:
+    """Return the hours of one period, so that there are at most `_MOST_PERIODS`."""
+    return next(each for each in _PERIODS if -(-hours.count // each) <= _MOST_PERIODS)
 
 
 def _worst_first() -> Iterable[Column]:
