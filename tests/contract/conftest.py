@@ -71,11 +71,7 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize(axes, made, scope="function")
 
 
-FIXED = {
-    "sockets": ["node"],
-    "nodes": ["sockets", "prefix", "inproc"],
-    "proxied": ["node", "ipc", "inproc", "tcp6"],
-}
+FIXED = {"sockets": ["node"], "nodes": ["sockets", "prefix"], "proxied": ["node", "ipc", "inproc", "tcp6"]}
 """Values of axes that a fixture cannot make."""
 
 
@@ -160,17 +156,17 @@ class Nodes:
 
     def __init__(self, api, transport, directory):
         self.api = api
-        self.transport = transport
+        self._transport = transport
         self._directory = directory
         self.made = []
 
     def node(self, name=None, *, options=None, **others):
         options = NodeOptions(options or {})
-        if self.transport == "ipc":
+        if self._transport == "ipc":
             options.setdefault("directory", self._directory)
         else:
             options.setdefault("directory", f"{self._directory}/{len(self.made)}")
-            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self.transport])
+            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self._transport])
             others.setdefault("connect", [one.endpoint for one in self.made[:1]])
         made = self.api.node(name, bus="contract", options=options, **others)
         self.made.append(made)
