@@ -753,6 +753,7 @@ class Node(_Publishing):
             ),
             last_value=last_value,
             concurrency=concurrency,
+            **({"order_by": "subject"} if concurrency > 1 else {}),
             **delivery,
         )
         return NodeSubscription(self._api, raw)

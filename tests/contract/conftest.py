@@ -160,17 +160,17 @@ class Nodes:
 
     def __init__(self, api, transport, directory):
         self.api = api
-        self._transport = transport
+        self.transport = transport
         self._directory = directory
         self.made = []
 
     def node(self, name=None, *, options=None, **others):
         options = NodeOptions(options or {})
-        if self._transport == "ipc":
+        if self.transport == "ipc":
             options.setdefault("directory", self._directory)
         else:
             options.setdefault("directory", f"{self._directory}/{len(self.made)}")
-            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self._transport])
+            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self.transport])
             others.setdefault("connect", [one.endpoint for one in self.made[:1]])
         made = self.api.node(name, bus="contract", options=options, **others)
         self.made.append(made)

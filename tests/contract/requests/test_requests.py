@@ -1,0 +1,166 @@
+"""Requests and replies between nodes."""
+
+import time
+
+import pytest
+
+from contract.adapter import errors
+from contract.promises import not_yet, promise
+from support.waiting import until
+
+ENDLESS = 600.0  # seconds; longer than any test
+IMMEDIATE = 10.0  # seconds; far below ENDLESS, and far above the time that a loaded machine takes
+
+
+def _echo(message):
+    message.reply(message.payload)
+
+
+@promise("A request gets the reply of a node that subscribes to its subject.")
+def test_request_gets_the_reply(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("svc.*", lambda message: message.reply({"got": message.payload, "on": message.subject}))
+    client.wait_ready(subscriber="svc.price")
+    assert client.request("svc.price", 5).payload == {"got": 5, "on": "svc.price"}
+
+
+@promise("A request without a responder fails at once with NoResponders.")
+def test_request_without_responder_fails_at_once(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("svc.price", _echo)
+    client.wait_ready(subscriber="svc.price")
+    began = time.monotonic()
+    with pytest.raises(errors.NoResponders, match=r"svc\.other"):
+        client.request("svc.other", b"", timeout=ENDLESS)
+    assert time.monotonic() - began < IMMEDIATE
+
+
+@promise("A request whose responder does not reply ends with Timeout after its timeout.")
+def test_request_without_reply_times_out(nodes):
+    server, client = nodes.join("server", "client")
+    seen = []
+    server.subscribe("svc", seen.append)
+    client.wait_ready(subscriber="svc")
+    with pytest.raises(errors.Timeout):
+        client.request("svc", b"", timeout=0.2)
+    until(lambda: len(seen) == 1)
+
+
+@promise("An exception of a handler reaches the requester as ReplyError with its class and text.")
+def test_exception_of_a_handler_becomes_a_reply_error(nodes):
+    server, client = nodes.join("server", "client")
+
+    def fail(message):
+        raise LookupError("no such isin")
+
+    server.subscribe("svc", fail)
+    client.wait_ready(subscriber="svc")
+    with pytest.raises(errors.ReplyError, match=r"LookupError.*no such isin"):
+        client.request("svc", b"", timeout=ENDLESS)
+
+
+@promise("With error_replies=False the requester does not learn the text of an exception.")
+def test_error_replies_can_be_turned_off(nodes):
+    server = nodes.node("server", options={"error_replies": False})
+    client = nodes.node("client")
+    client.wait_ready("server")
+
+    def fail(message):
+        raise LookupError("secret")
+
+    server.subscribe("svc", fail)
+    client.wait_ready(subscriber="svc")
+    with pytest.raises((errors.Timeout, errors.ReplyError)) as raised:
+        client.request("svc", b"", timeout=0.3)
+    assert "secret" not in str(raised.value)
+
+
+@promise("request_many returns one reply of each responder, up to its limit.")
+def test_request_many_collects_replies(nodes):
+    first, second, client = nodes.join("first", "second", "client")
+    first.subscribe("who", lambda message: message.reply("first"))
+    second.subscribe("who", lambda message: message.reply("second"))
+    client.wait_ready()
+    until(lambda: _has_two(client))
+    assert {one.payload for one in client.request_many("who", limit=2)} == {"first", "second"}
+    assert len(list(client.request_many("who", limit=1))) == 1
+
+
+def _has_two(client):
+    """Return whether both responders reply; declarations of two nodes arrive independently."""
+    return len(list(client.request_many("who", timeout=0.3, limit=2))) == 2
+
+
+@promise("Each of many concurrent requests gets its own reply.")
+def test_concurrent_requests_get_their_own_replies(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("double", lambda message: message.reply(2 * message.payload), concurrency=4)
+    client.wait_ready(subscriber="double")
+    works = [nodes.api.start(lambda number=number: client.request("double", number)) for number in range(20)]
+    assert [work.outcome().payload for work in works] == [2 * number for number in range(20)]
+
+
+@promise("A group of responders shares requests: each request runs once.")
+def test_a_group_runs_each_request_once(nodes):
+    *workers, client = nodes.join("one", "two", "client")
+    runs = []
+
+    def work(message, name):
+        runs.append((name, message.payload))
+        message.reply(message.payload)
+
+    for node in workers:
+        node.subscribe("job", lambda message, name=node.name: work(message, name), group="workers")
+    for node in workers:
+        client.wait_ready(node.name)
+    client.wait_ready(subscriber="job")
+    assert [client.request("job", number).payload for number in range(30)] == list(range(30))
+    assert sorted(number for _, number in runs) == list(range(30))
+
+
+@promise("Headers travel with a request and with its reply.")
+def test_headers_travel_both_ways(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("svc", lambda message: message.reply(b"", headers={"echo": message.headers["ask"]}))
+    client.wait_ready(subscriber="svc")
+    assert client.request("svc", b"", headers={"ask": "7"}).headers == {"echo": "7"}
+
+
+@promise("A request that is cut off by the death of its responder fails at once with PeerLost.")
+@not_yet("issue 43: PeerLost", raises=AssertionError)
+def test_death_of_the_responder_is_peer_lost(nodes):
+    server, client = nodes.join("server", "client")
+    begun = []
+
+    def vanish(message):
+        begun.append(message)
+
+    server.subscribe("svc", vanish)
+    client.wait_ready(subscriber="svc")
+    request = nodes.api.start(lambda: client.request("svc", b"", timeout=2.0))
+    until(lambda: begun)
+    server.close(timeout=0)
+    try:
+        request.outcome()
+    except errors.PeerLost:
+        return
+    except errors.Timeout:
+        raise AssertionError("the request waited for its timeout") from None
+
+
+@promise("retries= sends a request to another member of the group if its responder is lost.")
+@not_yet("issue 43: retries", raises=NotImplementedError)
+def test_retries_reach_another_member(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("svc", _echo, group="workers")
+    client.wait_ready(subscriber="svc")
+    assert client.request("svc", b"x", retries=1).payload == b"x"
+
+
+@promise("The return value of a handler is its reply.")
+@not_yet("issue 43: a return value is the reply", raises=errors.Timeout)
+def test_return_value_of_a_handler_is_the_reply(nodes):
+    server, client = nodes.join("server", "client")
+    server.subscribe("svc", lambda message: "pong")
+    client.wait_ready(subscriber="svc")
+    assert client.request("svc", "ping", timeout=0.3).payload == "pong"
