@@ -37,6 +37,12 @@ from typing import Any
 
 import oz.version  # noqa: F401 - first of all it sees whose package this is
 
+KEYS_HINT = (
+    "A listener that demands keys does not answer a side without keys: give security=; nodes and commands "
+    "also read OZ_SECURITY"
+)
+"""Possible cause of a timeout, for the errors of a side without keys."""
+
 
 class OzError(Exception):
     """The base of every error that oz raises."""
@@ -223,7 +229,8 @@ class NameserverUnavailable(OzError):
         tried = ", ".join(self.endpoints) or "none at all"
         return (
             f"no name server answered within {self.seconds:g} s; tried {tried}. Start one there with "
-            "`oz nameserver --bind`, or see whether its host and port can be reached from here"
+            "`oz nameserver --bind`, or see whether its host and port can be reached from here. "
+            f"{KEYS_HINT}"
         )
 
 

@@ -20,7 +20,6 @@ from oz.asyncio.waiting import TaskNews
 from oz.message import Extras
 from oz.numbers import check_wait
 from oz.transport.publisher.attending import SOON, Shell, room_after
-from oz.transport.publisher.awaiting import until_enough
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -301,11 +300,13 @@ class LoopPublisher(PublisherEngine):
         check_wait("timeout", timeout)
         self.check_open()
         self.adopt(asyncio.get_running_loop())
-        waiting = until_enough(self, n, subject, timeout)
-        step = next(waiting)
-        with suppress(StopIteration):
-            while True:
-                step = waiting.send(await self._news.wait_for(*step))
+
+        def has_enough() -> bool:
+            self.check_open()
+            return self.enough(n, subject)
+
+        if not await self._news.wait_for(has_enough, timeout):
+            raise self.too_few(n, subject, timeout)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
         """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""

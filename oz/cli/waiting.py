@@ -21,8 +21,8 @@ import zmq
 from oz.cli.stop_signals import stop_on_signals
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
-from oz.transport.demands import KEYLESS, mechanism_at
 from oz.transport.endpoints import addresses_of
+from oz.transport.mechanisms import NULL, mechanism_at
 
 _LONGEST = 1e6
 """Seconds of one wait at most."""
@@ -133,7 +133,7 @@ def trouble_at(endpoint: str, *, has_keys: bool) -> str | None:
     mechanism = mechanism_at(endpoint)
     if mechanism is None:
         return f"nobody answers at {endpoint} yet; trying again"
-    if mechanism != KEYLESS and not has_keys:
+    if mechanism != NULL and not has_keys:
         return f"{endpoint} demands keys ({mechanism}) and hears nobody without: give --security FILE"
     return None
 

@@ -152,7 +152,7 @@ class Recorder:
             JournalFull: there was no room to the end, so that the last messages are not in the journal.
             JournalError: the system failed to write, or somebody has taken the files away; `stats.recorded`
                 then counts only what is on the disk.
-            PermissionDenied: a publisher demands keys, which it has none of; or something is denied.
+            PermissionDenied: a publisher denies a pattern, or does not trust the key of the recorder.
         """
         self._is_idle.clear()
         self._writing.start()

@@ -124,7 +124,6 @@ class ServiceSubscriber:
                 self.engine.declarer.begin_calls()
                 self._attachments.connect(self.socket, endpoint)
                 self.engine.declarer.joined()
-            self.engine.look_for_demands(self._attachments)
         except BaseException:
             self.close()
             raise

@@ -353,16 +353,15 @@ class Node:
         publishes reaches them and `request` finds who answers; and they know what this node has subscribed
         to.
 
-        Those that `peers=` names are waited for until they have answered. Where nobody listens, or says
-        anything, half a second after this node was made, nobody is waited for; nor is somebody who has not
-        answered four seconds after that.
+        A peer that `peers=` names is waited for until it has answered, for one second at most after this node
+        was made.
 
         Args:
             timeout: seconds; None waits for ever.
 
         Raises:
             Timeout: something is missing after that time; says what.
-            PermissionDenied: somebody that `peers=` names demands keys, or does not trust this node's.
+            PermissionDenied: with keys, a peer that `peers=` names does not trust the key of this node.
             ClosedError: the node is closed.
         """
         self._shell.wait(self._engine.readiness.unready(), timeout)

@@ -138,7 +138,6 @@ class Publisher(PublisherSocket):
 
         Raises:
             Timeout: there were fewer in that time.
-            PermissionDenied: who listens where this has connected demands keys, and it has none.
             SubjectError: the dialect does not allow the subject.
             ClosedError: the publisher is closed.
         """

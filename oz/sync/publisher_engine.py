@@ -16,13 +16,13 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
+from oz.numbers import check_wait
 from oz.program_end import close_all
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
 from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
-from oz.transport.publisher.awaiting import until_enough
 from oz.transport.publisher.closing import PartRead, seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -216,11 +216,14 @@ class ThreadedPublisher(PublisherEngine):
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
-        waiting = until_enough(self, n, subject, timeout)
-        step = next(waiting)
-        with suppress(StopIteration):
-            while True:
-                step = waiting.send(self._wait_for(*step))
+        check_wait("timeout", timeout)
+
+        def has_enough() -> bool:
+            self.check_open()
+            return self.enough(n, subject)
+
+        if not self._wait_for(has_enough, timeout):
+            raise self.too_few(n, subject, timeout)
 
     def _wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so that news of the socket tell of; give whether it is.

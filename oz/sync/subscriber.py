@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -57,8 +56,6 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             engine.check_behind_what_came()
             if engine.ready:
                 return first_of(engine.ready)
-            if timeout is None and engine.is_asking:
-                return self._next_within(inf)
         if timeout is None:
             try:
                 message = engine.take(self, 0)
@@ -182,11 +179,6 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 self._engine.check_behind_what_came()
                 if ready:
                     continue
-                if self._engine.is_asking:
-                    with suppress(ClosedError):
-                        yield self._next_within(inf)
-                        continue
-                    return
             try:
                 message = take(self, 0)
             except zmq.Again:
@@ -216,10 +208,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         while True:
             seen = self.stats.delivered
             try:
-                if timeout is not None or self._engine.is_asking:
-                    self._ready.append(self._next_within(inf if timeout is None else timeout))
-                else:
-                    self._ready.append(self._next_forever())
+                self._ready.append(self._next_forever() if timeout is None else self._next_within(timeout))
             except ClosedError:
                 return self.stats.delivered - before
             except Timeout:
@@ -237,7 +226,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
 
         Raises:
             Timeout: some publisher has not answered in that time; says what is missing.
-            PermissionDenied: one demands keys, which this subscriber has none of; or something is denied.
+            PermissionDenied: a publisher denies a pattern, or does not trust the key of this subscriber.
             ProtocolError: a publisher refuses a pattern; says which.
             ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
             ClosedError: the subscriber is closed.

@@ -97,8 +97,7 @@ class ReceivedSubscription(Subscription):
         Raises:
             Timeout: none came in that time.
             ClosedError: the subscription has ended, or its node is closed.
-            PermissionDenied: a peer denies what it asks for, or one that `peers=` of its node names demands
-                keys, and the node has none; once for each time.
+            PermissionDenied: a peer denies a pattern of the subscription; once for each reason.
         """
         message: Message = self.queue.receive(timeout)
         return message

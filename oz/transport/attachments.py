@@ -86,6 +86,11 @@ class Attachments:
         return self.endpoints[: self.connections]
 
     @property
+    def may_lack_keys(self) -> bool:
+        """Whether the socket has no keys and is connected to a listener that may demand them."""
+        return self.credentials is None and not all(map(is_inside, self.connected))
+
+    @property
     def bound(self) -> list[str]:
         """The endpoints that the socket is bound to."""
         return self.endpoints[self.connections :]
@@ -151,19 +156,19 @@ class Attachments:
             self.connections += 1
         return manager
 
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str | None = None) -> None:
-        """Connect anew to an endpoint that was connected to.
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
+        """Connect a socket with keys anew to an endpoint that it was connected to.
 
         Args:
             socket: the socket.
             endpoint: which.
-            key: with `security`, the public key of whoever listens there.
+            key: the public key of the listener.
         """
         backend = backend_of(socket)
         with self._guard, _family_of(socket, endpoint):
             self._end(socket, endpoint)
             self._given_up.discard(endpoint)
-            if self.credentials is not None and key is not None:
+            if self.credentials is not None:
                 self.credentials.prepare(socket, key)
                 # Not before the last connection has ended: what came by that has the key before.
                 self.called[endpoint] = key

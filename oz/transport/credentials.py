@@ -28,7 +28,7 @@ from oz.transport.authenticator import authenticate
 from oz.transport.backend import backend_of
 from oz.transport.capabilities import has
 from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
-from oz.transport.demands import KEYLESS, mechanism_at
+from oz.transport.mechanisms import NULL, mechanism_at
 from oz.transport.probing import Probed, probe
 
 _log = peer_logger("oz.security")
@@ -212,7 +212,7 @@ class Credentials:
         others = [one for one in candidates if one != likely]
         if found[0] is Probed.STRANGER and others:
             found = probe(endpoint, kind, self._pair, others)
-        if found[0] is Probed.STRANGER and mechanism_at(endpoint) == KEYLESS:
+        if found[0] is Probed.STRANGER and mechanism_at(endpoint) == NULL:
             return Probed.KEYLESS, None
         if found[1] is not None:
             if len(self._found) >= _MOST_FOUND:

@@ -127,18 +127,12 @@ def named(where: str, called: Iterable[str]) -> str | None:
     endpoints = list(called)
     if where in endpoints:
         return where
-    found = all_named(where, endpoints)
-    return found[0] if len(found) == 1 else None
-
-
-def all_named(where: str, called: Iterable[str]) -> list[str]:
-    """Return all of some endpoints that lead where an event is about; a host has names beside its address."""
     port = where.rpartition(":")[2]
-    found = [one for one in called if one.rpartition(":")[2] == port]
+    found = [one for one in endpoints if one.rpartition(":")[2] == port]
     if len(found) > 1:
         there = set(addresses_of(where))
-        found = [one for one in found if one == where or there.intersection(addresses_of(one))]
-    return found
+        found = [one for one in found if there.intersection(addresses_of(one))]
+    return found[0] if len(found) == 1 else None
 
 
 def came_to(where: str, bound: Iterable[str], called: Iterable[str]) -> bool:

@@ -160,16 +160,6 @@ class KeyedReader:
         self._access.key = self._keys.key_of(frame)
 
 
-def is_connected_to(endpoint: str) -> bool:
-    """Tell whether any connection of this process leads to an endpoint; True where that cannot be told."""
-    where = set(addresses_of(endpoint))
-    try:
-        descriptors = [int(one) for one in os.listdir("/dev/fd")]
-    except OSError:
-        return True
-    return any((ends := _ends(one)) is not None and ends[1] in where for one in descriptors)
-
-
 def _socket_of(descriptor: int) -> system.socket:
     """Make a socket of a descriptor, which is closed where it is of none."""
     try:

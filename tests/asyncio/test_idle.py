@@ -338,12 +338,3 @@ def test_every_way_to_block_outlasts_a_silence():
         assert [thread.outcome() for thread in threads] == [b"1"] * len(threads)
         for sub, _ in subs:
             sub.close(0)
-
-
-def test_looking_whether_somebody_demands_keys_is_nothing_to_read(run):
-    async def main():
-        async with oz.asyncio.Subscriber("tcp://127.0.0.1:1") as sub:
-            sub.subscribe("a")
-            assert await sub.poll(700) == 0
-
-    run(asyncio.wait_for(main(), DEADLINE))

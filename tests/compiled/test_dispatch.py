@@ -42,7 +42,7 @@ class World:
         engine.waiting, engine.ready, engine.rest = deque(), deque(), deque()
         engine.receiver = SimpleNamespace(stats=SubscriberStats())
         engine.take = self._nothing
-        engine.declarer = SimpleNamespace(socket="socket", demands=None)
+        engine.declarer = SimpleNamespace(socket="socket")
         engine.monotonic = lambda: 0.0
         engine.must_check = engine.is_drained = False
         engine._failures, engine._denials = deque(), deque()
@@ -223,7 +223,7 @@ class Plain(World):
         self._engine, self._ready, self._waiting = self.engine, self.engine.ready, self.engine.waiting
         self._receive_path, self._iterate = None, partial(Subscriber._iterate, self)
         self.engine.take = self._take
-        self.engine.declarer = SimpleNamespace(socket="socket", due_at=inf, demands=None)
+        self.engine.declarer = SimpleNamespace(socket="socket", due_at=inf)
         self.engine.monotonic = lambda: self.log.append("tended") or 0.0
 
     def _take(self, socket, flags, until=None):

@@ -9,7 +9,6 @@ import pytest
 import oz
 import oz.asyncio
 import oz.testing
-from oz.transport.node import node as engine
 from support.inside import engine_of, shell_of
 from support.ports import lasting_endpoint
 from support.sizes import size
@@ -291,24 +290,12 @@ def test_the_same_on_asyncio(make, place):
     assert asyncio.run(ask(there.endpoint)) == 1
 
 
-def test_a_peer_that_is_down_is_passed_over_and_one_that_is_slow_to_answer_is_named(make, place, monkeypatch):
-    monkeypatch.setattr("oz.transport.demands._PATIENCE", 60)
-    monkeypatch.setattr(engine, "PATIENCE", 60)
+def test_wait_ready_names_a_peer_that_does_not_answer_and_ends_without_it(make):
     down = endpoint_of_nobody()
-    node = make("node", peers=down, directory=f"{place}.one")
+    node = make("node", peers=down)
     with pytest.raises(oz.Timeout, match=f"{down} has not answered yet"):
         node.wait_ready(0)
     node.wait_ready(DEADLINE)
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        slow = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
-        node = make("node", peers=[down, slow], directory=f"{place}.two")
-
-        def is_named_alone():
-            with pytest.raises(oz.Timeout, match=f"{slow} has not answered yet") as raised:
-                node.wait_ready(0.1)
-            return down not in str(raised.value)
-
-        until(is_named_alone)
 
 
 def test_a_node_that_is_among_its_own_peers_does_not_wait_for_itself(make, place):

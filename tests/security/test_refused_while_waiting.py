@@ -7,14 +7,21 @@ import zmq
 
 import oz
 import oz.asyncio
-from support import ways_to_wait
-from support.waiting import Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
 LAST = b"last"
 
-WAITS = ways_to_wait.OF_MESSAGES | {"recv_multipart": ways_to_wait.ALL["recv_multipart"]}
+WAITS = {
+    "receive": lambda sub: sub.receive(),
+    "receive within": lambda sub: sub.receive(timeout=DEADLINE),
+    "iteration": lambda sub: next(iter(sub)),
+    "receive_many": lambda sub: sub.receive_many(),
+    "receive_batches": lambda sub: sub.receive_batches(),
+    "run": lambda sub: sub.run(),
+    "recv_multipart": lambda sub: sub.recv_multipart(),
+}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import zmq
 
 import oz
 import oz.asyncio
+from oz.protocol.node.seeds import Seeds
 from oz.services import ask
 from support.meeting import DESK, FEED, advisories, meet
 from support.waiting import DEADLINE, until
@@ -109,40 +110,15 @@ def test_a_node_without_keys_that_others_reach_warns_of_it_once(directory, caplo
     assert "0.0.0.0" in warned[0].getMessage()
 
 
-def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
-    with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
-        plain.subscribe(">")
-        with pytest.raises(oz.PermissionDenied, match="demands keys"):
-            plain.wait_for_peers(timeout=DEADLINE)
-        assert not feed.interest("md.x")
-
-
-def test_a_node_without_keys_is_told_as_soon_as_it_waits_to_be_ready(feed, directory):
-    plain = oz.Node("plain", peers=feed.endpoint, directory=directory / "plain")
-    with plain, pytest.raises(oz.PermissionDenied, match="demands keys"):
-        plain.wait_ready(DEADLINE)
-
-
 def test_a_node_with_keys_is_ready_once_the_peer_that_it_names_has_answered(make, feed, monkeypatch):
     # However long a busy machine takes to answer.
-    monkeypatch.setattr("oz.transport.demands._PATIENCE", 60)
-    monkeypatch.setattr("oz.transport.node.node.PATIENCE", 60)
+    monkeypatch.setattr(Seeds.__init__, "__defaults__", (60,))
     feed.subscribe("svc.x", handler=lambda message: message.reply(1))
     for _ in range(3):
         desk = make("desk", peers=feed.endpoint)
         desk.wait_ready(DEADLINE)
         assert desk.interest("svc.x")
         desk.close()
-
-
-def test_a_node_without_keys_is_told_by_a_name_server_that_demands_some_and_by_its_advisories(
-    server, feed, directory
-):
-    with pytest.raises(oz.PermissionDenied, match="demands keys"):
-        oz.Node("plain", nameserver=server.endpoint, join_timeout=DEADLINE, directory=directory / "plain")
-    with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
-        told = advisories(plain)
-        until(lambda: any(feed.endpoint in one.text and "demands keys" in one.text for one in told()))
 
 
 def test_a_node_meets_nobody_at_a_listener_without_keys_and_says_so(make):

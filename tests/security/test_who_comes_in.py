@@ -1,6 +1,5 @@
 """Sockets with keys: who is let in, and what whoever is not is told."""
 
-import asyncio
 import logging
 from socket import create_server
 
@@ -8,9 +7,6 @@ import pytest
 import zmq
 
 import oz
-import oz.asyncio
-from support import ways_to_wait
-from support.inside import engine_of
 from support.ports import lasting_endpoint
 from support.receiving import receive_until, received
 from support.waiting import DEADLINE, Thread, until
@@ -76,77 +72,6 @@ def test_who_has_no_key_gets_nothing(pub, sub):
         pub.publish("md.eu", b"")
         assert received(sub, 1) == ["md.eu"]
         assert not socket.poll(0)
-
-
-@pytest.mark.parametrize("kind", ["sync", "asyncio"])
-def test_who_has_no_key_and_waits_for_a_publisher_with_one_is_told_why(pub, kind):
-    def wait():
-        with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
-            sub.subscribe("md.eu")
-            sub.wait_ready(DEADLINE)
-
-    async def wait_in_loop():
-        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
-            sub.subscribe("md.eu")
-            await sub.wait_ready(DEADLINE)
-
-    with pytest.raises(oz.PermissionDenied, match="demands keys"):
-        wait() if kind == "sync" else asyncio.run(wait_in_loop())
-
-
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("wait", ways_to_wait.OF_MESSAGES)
-def test_a_subscriber_without_keys_is_told_that_a_publisher_demands_some(pub, wait, filtering):
-    with oz.Subscriber(pub.endpoint, filtering=filtering) as sub:
-        sub.subscribe("md.>")
-        with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
-            ways_to_wait.OF_MESSAGES[wait](sub)
-        # Once; it may be given keys, or demand none, later.
-        with pytest.raises(oz.Timeout):
-            sub.receive(timeout=0)
-
-
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-@pytest.mark.parametrize("wait", ways_to_wait.OF_MESSAGES)
-def test_the_same_on_asyncio(pub, wait, filtering):
-    async def run():
-        async with oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as sub:
-            sub.subscribe("md.>")
-            with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
-                await ways_to_wait.OF_MESSAGES_IN_LOOP[wait](sub)
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("kind", ["sync", "asyncio"])
-def test_a_publisher_without_keys_is_told_that_a_subscriber_demands_some(ring, kind):
-    async def wait_in_loop(endpoint):
-        async with oz.asyncio.Publisher(connect=endpoint) as pub:
-            await pub.wait_for_subscribers()
-
-    def wait(endpoint):
-        with oz.Publisher(connect=endpoint) as pub:
-            pub.wait_for_subscribers()
-
-    with oz.Subscriber(security=ring.security("desk"), filtering="publisher") as sub:
-        sub.bind("tcp://127.0.0.1:*")
-        sub.subscribe("md.>")
-        with pytest.raises(oz.PermissionDenied, match=f"{sub.endpoint} demands keys"):
-            wait(sub.endpoint) if kind == "sync" else asyncio.run(wait_in_loop(sub.endpoint))
-
-
-def test_a_prefix_subscriber_asks_nobody_once_something_has_come(monkeypatch):
-    asked = []
-    monkeypatch.setattr("oz.transport.demands.mechanism_at", asked.append)
-    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
-        sub.subscribe("md.>")
-        pub.wait_for_subscribers(timeout=DEADLINE)
-        pub.publish("md.x", b"1")
-        assert sub.receive().payload == b"1"
-        with pytest.raises(oz.Timeout):
-            sub.receive(timeout=0.6)
-        assert not engine_of(sub).is_asking
-    assert asked == []
 
 
 def test_who_listens_without_keys_or_says_nothing_is_not_called_a_stranger(ring):

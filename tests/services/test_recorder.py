@@ -9,7 +9,6 @@ import oz
 from oz.journal import Journal, Kind, Record, Writer
 from oz.services.recorder import Recorder
 from support import waiting
-from support.keyring import Keyring
 from support.sizes import size
 
 FILTERINGS = ["prefix", "publisher"]
@@ -186,17 +185,6 @@ def test_what_arrived_before_it_was_stopped_is_recorded(recording, publisher, me
     pub.flush()
     records = one.end()
     assert [record.payload for record in records] == [b"%d" % at for at in range(20_000)]
-
-
-@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
-@pytest.mark.parametrize("filtering", FILTERINGS)
-def test_a_recorder_without_keys_is_told_that_a_publisher_demands_some(tmp_path, publisher, filtering):
-    ring = Keyring(tmp_path, "feed")
-    pub = publisher(security=ring.security("feed"))
-    with Recorder(tmp_path / "recorded", "a.>", connect=pub.endpoint, filtering=filtering) as recorder:
-        running = waiting.Thread(recorder.run)
-        with pytest.raises(oz.PermissionDenied, match=f"{pub.endpoint} demands keys"):
-            running.outcome()
 
 
 def test_a_fast_publisher_cannot_keep_a_recorder_from_stopping(recording, publisher, met):

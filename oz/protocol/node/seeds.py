@@ -6,13 +6,13 @@ announces, and where these are written otherwise, by their port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from oz.protocol.node.reach import host_of, is_loopback, is_named
 from oz.wire.announcement import Announcement
 
-PATIENCE = 4.0
-"""Seconds for which somebody who is there may say nothing: as long as a peer may that is known."""
+ANSWER_TIMEOUT = 1.0
+"""Seconds for which `wait_ready` waits for a seed that does not answer: the seed may be down."""
 
 
 class Seeds:
@@ -21,7 +21,7 @@ class Seeds:
     __slots__ = ("_own", "_patience", "_since")
 
     def __init__(
-        self, endpoints: Sequence[str], own: Announcement, now: float, patience: float = PATIENCE
+        self, endpoints: Sequence[str], own: Announcement, now: float, patience: float = ANSWER_TIMEOUT
     ) -> None:
         """Begin with nobody known.
 
@@ -29,11 +29,16 @@ class Seeds:
             endpoints: as the user has written them.
             own: the node's announcement.
             now: monotonic seconds.
-            patience: seconds after which somebody who says nothing is passed over.
+            patience: seconds after which a seed that does not answer is passed over.
         """
         self._own = own
         self._patience = patience
         self._since = {one: now for one in endpoints if not self._may_be(one, own)}
+
+    @property
+    def endpoints(self) -> Collection[str]:
+        """The endpoints of the seeds."""
+        return self._since.keys()
 
     def unsettled(
         self,

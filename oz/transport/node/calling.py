@@ -1,11 +1,11 @@
-"""The keys at the other ends of a node: whose is called where, what comes of it, and who demands one.
+"""The keys at the other ends of a node with keys: whose is called where, and what comes of it.
 
 All of it is for the I/O side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import zmq
@@ -17,7 +17,6 @@ from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
 from oz.transport.key_search import Found, KeySearch
 from oz.transport.node.connector import FOR_EVER
-from oz.transport.node.keyless import KeylessPeers
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, TrustedDirectory
 from oz.transport.node.notices import Notices
@@ -233,10 +232,10 @@ class KeyedCalls:
 
 
 class KeyChecks:
-    """The keys that one node finds: with its own, who has which; without any, who demands some.
+    """The checks of keys by one node; a node without keys checks none.
 
     Attributes:
-        calls: where the keys of listeners are found out; None where the node has none itself.
+        calls: the calls of listeners whose keys are found out; None for a node without keys.
     """
 
     def __init__(
@@ -259,27 +258,17 @@ class KeyChecks:
         self._keys, self._notices = keys, notices
         self._note_due, self._is_open, self._monotonic = note_due, is_open, monotonic
         self.calls: KeyedCalls | None = None
-        self._keyless: KeylessPeers | None = None
         self._refused_count = 0
         if keys is not None:
             keys.credentials.tell(self._note_refused)
 
-    def begin(
-        self,
-        sockets: NodeSockets,
-        links: Links,
-        peers: Sequence[str],
-        is_awaited: Callable[[str], bool],
-        subscriptions: NodeSubscriptions,
-    ) -> None:
-        """Call those that the user has named, or ask what they demand.
+    def begin(self, sockets: NodeSockets, links: Links, subscriptions: NodeSubscriptions) -> None:
+        """Begin the search for the keys of name servers, where the node has keys.
 
         Args:
             sockets: of the node.
             links: of the node.
-            peers: those that the user has named.
-            is_awaited: tells whether it is to be known of one of those whether somebody comes.
-            subscriptions: are told what peers deny, and that peers are not connected.
+            subscriptions: receive the denials of peers.
         """
         self._sockets, self._deny = sockets, subscriptions.deny
         discovery_clients = links.discovery_clients
@@ -295,21 +284,6 @@ class KeyChecks:
             )
             sockets.sub.tell_denials(self._note_due)
             self.calls.begin()
-        elif backend_of(sockets.sub.socket).has_handle:
-            self._keyless = KeylessPeers(
-                sockets,
-                peers,
-                lambda: links.is_registered,
-                is_awaited,
-                self._tell,
-                subscriptions.refuse,
-                self._note_due,
-                self._monotonic,
-            )
-
-    def standing_refusals(self) -> Iterable[str]:
-        """Return why peers are not connected that the user has named, as far as subscriptions were told."""
-        return () if self._keyless is None else self._keyless.standing_refusals()
 
     def known_in(self, place: MeetingPlace) -> TrustedDirectory | None:
         """Return those in a directory whose keys the node trusts; None where it has no keys."""
@@ -326,29 +300,18 @@ class KeyChecks:
     @property
     def refusals(self) -> Mapping[str, str]:
         """The reasons, in words and by endpoint, for which what the user has named is not connected."""
-        one = self.calls or self._keyless
-        return {} if one is None else one.refusals
-
-    def refusals_now(self) -> Mapping[str, str]:
-        """Return the same, of connections that may stand since the last look too."""
-        if self._keyless is not None:
-            self._keyless.read(self._monotonic())
-        return self.refusals
+        return {} if self.calls is None else self.calls.refusals
 
     def is_absent(self, endpoint: str) -> bool:
         """Tell whether nobody was at an endpoint that the user has named."""
-        one = self.calls or self._keyless
-        return one is not None and endpoint in one.absent
+        return self.calls is not None and endpoint in self.calls.absent
 
     def next_deadline(self) -> float | None:
         """Return when to call `look` at the latest, in monotonic seconds; None for never."""
-        one = self.calls or self._keyless
-        return None if one is None else one.next_deadline()
+        return None if self.calls is None else self.calls.next_deadline()
 
     def look(self, now: float) -> None:
-        """See what has become of the calls or questions, and tell of what is refused."""
-        if self._keyless is not None:
-            self._keyless.look(now)
+        """See what has become of the calls, and tell of what is refused."""
         if self.calls is not None:
             self.calls.look(now)
             self._tell_refused()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,8 @@ import zmq
 from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
-from oz.transport.demands import Demands
 from oz.transport.endpoints import EndpointError
 from oz.transport.handshakes import Handshakes, Outcome, named
-from oz.transport.keyless_calls import KeylessCalls
 from oz.transport.peer_keys import key_at
 from oz.transport.subscriber.engine import SubscriberEngine
 
@@ -26,7 +23,7 @@ ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 class Connector:
     """Connects one subscriber, and disconnects it. Only the I/O side of the node touches it."""
 
-    __slots__ = ("_attachments", "_engine", "_handshakes", "_keyless", "_outcomes", "_socket")
+    __slots__ = ("_attachments", "_engine", "_handshakes", "_outcomes", "_socket")
 
     def __init__(self, socket: Any, engine: SubscriberEngine, attachments: Attachments) -> None:
         """Begin with no connection.
@@ -41,7 +38,6 @@ class Connector:
         self._attachments = attachments
         self._handshakes = Handshakes()
         self._outcomes: list[tuple[Outcome, str, str]] = []
-        self._keyless: KeylessCalls | None = None
 
     @property
     def endpoints(self) -> list[str]:
@@ -68,50 +64,17 @@ class Connector:
             self._handshakes.begin(socket)
             if (other := key_at(endpoint, self._attachments.called)) not in (None, key):
                 raise EndpointError(f"{endpoint} is called as that of key {other}, and not of {key}")
-        with self._options(stop):
-            self._attachments.connect(socket, endpoint, key)
-
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """Connect to an endpoint anew that ZeroMQ has given up.
-
-        Raises:
-            zmq.ZMQError: file descriptors are short.
-        """
-        descriptors.need_for_peer(endpoint)
-        with self._options(FOR_EVER):
-            self._attachments.call_again(socket, endpoint)
-
-    @contextmanager
-    def _options(self, stop: int) -> Iterator[None]:
-        """Set the options of what is connected meanwhile."""
-        socket = self._socket
         # It counts for what is connected from now on.
         socket.set(zmq.RECONNECT_STOP, stop)
         # A connection begins with all that is asked for at the time, in order, and not with what was when it
         # was first tried; and nothing is held for those who are not there.
         socket.set(zmq.IMMEDIATE, 1)
         try:
-            yield
+            self._attachments.connect(socket, endpoint, key)
         finally:
             # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
             # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
             socket.set(zmq.IMMEDIATE, 0)
-
-    def watch_keyless(self, demands: Demands, named: Container[str]) -> KeylessCalls:
-        """Return what calls those anew that the user has named, where they have demanded keys for a time.
-
-        Args:
-            demands: asks those who break a handshake off what they demand.
-            named: the endpoints that the user has named.
-        """
-        self._keyless = calls = KeylessCalls(
-            self._attachments,
-            demands,
-            self._engine.end_connections,
-            call=self.call_again,
-            is_recalled=named.__contains__,
-        )
-        return calls
 
     def hang_up(self, endpoint: str) -> None:
         """Disconnect; what had come and was not taken yet is lost."""
@@ -130,8 +93,6 @@ class Connector:
 
     def _read_handshakes(self) -> None:
         """Take in what has come of calls, before a connection is made or ended; see `Attachments.give_up`."""
-        if self._keyless is not None:
-            self._keyless.read(self._socket, self._engine.monotonic())
         called, give_up = self._attachments.called, partial(self._attachments.give_up, self._socket)
         for one in self._handshakes.read():
             endpoint = named(one.where, called)
@@ -143,5 +104,3 @@ class Connector:
     def close(self) -> None:
         """Hear of no more handshakes: the socket is about to be closed."""
         self._handshakes.close(self._socket)
-        if self._keyless is not None:
-            self._keyless.close(self._socket)

@@ -27,11 +27,10 @@ from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.reach import Reach
 from oz.protocol.node.request_client import RequestClient
 from oz.protocol.node.requests import Requests
-from oz.protocol.node.seeds import PATIENCE, Seeds
+from oz.protocol.node.seeds import Seeds
 from oz.protocol.node.steps import Directory
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
-from oz.transport.demands import ASKED_AFTER
 from oz.transport.node.calling import KeyChecks
 from oz.transport.node.connector import FOR_EVER
 from oz.transport.node.dialler import Dialler, Introductions
@@ -138,22 +137,19 @@ class NodeEngine:
 
     def _connect(self) -> None:
         sockets, config = self.sockets, self.settings.configuration
-        self.subscriptions.open(sockets.sub, self._key_checks.standing_refusals)
+        self.subscriptions.open(sockets.sub)
         self._listen()
         self.membership = Membership(sockets.announcement, config.lost_after)
         self.introductions = Introductions(sockets.main, self.membership)
         self.introduce = self.introductions.introduce
         self.inquiries = Inquiries(sockets.sub.asked, self.introductions.tell)
         self._link()
-        tells_absence = self._shell.kinds.backend.has_handle
-        self._seeds = Seeds(
-            config.peers, sockets.announcement, self.monotonic(), PATIENCE if tells_absence else ASKED_AFTER
-        )
-        self._key_checks.begin(sockets, self.links, config.peers, self._is_awaited, self.subscriptions)
+        seeds = Seeds(config.peers, sockets.announcement, self.monotonic())
+        self._key_checks.begin(sockets, self.links, self.subscriptions)
         self.dialler.calls = self._key_checks.calls
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self.inquiries, self.expect, self.monotonic,
-            self._key_checks.calls, self._key_checks.refusals_now, self._seeds, self._key_checks.is_absent,
+            self._key_checks.calls, self._key_checks.refusals, seeds, self._key_checks.is_absent,
         )  # fmt: skip
         self.lifecycle = Lifecycle(
             config, self._shell, sockets, self.links, self.subscriptions,
@@ -200,14 +196,6 @@ class NodeEngine:
         )  # fmt: skip
         self.dialler = Dialler(self.links, (sockets.sub, sockets.local, sockets.network), self)
         self.dialler.place = trusted
-
-    def _is_awaited(self, endpoint: str) -> bool:
-        """Tell whether it is to be found out whether somebody is at an endpoint that the user has named.
-
-        Once where others are up: whoever waits to be ready is to know whether somebody comes.
-        """
-        is_unknown = endpoint in self._seeds.unknown(self.membership.expected)
-        return not self.membership.up or (is_unknown and not self._key_checks.is_absent(endpoint))
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""

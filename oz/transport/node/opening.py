@@ -24,10 +24,8 @@ from oz.transport import descriptors
 from oz.transport.attachments import Attachments, is_inside
 from oz.transport.backend import PYZMQ, Backend
 from oz.transport.credentials import Credentials
-from oz.transport.demands import Demands
 from oz.transport.endpoints import address_towards, advertised, needs_ipv6, warn_of_strangers
 from oz.transport.guard import StrictGuard
-from oz.transport.keyless_calls import KeylessCalls
 from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, host_id, meet_in_directory
 from oz.transport.node.publisher import NodePublisher, make_uuid
@@ -225,8 +223,6 @@ class NodeSockets:
             self.announcement = self._announcement(host, bound)
             if self.announcement.endpoints:
                 self.endpoint = self.announcement.endpoints[0]
-            self._server_ends: dict[str, Attachments] = {}
-            self._server_calls: dict[str, KeylessCalls] = {}
             self.servers = {one: self._dial_server(one) for one in config.nameserver}
         except BaseException:
             self.abandon()
@@ -350,24 +346,13 @@ class NodeSockets:
         # What finds no name server is not kept: it is said again.
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))
-        self._server_ends[endpoint] = attachments = Attachments(StrictGuard(), None, own_context=False)
         if self._keys is None or is_inside(endpoint):
-            attachments.connect(dealer, endpoint)
+            Attachments(StrictGuard(), None, own_context=False).connect(dealer, endpoint)
         return dealer
-
-    def watch_server(self, endpoint: str, demands: Demands) -> KeylessCalls:
-        """Return what calls a name server anew that has demanded keys for a time, of a node without any."""
-        attachments, is_recalled = self._server_ends[endpoint], {endpoint}.__contains__
-        self._server_calls[endpoint] = calls = KeylessCalls(
-            attachments, demands, lambda end: end(), is_recalled=is_recalled
-        )
-        return calls
 
     def close_servers(self) -> None:
         """Close the sockets of name servers; what was said last still goes out."""
-        for endpoint, dealer in self.servers.items():
-            if (calls := self._server_calls.get(endpoint)) is not None:
-                calls.close(dealer)
+        for dealer in self.servers.values():
             dealer.close()
 
     def call_server(self, endpoint: str, key: str) -> None:

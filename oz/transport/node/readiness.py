@@ -8,7 +8,7 @@ from contextlib import suppress
 import zmq
 
 from oz.configuration import Configuration
-from oz.errors import ClosedError, NameserverUnavailable, PermissionDenied, Timeout
+from oz.errors import KEYS_HINT, ClosedError, NameserverUnavailable, PermissionDenied, Timeout
 from oz.protocol.node.inquiry import Inquiries, Inquiry
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Membership
@@ -64,7 +64,7 @@ class Readiness:
         expect: Callable[[float], None],
         monotonic: Callable[[], float],
         calls: KeyedCalls | None,
-        refusals: Callable[[], Mapping[str, str]],
+        refusals: Mapping[str, str],
         seeds: Seeds,
         is_absent: Callable[[str], bool],
     ) -> None:
@@ -78,7 +78,7 @@ class Readiness:
             expect: wakes those who wait at a time of the monotonic clock.
             monotonic: that clock.
             calls: what is called where nodes have keys; None where they have none.
-            refusals: returns why there is no connection now to what the user has named, by endpoint.
+            refusals: why there is no connection to what the user has named, by endpoint.
             seeds: the peers that the user has named.
             is_absent: tells whether nobody was at one of these.
         """
@@ -141,7 +141,8 @@ class Readiness:
         unsettled = self._seeds.unsettled(self._membership.expected, now, self._is_absent, unsure)
         if (at := self._seeds.next_deadline(unsettled)) is not None:
             self._expect(at)
-        return [f"{one} has not answered yet" for one in unsettled if one not in unsure]
+        unanswered = [f"{one} has not answered yet" for one in unsettled if one not in unsure]
+        return [self._with_hint("; ".join(unanswered))] if unanswered else []
 
     def _or_refusal(self, missing: str) -> str:
         """Return what is missing, unless it is known that it does not come.
@@ -149,10 +150,15 @@ class Readiness:
         Raises:
             PermissionDenied: somebody that the user has named refuses this node, or is refused by it.
         """
-        if refusals := self._refusals():
-            raise PermissionDenied("; ".join(refusals.values()))
+        if self._refusals:
+            raise PermissionDenied("; ".join(self._refusals.values()))
         unknown = [] if self._calls is None or not missing else self._calls.unknown()
-        return "; ".join([missing, *unknown])
+        return self._with_hint("; ".join([missing, *unknown]))
+
+    def _with_hint(self, missing: str) -> str:
+        """Add a possible cause, where a node without keys connects to peers or name servers."""
+        may_lack_keys = self._calls is None and (self._sockets.servers or self._seeds.endpoints)
+        return f"{missing}. {KEYS_HINT}" if missing and may_lack_keys else missing
 
     def _linked(self) -> list[Announcement]:
         """Return the peers whose link stands as far as is known now; on the I/O side."""

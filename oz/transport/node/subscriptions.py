@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from oz.errors import ClosedError, PermissionDenied, Timeout
+from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
 from oz.message import Message
 from oz.numbers import check_count
@@ -149,7 +149,6 @@ class NodeSubscriptions:
         "_on_begin",
         "_on_end",
         "_on_failed",
-        "_refused",
         "_shell",
         "_stats",
         "_sub",
@@ -186,19 +185,13 @@ class NodeSubscriptions:
         self._on_begin = on_begin
         self._on_end = on_end
         self._sub: NodeSubscriber
-        self._refused: Callable[[], Iterable[str]] = tuple
         self._denied: WeakKeyDictionary[Subscribed, set[str]] = WeakKeyDictionary()
         self.standing: dict[Subscribed, Pending] = {}
         self.ended: dict[Subscribed, Pending] = {}
 
-    def open(self, sub: NodeSubscriber, refused: Callable[[], Iterable[str]]) -> None:
-        """Take what it subscribes with.
-
-        Args:
-            sub: the subscriber.
-            refused: returns why peers are not connected that the user has named, as far as that was told.
-        """
-        self._sub, self._refused = sub, refused
+    def open(self, sub: NodeSubscriber) -> None:
+        """Set the subscriber of the node."""
+        self._sub = sub
 
     def subscribe(self, given: SubscribeArguments, drain: Callable[[Any, float], Any]) -> Subscribed:
         """Make a subscription and have it begin.
@@ -273,16 +266,6 @@ class NodeSubscriptions:
         if isinstance(queue, Mailbox):
             queue.fail(denial.error())
 
-    def refuse(self, why: str) -> None:
-        """Record that a peer is not connected: each next call that would wait for a message raises it."""
-        for subscription, queue in self.standing.items():
-            self._refuse(subscription, queue, why)
-
-    def _refuse(self, subscription: Subscribed, queue: Pending, why: str) -> None:
-        # Advisories tell it themselves.
-        if isinstance(queue, Mailbox) and not any(map(reserved_subjects.is_advisory, subscription.patterns)):
-            queue.fail(PermissionDenied(why))
-
     def drain(self, subscription: Subscribed, timeout: float, still_draining: Missing) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         queue = self.standing.get(subscription)
@@ -336,8 +319,6 @@ class NodeSubscriptions:
             self._sub.begin(subscription, delivery, last_value=last_value)
             self._on_begin()
         self.standing[subscription] = queue
-        for why in self._refused():
-            self._refuse(subscription, queue, why)
 
     def _cancel(self, subscription: Subscribed) -> None:
         with suppress(ClosedError):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import zmq
 
-from oz.errors import ClosedError, WouldBlock
+from oz.errors import KEYS_HINT, ClosedError, Timeout, WouldBlock
 from oz.numbers import check_count
 from oz.program_end import end_daemon
 from oz.protocol.multicast.sender import MulticastDispatch
@@ -384,8 +384,9 @@ class PublisherEngine:
         self.listen()
         return self.sender.routes.count(subject) >= wanted
 
-    def too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
-        """Say that there were fewer in that time."""
+    def too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> Timeout:
+        """Return the error of a wait that ended with too few subscriptions."""
         what = "" if subject is None else f" for {subject!r}"
         count = self.sender.routes.count(subject)
-        return f"{count} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
+        hint = f". {KEYS_HINT}" if self.attachments.may_lack_keys else ""
+        return Timeout(f"{count} of {wanted} subscriptions{what} came within {timeout or 0:g} s{hint}")

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from math import inf
 from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, PermissionDenied, ProtocolError, Timeout
+from oz.errors import KEYS_HINT, ClosedError, PermissionDenied, ProtocolError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
-from oz.transport.demands import Demands
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
-from oz.transport.subscriber.returns import Returns
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
 
@@ -45,9 +44,7 @@ class Declarer:
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
-        returns: what looks after those of a socket without keys, which may come to demand some; or None.
         failures: why connections are refused, for the next call that would wait.
-        demands: what finds out whether publishers demand keys, where nothing has come that tells; or None.
         due_at: when to look at the latest, in monotonic seconds; infinite for never.
         is_settled: nothing has changed since the last look.
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
@@ -84,9 +81,7 @@ class Declarer:
         self.listening = listening
         self.links = links
         self.calls: Calls | None = None
-        self.returns: Returns | None = None
         self.failures: deque[PermissionDenied] = deque()
-        self.demands: Demands | None = None
         self.due_at = inf
         self.is_settled = not self.has_duties
         self.when_hastened: Callable[[], None] | None = None
@@ -108,7 +103,7 @@ class Declarer:
     @property
     def has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return any(one is not None for one in (self.streams, self.listening, self.calls, self.returns))
+        return any(one is not None for one in (self.streams, self.listening, self.calls))
 
     def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
@@ -184,12 +179,6 @@ class Declarer:
             self.links.look(now, is_idle=is_idle)
         if self.calls is not None:
             self.calls.look(self.socket, now)
-        if self.returns is not None:
-            self.returns.look(self.socket, now)
-        if self.demands is not None:
-            self.demands.look(now)
-            if self.receiver.stats.received or self.demands.next_look_in(now) is None:
-                self.demands = None
         self._plan()
 
     def settle(self) -> None:
@@ -219,13 +208,9 @@ class Declarer:
         """Find out when to look next."""
         deadlines = [
             part.next_deadline()
-            for part in (self.listening, self.streams, self.links, self.calls, self.returns)
+            for part in (self.listening, self.streams, self.links, self.calls)
             if part is not None
         ]
-        if self.demands is not None:
-            now = self.backend.monotonic()
-            left = self.demands.next_look_in(now)
-            deadlines.append(None if left is None else now + left)
         earliest = min((one for one in deadlines if one is not None), default=inf)
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
 
@@ -240,25 +225,6 @@ class Declarer:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - self.backend.monotonic())
 
-    def look_for_demands(self, endpoints: Iterable[str], tell: Callable[[str, str], object]) -> None:
-        """Find out whether publishers demand keys, if nothing comes from any of them.
-
-        Args:
-            endpoints: where the socket connects to.
-            tell: is told of one that does: in words, and where.
-        """
-        if not self.has_heard:
-            now = self.backend.monotonic()
-            self.demands = Demands(endpoints, now, is_needed=lambda _: not self.has_heard, tell=tell)
-            self._plan()
-
-    @property
-    def has_heard(self) -> bool:
-        """Whether a message has come, or an answer of a publisher that filters."""
-        return self.receiver.stats.received > 0 or (
-            self.streams is not None and bool(self.streams.publishers.met())
-        )
-
     def begin_calls(self) -> None:
         """Prepare for another connection, which may be refused where the socket has keys, or for an end."""
         if self.calls is not None:
@@ -268,18 +234,6 @@ class Declarer:
         """Look after connections no longer, before the socket closes: it may be gone for all others."""
         if self.calls is not None:
             self.calls.close(socket)
-        if self.returns is not None:
-            self.returns.close(socket)
-
-    def leave_monitor(self) -> None:
-        """Leave the monitor of the socket, which has one only, to its user."""
-        if self.returns is not None:
-            self.returns.leave_alone(self.socket)
-
-    def heard(self) -> tuple[int, int]:
-        """Return what changes whenever a publisher is heard: how many messages came, and when one was."""
-        heard = () if self.streams is None else self.streams.publishers.last_heard().values()
-        return self.receiver.stats.received, max(heard, default=0)
 
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
@@ -314,9 +268,10 @@ class Declarer:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
         return self.streams.is_ready(connections, self.backend.time_ns())
 
-    def not_ready(self, timeout: float | None, connections: int, endpoints: Sequence[str]) -> Timeout:
-        """Make the error that says what is missing."""
+    def not_ready(self, timeout: float | None, attachments: Attachments) -> Timeout:
+        """Return the error of `wait_ready`, which names the missing answers."""
         assert self.streams is not None
+        connections, endpoints = attachments.connections, attachments.endpoints
         state = self.streams.unready()
         if not state["publishers"]:
             missing = (
@@ -331,7 +286,8 @@ class Declarer:
                 f"{state['unanswered']} declarations are unanswered; a plain PUB never answers, nor does an "
                 "endpoint where nobody is"
             )
-        return Timeout(f"not ready within {timeout or 0:g} s: {missing}")
+        hint = f". {KEYS_HINT}" if attachments.may_lack_keys else ""
+        return Timeout(f"not ready within {timeout or 0:g} s: {missing}{hint}")
 
     # the end of asking -----------------------------------------------------------------------------------
 

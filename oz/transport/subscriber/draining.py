@@ -16,7 +16,6 @@ from oz.message import Message
 from oz.numbers import check_number, check_wait
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
-from oz.transport.demands import Demands
 from oz.transport.subscriber.engine import SubscriberEngine
 
 _LEAST = 0.05
@@ -107,7 +106,7 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
 
     Raises:
         Timeout: some publisher has not answered in that time.
-        PermissionDenied: a publisher demands keys, which this subscriber has none of.
+        PermissionDenied: a publisher denies a pattern.
         ProtocolError: a publisher refuses a pattern.
         ValueError: without `filtering="publisher"`.
     """
@@ -117,33 +116,18 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
     streams = engine.declarer.streams
     deadline = inf if timeout is None else engine.monotonic() + timeout
     yield from _unpack_what_is_here(engine)
-    demands = _demands(engine, attachments)
 
     def next_silence() -> float | None:
         # A publisher that has been silent for long is not waited for.
-        left = [streams.publishers.next_silence(engine.declarer.backend.time_ns())]
-        if demands is not None:
-            left.append(demands.next_look_in(engine.monotonic()))
-        return min((one for one in left if one is not None), default=None)
+        return streams.publishers.next_silence(engine.declarer.backend.time_ns())
 
     def is_ready() -> bool:
-        if engine.declarer.is_ready(attachments.connections):
-            return True
-        if demands is not None:
-            demands.check(engine.monotonic())
-        return False
+        return engine.declarer.is_ready(attachments.connections)
 
     if not (yield from _unpack_until(engine, is_ready, deadline, next_silence)):
-        raise engine.declarer.not_ready(timeout, attachments.connections, attachments.endpoints)
+        raise engine.declarer.not_ready(timeout, attachments)
     # Otherwise the first message would have to wait for it.
     engine.declarer.settle()
-
-
-def _demands(engine: SubscriberEngine, attachments: Attachments) -> Demands | None:
-    """Make what finds out whether publishers demand keys, which the subscriber has none of."""
-    if attachments.credentials is not None or not engine.declarer.backend.has_handle:
-        return None
-    return Demands(attachments.endpoints[: attachments.connections], engine.monotonic())
 
 
 def next_deadline(engine: SubscriberEngine, connections: int) -> float | None:

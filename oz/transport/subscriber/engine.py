@@ -15,12 +15,10 @@ from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Route, Subscribed
-from oz.transport.attachments import Attachments, is_inside
+from oz.transport.attachments import Attachments
 from oz.transport.calls import Calls
-from oz.transport.keyless_calls import LOOK_EVERY_WHILE_QUIET
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
-from oz.transport.subscriber.returns import Returns
 from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
@@ -119,39 +117,6 @@ class SubscriberEngine:
         """Look after the endpoints that are connected to, as the socket has keys."""
         self.declarer.calls = Calls(attachments, self.fail, self.end_connections)
 
-    def look_for_demands(self, attachments: Attachments, *, may_block: bool = False) -> None:
-        """Find out whether publishers demand keys, where nothing comes and the socket has none.
-
-        A listener that demands keys says nothing to whoever shows none.
-
-        Args:
-            attachments: where publishers are.
-            may_block: whether a read may wait within libzmq: it is to end in time for what is due.
-        """
-        connected = [one for one in attachments.connected if not is_inside(one)]
-        if connected and attachments.credentials is None and attachments.group is None:
-            self.declarer.returns = returns = self.declarer.returns or Returns(
-                attachments,
-                self.declarer.heard,
-                self.fail,
-                self.end_connections,
-                has_heartbeats=self.declarer.streams is not None,
-            )
-            returns.joined(self.monotonic())
-            self.declarer.look_for_demands(connected, returns.tell)
-            self.declarer.hasten()
-            if may_block and self.declarer.streams is None:
-                bound = round(1000 * LOOK_EVERY_WHILE_QUIET)
-                self.declarer.backend.set(self.socket, zmq.RCVTIMEO, bound)
-            self.must_check = self.must_check or self.is_asking
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether it is not known yet whether a publisher demands keys: no wait may be without end."""
-        if self.declarer.demands is not None and self.declarer.has_heard:
-            self.declarer.demands = None
-        return self.declarer.demands is not None
-
     @property
     def is_refused(self) -> bool:
         """Whether `check` has a refusal to raise, behind all that is here already."""
@@ -212,7 +177,7 @@ class SubscriberEngine:
         self.check()
 
     def _find_out_what_to_check(self) -> None:
-        self.must_check = self.is_drained or self.is_asking or self.is_refused
+        self.must_check = self.is_drained or self.is_refused
 
     def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.

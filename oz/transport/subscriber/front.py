@@ -19,7 +19,6 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
 from oz.transport.attachments import Attachments
-from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
@@ -240,8 +239,6 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         self._engine.declarer.begin_calls()
         manager = self._attachments.connect(self._socket, addr)
         self._engine.declarer.joined()
-        if backend_of(self._socket).has_handle:
-            self._engine.look_for_demands(self._attachments, may_block=self._may_block)
         return manager
 
     def unbind(self, addr: Any) -> None:

@@ -54,8 +54,6 @@ class SubscriberSocket(SubscriberFront[AnyHandler, AnySubscription], zmq.Socket[
             OwnershipError: the socket was made before a fork.
             zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
         """
-        if not self.closed and not self._guard.is_foreign:
-            self._engine.declarer.leave_monitor()
         return self._monitor.socket_for(self, events, addr)
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
@@ -72,8 +70,6 @@ class SubscriberSocket(SubscriberFront[AnyHandler, AnySubscription], zmq.Socket[
             OwnershipError: the socket was made before a fork.
             zmq.ZMQError: the socket is closed, or the address is in use.
         """
-        if not self.closed and not self._guard.is_foreign:
-            self._engine.declarer.leave_monitor()
         self._monitor.begin(self, addr, events)
 
     # the pyzmq surface -----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The endpoints that a user has named: which of them are known by what peers announce."""
 
-from oz.protocol.node.seeds import PATIENCE, Seeds
+from oz.protocol.node.seeds import ANSWER_TIMEOUT, Seeds
 from oz.wire.announcement import Announcement
 from support.cases import each
 
@@ -67,7 +67,7 @@ def test_where_nobody_is_nobody_is_waited_for():
 def test_whoever_says_nothing_is_passed_over_once_its_time_is_over_which_begins_with_the_connection():
     seeds = Seeds(["tcp://a:5"], OWN, 10.0)
     assert seeds.unsettled([], 12.0, unsure={"tcp://a:5"}) == ["tcp://a:5"]
-    assert seeds.next_deadline(["tcp://a:5"]) == 12.0 + PATIENCE
-    assert seeds.unsettled([], 11.9 + PATIENCE) == ["tcp://a:5"]
-    assert seeds.unsettled([], 12.0 + PATIENCE) == []
+    assert seeds.next_deadline(["tcp://a:5"]) == 12.0 + ANSWER_TIMEOUT
+    assert seeds.unsettled([], 11.9 + ANSWER_TIMEOUT) == ["tcp://a:5"]
+    assert seeds.unsettled([], 12.0 + ANSWER_TIMEOUT) == []
     assert seeds.next_deadline([]) is None

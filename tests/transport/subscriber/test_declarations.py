@@ -61,8 +61,7 @@ def test_an_idle_subscriber_looks_only_when_something_is_due(looks):
             assert time.monotonic() - began >= 1.19
             return looks.count(engine_of(sub).declarer)
 
-    # One finds out what is due, one comes soon after what was subscribed to, and one with the end. Where
-    # nobody was heard the others look whether a listener demands keys.
+    # One finds out what is due, one comes soon after what was subscribed to, and one with the end.
     waits = receive, receive_as_pyzmq_does, poll, ozs_poller, wait_ready
     threads = [Thread(lambda wait=wait: idle(wait)) for wait in waits]
     assert all(1 <= thread.outcome() <= 12 for thread in threads)
