@@ -42,7 +42,7 @@ class Running:
 
     def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "oz", *arguments],
+            [sys.executable, "-P", "-m", "oz", *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -284,7 +284,7 @@ def program():
                 yield process
             return
         process = subprocess.Popen(
-            [sys.executable, "-c", head + code, *map(str, arguments)],
+            [sys.executable, "-P", "-c", head + code, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -13,9 +13,13 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.
 
 @contextmanager
 def started(*arguments):
-    """Start `python arguments…` for a `with` block, and kill the process at the end."""
+    """Start `python arguments…` for a `with` block, and kill the process at the end.
+
+    With `-c` and `-m` it imports the installed oz, as the tests do, and not the one of the current directory.
+    """
+    safe_path = ["-P"] if arguments[0] in ("-c", "-m") else []
     process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
+        [sys.executable, *safe_path, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
