@@ -53,6 +53,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import zmq
+import zmq.auth
 
 import oz
 import oz.services
@@ -880,3 +881,131 @@ class NameServer:
 def environment(compiled):
     """Return the environment of a process that runs the compiled part, or pure Python."""
     return {**os.environ, "OZ_COMPILED": "require" if compiled else "0"}
+
+
+# drop-in sockets ----------------------------------------------------------------------------------
+
+
+def sub_socket(context, **options):
+    """Return a drop-in SUB of a context of pyzmq: `oz.SubSocket` in the target API."""
+    kind = getattr(oz, "SubSocket", oz.Subscriber)
+    return context.socket(zmq.SUB, socket_class=kind, **{"dialect": "zmq", **options})
+
+
+def pub_socket(context, **options):
+    """Return a drop-in PUB of a context of pyzmq: `oz.PubSocket` in the target API."""
+    kind = getattr(oz, "PubSocket", oz.Publisher)
+    return context.socket(zmq.PUB, socket_class=kind, **{"dialect": "zmq", **options})
+
+
+# journal ------------------------------------------------------------------------------------------
+
+
+def journal_writer(directory, **options):
+    """Return a journal writer: `append(records)`, `end_offset`, `close()`."""
+    import oz.journal
+
+    return oz.journal.Writer(directory, **options)
+
+
+def journal_records(directory, pattern=None, **options):
+    """Return the messages of a journal as (subject, payload)."""
+    import oz.journal
+
+    found = oz.journal.Journal(directory).read(pattern, **options)
+    return [(one.subject, one.payload) for one in found]
+
+
+def follow_journal(directory):
+    """Return an iterator over the payloads of a journal that waits for more at the end."""
+    import oz.journal
+
+    return (one.payload for one in oz.journal.Journal(directory).read(follow=True))
+
+
+def is_journal_intact(directory):
+    """Return whether `verify` finds no fault."""
+    import oz.journal
+
+    return not oz.journal.Journal(directory).verify().findings
+
+
+def journal_error():
+    """Return the class JournalError."""
+    return oz.JournalError
+
+
+def recorder(directory, patterns, endpoint):
+    """Return a recorder of an endpoint: `run()`, `stop()`, `close()`."""
+    from oz.services.recorder import Recorder
+
+    return Recorder(directory, patterns, connect=endpoint, filtering="publisher")
+
+
+def record_node(directory, patterns, node):
+    """Return a recorder of a node."""
+    raise NotImplementedError("oz has no Recorder(source=node) yet")
+
+
+def replay(directory, publisher):
+    """Publish a journal again, as fast as possible; return the number of messages."""
+    import oz.journal
+    from oz.services.replayer import replay as replay_journal
+
+    return replay_journal(oz.journal.Journal(directory), publisher._raw, speed=None).published
+
+
+# keys and permissions -----------------------------------------------------------------------------
+
+
+def write_keys(directory, *names):
+    """Write a key pair for each name below `directory`, and trust all of them; return the public keys."""
+    from click.testing import CliRunner
+
+    from oz.cli import main
+
+    (directory / "trusted").mkdir(parents=True)
+    public = {}
+    for name in names:
+        ran = CliRunner().invoke(main, ["keys", "new", name, "--directory", str(directory / "keys")])
+        assert ran.exit_code == 0, ran.output
+        certificate = directory / "keys" / f"{name}.key"
+        (directory / "trusted" / certificate.name).write_bytes(certificate.read_bytes())
+        public[name] = zmq.auth.load_certificate(str(certificate))[0].decode()
+    return public
+
+
+def security(directory, name, permissions=None):
+    """Return the `security=` of the holder of a key."""
+    options = {} if permissions is None else {"permissions": permissions}
+    return oz.Security(directory / "keys" / f"{name}.key_secret", trusted=directory / "trusted", **options)
+
+
+# command line -------------------------------------------------------------------------------------
+
+
+def command(*arguments, stdin=None):
+    """Run a command in this process; return its exit code, standard output and standard error."""
+    from click.testing import CliRunner
+
+    from oz.cli import main
+
+    ran = CliRunner().invoke(main, list(arguments), input=stdin)
+    return ran.exit_code, ran.stdout, ran.stderr
+
+
+# Spark --------------------------------------------------------------------------------------------
+
+
+def spark_session():
+    """Return a Spark session in this process that knows the format of oz."""
+    import oz.spark
+
+    return oz.spark.session(master="local[1]")
+
+
+def matches_column(column, pattern):
+    """Return the column that says whether subjects match a pattern."""
+    import oz.spark
+
+    return oz.spark.matches(column, pattern)

@@ -266,8 +266,8 @@ def program():
     """Function that starts a Python program: `with program(code, *arguments) as process:`.
 
     The program gets `api`, an `Api("sync")`, and `say(text)`, which prints a line at once. Read it with
-    `process.stdout.readline()`. The process is killed at the end. It is a fork of a prepared process, which
-    costs 10 ms; with `compiled=True` or `False` it is a new interpreter, which costs 350 ms.
+    `process.stdout.readline()`. The process is killed at the end. It costs 350 ms. `compiled=True` or `False`
+    chooses the part of oz that it runs.
     """
     head = (
         "import sys\n"

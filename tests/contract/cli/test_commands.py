@@ -1,0 +1,75 @@
+"""The command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from contract.adapter import command
+from contract.promises import promise
+from support.scripts import started
+from support.waiting import DEADLINE
+
+
+@promise("oz match prints the subjects that a pattern matches, and exits with 1 if none does.")
+def test_match():
+    assert command("match", "time.*.east", "time.us.east", "time.us.west") == (0, "time.us.east\n", "")
+    assert command("match", "a.*", "b.c")[0] == 1
+
+
+@promise("oz explain shows prefix, regex and dialect of a pattern.")
+def test_explain():
+    code, out, _ = command("explain", "rv:RUN.*")
+    assert code == 0
+    assert "prefix: RUN." in out
+    assert "dialect: rv" in out
+
+
+@promise("A bad pattern, an unknown option and an unknown command exit with 2 and say why on standard error.")
+@pytest.mark.parametrize("words", [["explain", "a..b"], ["sub", "--nonsense", "a"], ["nonsense"]])
+def test_wrong_usage_exits_with_2(words):
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert words[-1] in err or "nonsense" in err
+
+
+@promise("oz keys new writes a key pair and replaces no file.")
+def test_keys_are_not_replaced(tmp_path):
+    words = ["keys", "new", "desk", "--directory", str(tmp_path / "keys")]
+    assert command(*words)[0] == 0
+    before = (tmp_path / "keys" / "desk.key_secret").read_bytes()
+    assert command(*words)[0] != 0
+    assert (tmp_path / "keys" / "desk.key_secret").read_bytes() == before
+
+
+@promise("oz sub --json prints the matching messages that oz pub publishes.")
+def test_pub_and_sub(directory):
+    endpoint = f"ipc://{directory}/feed"
+    words = ["-m", "oz", "sub", "a.*", "--connect", endpoint, "--count", "2", "--json"]
+    with started(*words) as process:
+        published = subprocess.run(
+            [sys.executable, "-P", "-m", "oz", "pub", "-", "--bind", endpoint, "--wait", str(DEADLINE)],
+            input="a.b one\na.c two\n",
+            text=True,
+            timeout=2 * DEADLINE,
+            check=False,
+        )
+        assert published.returncode == 0
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, err
+    assert [json.loads(line)["subject"] for line in out.splitlines()] == ["a.b", "a.c"]
+
+
+@promise("oz record and oz journal export give back the published messages.")
+def test_journal_commands(tmp_path):
+    pytest.importorskip("pyarrow")
+    from contract.adapter import journal_writer
+
+    with journal_writer(tmp_path / "j") as writer:
+        writer.append([("a.b", b"1"), ("a.c", b"2")])
+    code, out, err = command("journal", "verify", str(tmp_path / "j"))
+    assert code == 0, err
+    code, out, err = command("journal", "info", str(tmp_path / "j"), "--json")
+    assert code == 0, err
+    assert json.loads(out)["records"] == 2

@@ -1,0 +1,180 @@
+"""Journal, recorder and replay."""
+
+from os import urandom
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from contract.adapter import (
+    Api,
+    follow_journal,
+    is_journal_intact,
+    journal_error,
+    journal_records,
+    journal_writer,
+    record_node,
+    recorder,
+    replay,
+)
+from contract.promises import not_yet, promise
+from support.waiting import Thread, until
+
+RECORDS = [(f"md.{at % 3}.x", b"%d" % at) for at in range(100)]
+
+
+@promise("A journal returns its records in order, with subject and payload.")
+def test_records_come_back_in_order(tmp_path):
+    with journal_writer(tmp_path) as writer:
+        assert writer.append(RECORDS[:60]) == 60
+        assert writer.append(RECORDS[60:]) == 100
+    assert journal_records(tmp_path) == RECORDS
+
+
+@promise("Patterns of any dialect and ranges of offsets select records.")
+def test_patterns_and_ranges_select(tmp_path):
+    with journal_writer(tmp_path) as writer:
+        writer.append(RECORDS)
+    for pattern in ("md.1.*", "redis:md.1*", "regex:md[.]1[.].*"):
+        assert journal_records(tmp_path, pattern) == [one for one in RECORDS if one[0] == "md.1.x"]
+    assert journal_records(tmp_path, start=10, end=20) == RECORDS[10:20]
+
+
+@promise("A second writer of a journal is refused while the first one is open.")
+def test_second_writer_is_refused(tmp_path):
+    with journal_writer(tmp_path) as writer:
+        writer.append(RECORDS)
+        with pytest.raises(journal_error()):
+            journal_writer(tmp_path)
+    journal_writer(tmp_path).close()
+
+
+@promise("A killed writer loses no acknowledged record, and the next writer goes on after it.")
+def test_killed_writer_loses_nothing_acknowledged(tmp_path, program):
+    code = (
+        "import sys\n"
+        "writer = journal_writer(sys.argv[1], segment_bytes=65536)\n"
+        "number = 0\n"
+        "while True:\n"
+        "    end = writer.append((f'a.{number + at}', b'x' * 100) for at in range(50))\n"
+        "    number += 50\n"
+        "    say(end)\n"
+    )
+    with program(code, tmp_path) as process:
+        for _ in range(40):
+            acknowledged = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+        acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
+    found = journal_records(tmp_path)
+    assert [subject for subject, _ in found] == [f"a.{at}" for at in range(len(found))]
+    assert len(found) >= acknowledged
+    with journal_writer(tmp_path) as writer:
+        assert writer.append([("next", b"")]) == len(found) + 1
+
+
+@promise("A full disk loses no acknowledged record: the append raises an error, and reading goes on.")
+def test_full_disk_loses_nothing_acknowledged(tmp_path, program):
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "writer = journal_writer(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "end = 0\n"
+        "try:\n"
+        "    while True:\n"
+        "        end = writer.append([(f'a.{end}', bytes([end % 251]) * 5_000)])\n"
+        "except errors.OzError as error:\n"
+        "    say(f'{type(error).__name__} {end}')\n"
+        "sys.stdin.read()\n"
+    )
+    with program(code, tmp_path) as process:
+        name, end = process.stdout.readline().split()
+    assert name == "JournalFull"
+    found = journal_records(tmp_path)
+    assert found == [(f"a.{at}", bytes([at % 251]) * 5_000) for at in range(int(end))]
+
+
+@promise("Retention by size removes the oldest records, and keeps the newest without a gap.")
+def test_retention_keeps_the_newest(tmp_path):
+    with journal_writer(tmp_path, segment_bytes=8192, retain_bytes=40_000) as writer:
+        for at in range(200):
+            writer.append([(f"a.{at}", urandom(1000))])
+    subjects = [subject for subject, _ in journal_records(tmp_path)]
+    assert 10 < len(subjects) < 200
+    assert subjects == [f"a.{at}" for at in range(200 - len(subjects), 200)]
+
+
+@promise("A reader that follows receives each record once, while segments are sealed.")
+def test_follower_receives_each_record_once(tmp_path):
+    with journal_writer(tmp_path, segment_bytes=8192) as writer:
+        writer.append(RECORDS[:1])
+        follower = follow_journal(tmp_path)
+
+        def read():
+            return [next(follower) for _ in range(500)]
+
+        work = Thread(read)
+        for at in range(1, 500):
+            writer.append([("a.b", b"%d" % at)])
+        assert work.outcome() == [b"%d" % at for at in range(500)]
+        follower.close()
+
+
+@promise("verify finds a flipped bit, and a reader raises an error in place of wrong bytes.")
+def test_flipped_bit_is_found(tmp_path):
+    with journal_writer(tmp_path, segment_bytes=4096) as writer:
+        writer.append(("a.b", bytes([at]) * 100) for at in range(100))
+    assert is_journal_intact(tmp_path)
+    damaged = max(tmp_path.iterdir(), key=lambda one: one.stat().st_size)
+    data = bytearray(damaged.read_bytes())
+    at = data.index(bytes([7]) * 50) if bytes([7]) * 50 in data else len(data) // 2
+    data[at] ^= 16
+    damaged.write_bytes(data)
+    assert not is_journal_intact(tmp_path)
+    with pytest.raises(journal_error()):
+        journal_records(tmp_path)
+
+
+@promise("A recorder writes each matching message of a publisher, and replay publishes them in order.")
+def test_recorded_messages_are_replayed(tmp_path, api):
+    publisher = api.publisher("tcp://127.0.0.1:*")
+    recording = recorder(tmp_path / "journal", "md.>", publisher.endpoint)
+    work = Thread(recording.run)
+    publisher.wait_for_subscribers("md.x")
+    for subject, payload in RECORDS:
+        publisher.publish(subject, payload)
+        publisher.publish("other.x", payload)
+    publisher.flush()
+    until(lambda: recording.writer.end_offset >= len(RECORDS))
+    recording.stop()
+    work.outcome()
+    recording.close()
+    assert journal_records(tmp_path / "journal") == RECORDS
+
+
+@promise("replay publishes the records of a journal in order.")
+def test_replay_publishes_in_order(tmp_path, replayed):
+    publisher, subscriber = replayed
+    with journal_writer(tmp_path) as writer:
+        writer.append(RECORDS)
+    assert replay(tmp_path, publisher) == len(RECORDS)
+    assert [(one.subject, one.payload) for one in (subscriber.receive() for _ in RECORDS)] == RECORDS
+
+
+@pytest.fixture
+def replayed():
+    """Publisher, and a subscriber that is ready."""
+    with Api("sync") as api:
+        publisher = api.publisher("tcp://127.0.0.1:*")
+        subscriber = api.subscriber(publisher.endpoint, filtering="publisher")
+        subscriber.subscribe("md.>")
+        subscriber.wait_ready()
+        yield publisher, subscriber
+
+
+@promise("A bus can be recorded.")
+@not_yet("issue 43: Recorder(source=node)", raises=NotImplementedError)
+def test_bus_can_be_recorded(tmp_path, nodes):
+    node = nodes.node("recorder")
+    record_node(tmp_path, "md.>", node)

@@ -1,0 +1,196 @@
+"""Accounting of losses, overflow policies and last values. All need publisher-side filtering."""
+
+import pytest
+
+from contract.adapter import Options, errors
+from contract.promises import not_yet, promise
+from support.waiting import until
+
+NO_PREFIX = {"prefix": "Without publisher-side filtering a loss has no count."}
+PAYLOAD = 2_000  # bytes after the number, so that the buffers of the transport are full soon
+
+
+def _flood(publisher, count, subjects=("a.x",)):
+    for number in range(count):
+        publisher.publish(subjects[number % len(subjects)], b"%012d" % number + bytes(PAYLOAD))
+
+
+def _read(subscriber):
+    """Return the numbers of all messages up to the one on `end`, and the lost ones before each."""
+    numbers, lost = [], 0
+    while True:
+        message = subscriber.receive()
+        lost += message.gap
+        if message.subject == "end":
+            return numbers, lost
+        numbers.append(int(message.payload[:12]))
+
+
+@promise(
+    "Published and matching = delivered + reported lost, when a subscriber does not keep up.",
+    not_for=NO_PREFIX,
+)
+def test_losses_of_a_slow_subscriber_are_exact(sockets):
+    gaps = []
+    publisher = sockets.publisher(options=Options(high_water_mark=2, batch=4))
+    subscriber = sockets.subscriber(publisher, on_gap=gaps.append, options=Options(high_water_mark=2))
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"])
+    count = 8_000
+    _flood(publisher, count)
+    publisher.flush()
+
+    def is_settled():
+        publisher.publish("end")
+        publisher.flush()
+        return True
+
+    is_settled()
+    numbers = []
+    lost = 0
+    while True:
+        try:
+            message = subscriber.receive(timeout=0.2)
+        except errors.Timeout:
+            # The message on `end` was dropped too, or is still behind a full pipe.
+            is_settled()
+            continue
+        lost += message.gap
+        if message.subject == "end":
+            break
+        numbers.append(int(message.payload[:12]))
+    assert numbers == sorted(set(numbers))
+    assert lost == sum(gap.count for gap in gaps) == subscriber.stats.lost
+    assert len(numbers) + lost >= count
+    assert lost > 0
+
+
+@promise('on_full="block" loses nothing: the publisher waits for its subscriber.', not_for=NO_PREFIX)
+def test_block_loses_nothing(sockets, api):
+    publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=2, batch=4))
+    subscriber = sockets.subscriber(publisher, options=Options(high_water_mark=2))
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"])
+    count = 5_000
+
+    def publish():
+        _flood(publisher, count)
+        publisher.publish("end")
+        publisher.flush()
+
+    work = api.start(publish)
+    assert _read(subscriber) == (list(range(count)), 0)
+    work.outcome()
+
+
+@promise('on_full="raise" raises WouldBlock and loses no accepted message.', not_for=NO_PREFIX)
+def test_raise_refuses_what_has_no_room(sockets):
+    publisher = sockets.publisher(on_full="raise", options=Options(high_water_mark=2, batch=4))
+    subscriber = sockets.subscriber(publisher, options=Options(high_water_mark=2))
+    sockets.subscribe(publisher, subscriber, ["a.*", "end"])
+    accepted, is_full = 0, False
+    while not is_full:
+        try:
+            publisher.publish("a.x", b"%012d" % accepted + bytes(PAYLOAD))
+            accepted += 1
+        except errors.WouldBlock:
+            is_full = True
+    numbers = []
+
+    def publish_end():
+        try:
+            publisher.publish("end")
+            publisher.flush()
+        except errors.WouldBlock:
+            return False
+        return True
+
+    def read_some():
+        try:
+            while True:
+                numbers.append(int(subscriber.receive(timeout=0.02).payload[:12]))
+        except errors.Timeout:
+            return publish_end()
+
+    until(read_some)
+    rest, lost = _read(subscriber)
+    assert ([*numbers, *rest][:accepted], lost) == (list(range(accepted)), 0)
+
+
+@promise("conflate keeps the newest message of each subject.", not_for=NO_PREFIX)
+def test_conflate_keeps_the_newest_of_each_subject(sockets):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a.*", overflow="conflate", delivery={"max_pending": 10})
+    subjects = [f"a.{name}" for name in "xyz"]
+    count = 3_000
+    _flood(publisher, count, subjects)
+    publisher.flush()
+    newest = {}
+
+    def has_all():
+        try:
+            while True:
+                message = subscriber.receive(timeout=0.05)
+                number = int(message.payload[:12])
+                assert newest.get(message.subject, -1) < number
+                newest[message.subject] = number
+        except errors.Timeout:
+            return newest == {subject: count - 3 + at for at, subject in enumerate(subjects)}
+
+    until(has_all)
+
+
+@promise(
+    "drop_oldest keeps the newest messages, drop_newest the oldest; both count the dropped ones.",
+    not_for=NO_PREFIX,
+)
+@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
+def test_overflow_drops_and_counts(sockets, overflow):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a.*", overflow=overflow, delivery={"max_pending": 10})
+    count = 3_000
+    _flood(publisher, count)
+    publisher.flush()
+    numbers = []
+
+    def has_settled():
+        try:
+            while True:
+                numbers.append(int(subscriber.receive(timeout=0.05).payload[:12]))
+        except errors.Timeout:
+            stats = subscriber.stats
+            return len(numbers) + stats.dropped + stats.lost >= count
+
+    until(has_settled)
+    stats = subscriber.stats
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) + stats.dropped + stats.lost == count
+    assert numbers[-1] == count - 1 if overflow == "drop_oldest" else numbers[0] == 0
+    assert len(numbers) < count
+
+
+@promise(
+    "A new subscription with last_value receives the newest message of each matching subject first.",
+    not_for=NO_PREFIX,
+)
+def test_last_values_come_first(sockets):
+    publisher = sockets.publisher(last_value=True)
+    for subject in ("a.x", "a.y", "b.x"):
+        for number in range(3):
+            publisher.publish(subject, b"%d" % number)
+    subscriber = sockets.subscriber(publisher)
+    got = sockets.subscribe(publisher, subscriber, "a.*", last_value=True)
+    found = {message.subject: message.payload for message in (got.receive(), got.receive())}
+    assert found == {"a.x": b"2", "a.y": b"2"}
+    publisher.publish("a.x", b"3")
+    assert got.receive().payload == b"3"
+
+
+@promise("A publisher lists the backlog of each subscriber.", not_for=NO_PREFIX)
+@not_yet("issue 42: Publisher.subscribers", raises=NotImplementedError)
+def test_publisher_lists_the_backlog_of_each_subscriber(sockets):
+    publisher = sockets.publisher()
+    subscriber = sockets.subscriber(publisher)
+    sockets.subscribe(publisher, subscriber, "a.*")
+    (one,) = publisher.subscribers
+    assert one.pending == 0

@@ -1,0 +1,180 @@
+"""Keys and permissions."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from contract.adapter import errors, security, write_keys
+from contract.promises import promise
+from support.waiting import until
+
+
+@pytest.fixture
+def keys(directory):
+    """Directory with keys of three users, all trusted, and a function that writes their permissions."""
+    root = Path(directory)
+    public = write_keys(root, "feed", "desk", "other")
+
+    def permit(**rules):
+        text = 'default = "deny"\n'
+        for name, lines in rules.items():
+            text += f'[users.{name}]\nkey = "{public[name]}"\n{lines}\n'
+        file = root / "permissions.toml"
+        file.write_text(text)
+        return file
+
+    permit.root = root
+    return permit
+
+
+FEED = 'publish = { allow = ["md.>"] }'
+DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
+
+
+@promise("A subscriber receives the subjects that its key may have, and no others cross the wire.")
+def test_allowed_subjects_arrive_and_denied_ones_do_not(api, keys):
+    file = keys(feed=FEED, desk=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    subscriber = api.subscriber(
+        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
+    )
+    got = subscriber.subscribe("md.eu.*")
+    subscriber.wait_ready()
+    publisher.publish("md.eu.x", b"1")
+    assert got.receive().payload == b"1"
+
+
+@promise("A denied subscription raises PermissionDenied with the rule and a subject that shows why.")
+def test_denied_subscription_names_rule_and_witness(api, keys):
+    file = keys(feed=FEED, desk=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    subscriber = api.subscriber(
+        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
+    )
+    subscriber.subscribe("md.*.x")
+    with pytest.raises(errors.PermissionDenied) as raised:
+        subscriber.wait_ready()
+    assert "md.secret" in str(raised.value.rule)
+    assert raised.value.subject == "md.secret.x"
+
+
+@promise("Messages that a publisher's key may not publish are dropped by the subscriber and counted.")
+def test_denied_publish_is_dropped_and_counted(api, keys):
+    file = keys(feed=FEED, desk='subscribe = { allow = [">"] }')
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed"))
+    subscriber = api.subscriber(
+        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk", file)
+    )
+    subscriber.subscribe(">")
+    subscriber.wait_ready()
+    publisher.publish("secret.x", b"forged")
+    publisher.publish("md.eu.x", b"1")
+    assert subscriber.receive().payload == b"1"
+    assert subscriber.stats.denied == 1
+
+
+@promise("Nodes with keys exchange what their rights allow; a denied request is not handled.")
+def test_nodes_are_held_to_their_rights(api, keys):
+    file = keys(
+        feed='subscribe = { allow = ["svc.*"] }\nreply = { allow = ["svc.*"] }',
+        desk='request = { allow = ["svc.price"] }',
+    )
+    feed = api.node(
+        "feed",
+        bus="contract",
+        bind="tcp://127.0.0.1:*",
+        security=security(keys.root, "feed", file),
+        options={"directory": str(keys.root / "feed")},
+    )
+    desk = api.node(
+        "desk",
+        bus="contract",
+        connect=feed.endpoint,
+        security=security(keys.root, "desk", file),
+        options={"directory": str(keys.root / "desk")},
+    )
+    handled = []
+
+    def handle(message):
+        handled.append(message.subject)
+        message.reply(message.payload)
+
+    feed.subscribe("svc.*", handle)
+    desk.wait_ready("feed")
+    desk.wait_ready(subscriber="svc.price")
+    assert desk.request("svc.price", 5).payload == 5
+    with pytest.raises((errors.PermissionDenied, errors.Timeout)):
+        desk.request("svc.secret", 5, timeout=0.3)
+    assert desk.request("svc.price", 6).payload == 6
+    assert handled == ["svc.price", "svc.price"]
+
+
+@promise("A denied subscription costs nothing of the allowed ones of the same subscriber.")
+def test_denied_beside_allowed(api, keys):
+    file = keys(feed=FEED, desk=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    subscriber = api.subscriber(
+        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
+    )
+    subscriber.subscribe("md.eu.*")
+    subscriber.subscribe("md.secret.x")
+    publisher.wait_for_subscribers("md.eu.x")
+    publisher.publish("md.secret.x", b"secret")
+    publisher.publish("md.eu.x", b"1")
+
+    def receive():
+        with suppress(errors.PermissionDenied):
+            return subscriber.receive()
+
+    assert until(receive).payload == b"1"
+
+
+@promise("A key that is not trusted is refused.")
+def test_untrusted_key_is_refused(api, keys):
+    file = keys(feed=FEED, desk=DESK, other=DESK)
+    (keys.root / "trusted" / "other.key").unlink()
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+
+    def connect():
+        other = security(keys.root, "other")
+        subscriber = api.subscriber(publisher.endpoint, filtering="publisher", security=other)
+        subscriber.subscribe("md.eu.*")
+        subscriber.wait_ready(timeout=5)
+
+    with pytest.raises((errors.PermissionDenied, errors.Timeout)):
+        connect()
+
+
+@promise("A side without keys is not served by a publisher with keys, and its Timeout names missing keys.")
+def test_side_without_keys_is_not_served(api, keys):
+    file = keys(feed=FEED, desk=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    subscriber = api.subscriber(publisher.endpoint, filtering="publisher")
+    subscriber.subscribe("md.eu.*")
+    with pytest.raises(errors.Timeout, match="keys"):
+        subscriber.wait_ready(timeout=0.5)
+
+
+@promise("Rights that are taken away in the file end within seconds, without a restart.")
+def test_rights_that_change_take_effect(api, keys):
+    file = keys(feed=FEED, desk=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    subscriber = api.subscriber(
+        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
+    )
+    subscriber.subscribe("md.eu.*")
+    subscriber.wait_ready()
+    keys(feed=FEED, desk='subscribe = { allow = ["other.>"] }')
+
+    def is_denied():
+        publisher.publish("md.eu.x", b"1")
+        try:
+            subscriber.receive(timeout=0.05)
+        except errors.PermissionDenied:
+            return True
+        except errors.Timeout:
+            return False
+        return False
+
+    until(is_denied)
