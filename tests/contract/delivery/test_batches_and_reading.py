@@ -156,6 +156,8 @@ def test_subscribers_of_one_publisher(sockets):
     patterns = ["a.*", "*.x", "a.x", ">"]
     subscribers = [sockets.subscriber(publisher) for _ in patterns]
     made = [sockets.subscribe(publisher, one, text) for one, text in zip(subscribers, patterns, strict=True)]
+    # Two patterns have the same prefix, so that the publisher seems to serve the second before it does.
+    publisher.wait_for_subscribers(count=len(patterns))
     for subject in ("a.x", "a.y", "b.x", "b.y"):
         publisher.publish(subject, subject.encode())
     publisher.publish("a.x", b"end")
