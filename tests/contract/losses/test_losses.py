@@ -69,7 +69,7 @@ def test_block_loses_nothing(sockets, api):
     publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=2, batch=4))
     subscriber = sockets.subscriber(publisher, options=Options(high_water_mark=2))
     sockets.subscribe(publisher, subscriber, ["a.*", "end"])
-    count = 5_000
+    count = 1_500
 
     def publish():
         _flood(publisher, count)

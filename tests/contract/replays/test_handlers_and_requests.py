@@ -29,14 +29,14 @@ def test_nats_py_667_late_replies_do_not_hang_requests(nodes):
             until(lambda: is_released)
         message.reply(message.payload)
 
-    server.subscribe("work", answer, concurrency=8)
+    server.subscribe("work.*", answer, concurrency=8)
     server.wait_ready()
     for _ in range(3):
         with pytest.raises(errors.Timeout):
-            client.request("work", "slow", timeout=0.02)
-    assert client.request("work", "quick").payload == "quick"
+            client.request("work.slow", "slow", timeout=0.02)
+    assert client.request("work.quick", "quick").payload == "quick"
     is_released.append(True)
-    assert [client.request("work", number).payload for number in range(10)] == [*range(10)]
+    assert [client.request("work.quick", number).payload for number in range(10)] == [*range(10)]
 
 
 class _Bomb:

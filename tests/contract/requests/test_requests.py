@@ -137,7 +137,7 @@ def test_death_of_the_responder_is_peer_lost(nodes):
 
     server.subscribe("svc", vanish)
     client.wait_ready(subscriber="svc")
-    request = nodes.api.start(lambda: client.request("svc", b"", timeout=2.0))
+    request = nodes.api.start(lambda: client.request("svc", b"", timeout=0.5))
     until(lambda: begun)
     server.close(timeout=0)
     try:
