@@ -127,7 +127,7 @@ def test_nobody_there_fails_the_batch(spark, tmp_path):
         endpoint = "tcp://127.0.0.1:1"
 
     said = failure_of(rows(spark, 10), Nowhere, timeout=0.2, staging=str(tmp_path))
-    assert "0 of 1 subscriptions came within 0.2 s at tcp://127.0.0.1:1" in said
+    assert "tcp://127.0.0.1:1: 0 of 1 subscriptions came within 0.2 s" in said
     assert os.listdir(tmp_path) == []
 
 

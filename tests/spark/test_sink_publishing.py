@@ -124,7 +124,7 @@ def test_nobody_there_is_an_error_that_names_the_options():
     with pytest.raises(SinkError) as raised:
         deliver(PARTS, endpoint="tcp://127.0.0.1:1", timeout=0.2)
     said = str(raised.value)
-    assert said.startswith("0 of 1 subscriptions came within 0.2 s at tcp://127.0.0.1:1")
+    assert said.startswith("tcp://127.0.0.1:1: 0 of 1 subscriptions came within 0.2 s")
     assert "option timeout more seconds" in said
     assert "subscribers=0" in said
 

@@ -189,7 +189,7 @@ def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
         publisher.wait_for_subscribers(settings.subscribers, timeout=settings.timeout)
     except Timeout as error:
         raise _SubscriberMissing(
-            f"{error} at {', '.join(settings.endpoints)}: start a subscriber, or give the sink's option "
+            f"{', '.join(settings.endpoints)}: {error}. Start a subscriber, or give the sink's option "
             "timeout more seconds, or absent=wait to wait on, or absent=drop, or subscribers=0 to publish "
             "even if nobody listens"
         ) from None
