@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import oz
 from oz.subjects.dialects import regular
 from oz.subjects.dialects.literals import BREAK
-from oz.subjects.dialects.regular import MAX_TEXT, for_engine
+from oz.subjects.dialects.regular import MAX_TEXT, MAX_WEIGHT, written_for_engine
 from support import scripts
 from support.sizes import in_suite, one_of_each
 
@@ -59,6 +59,10 @@ OTHERS = in_suite(
         ("regex", '"^" + r"[^.]+\\." * 9999 + "x$"', '"a." * 9999 + "x"'),
     ],
 )
+
+
+def for_engine(text, flags=0):
+    return written_for_engine(text, flags, None, MAX_WEIGHT)[0]
 
 
 def run(script):
