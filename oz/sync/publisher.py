@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -161,6 +162,13 @@ class Publisher(PublisherSocket):
         # First, so that nothing more comes from it; what has come goes on to subscribers.
         zmq.Socket.close(self)
         self._engine.close(linger, timeout=timeout)
+
+    def __del__(self) -> None:
+        """Close a publisher that the program dropped."""
+        if "_engine" in self.__dict__ and not self._engine.closed:
+            warnings.warn(f"Unclosed socket {self}", ResourceWarning, stacklevel=2, source=self)
+            self._engine.close_dropped()
+        super().__del__()
 
     def _close_read(self, timeout: float) -> PartRead:
         """Close one with a context of its own, and wait until subscribers have read all; tell which have."""

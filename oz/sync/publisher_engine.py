@@ -17,7 +17,7 @@ import zmq
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
 from oz.numbers import check_wait
-from oz.program_end import close_all
+from oz.program_end import CLOSE_TIMEOUT, close_all
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -273,6 +273,13 @@ class ThreadedPublisher(PublisherEngine):
                 self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
         finally:
             _open.discard(self)
+
+    def close_dropped(self) -> None:
+        """Close a publisher that became garbage.
+
+        The program may be at its end, and must end within 5 s also beside a subscriber that reads nothing.
+        """
+        self.close(timeout=CLOSE_TIMEOUT if self.attachments.own_context else None)
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""

@@ -9,7 +9,9 @@ from subprocess import TimeoutExpired
 import pytest
 import zmq
 
+import oz
 from oz.journal import Journal, Writer
+from oz.program_end import CLOSE_TIMEOUT
 from support import scripts
 from support.waiting import DEADLINE
 
@@ -109,3 +111,21 @@ def test_publishers_with_stalled_subscribers_share_the_time_to_send():
         assert time.monotonic() - began < 12
     assert code == 0
     assert "messages still unsent" in messages
+
+
+def test_a_dropped_publisher_waits_no_longer_than_the_end_of_a_program(caplog):
+    """A program that drops its publisher does not wait the 5 s of `close` for a stuck subscriber."""
+    publisher = oz.Publisher("tcp://127.0.0.1:*", high_water_mark=100_000)
+    with zmq.Context() as context, context.socket(zmq.SUB) as stuck:
+        stuck.set(zmq.RCVHWM, 1)
+        stuck.subscribe(b"")
+        stuck.connect(publisher.endpoint)
+        publisher.wait_for_subscribers(1, timeout=DEADLINE)
+        # More than the buffers of the sockets and of the system hold.
+        for _ in range(1_000):
+            publisher.publish("a.b", bytes(100_000))
+        dropped = [publisher]
+        del publisher
+        with pytest.warns(ResourceWarning):
+            dropped.clear()
+    assert f"closed after {CLOSE_TIMEOUT:.0f} s with messages still unsent" in caplog.text

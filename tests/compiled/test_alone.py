@@ -366,16 +366,6 @@ def test_sending_leaves_no_reference_behind(ours):
     assert all(abs(then - now) < 100 for then, now in zip(before, after, strict=True))
 
 
-def test_it_goes_with_the_publisher():
-    with zmq.Context() as context:
-        before = None
-        for _ in range(50):
-            Publisher(context, compiled=True).close()
-            gc.collect()
-            before = before or len(gc.get_objects())
-        assert len(gc.get_objects()) - before < 100
-
-
 def test_sockets_use_it_and_those_of_a_loop_do_not():
     with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
         sub.subscribe("a.*")

@@ -9,7 +9,7 @@ import oz
 from hostile.attacked import attacker, victim
 from oz.journal import Journal
 from support.scripts import started
-from support.sizes import in_suite, size
+from support.sizes import size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
@@ -79,28 +79,6 @@ def recording_both(directory, what):
                 print(file=forging.stdin, flush=True)
                 yield both
                 assert forging.poll() is None
-
-
-@pytest.mark.sized
-@pytest.mark.parametrize("what", in_suite(["can be"], ["cannot be", "goodbyes"]))
-def test_a_recorder_records_whoever_else_uses_the_name_of_its_publisher(tmp_path, what):
-    with recording_both(tmp_path / "journal", what) as both:
-        until(both.is_noticed)
-        # What can be is believed for a moment.
-        until(lambda: both.has_a_run(50))
-        start = both.sent
-        for _ in range(COUNT):
-            both.publish()
-        until(lambda: both.recorded()[-1] == both.sent - 1)
-    numbers = both.recorded()
-    assert numbers == sorted(set(numbers))
-    assert numbers[-COUNT:] == list(range(start, both.sent))
-    assert both.missing() == []
-    gaps = both.gaps()
-    assert len(gaps) < 1_000
-    assert all(one.lost is None or one.lost < 10**9 for one in gaps)
-    if what == "cannot be":
-        assert numbers == list(range(both.sent))
 
 
 @pytest.mark.sized

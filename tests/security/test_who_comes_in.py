@@ -7,9 +7,8 @@ import pytest
 import zmq
 
 import oz
-from support.ports import lasting_endpoint
 from support.receiving import receive_until, received
-from support.waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
 
@@ -130,27 +129,3 @@ def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
         called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
     ):
         receive_until(sub, lambda: desk.refused)
-
-
-def test_the_server_s_key_is_found_among_many(ring, pub):
-    for at in range(40):
-        ring.make(f"one{at}")
-        ring.trust(f"one{at}")
-    with oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub:
-        sub.subscribe("md.eu")
-        sub.wait_ready(DEADLINE)
-
-
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filtering):
-    for number in range(20):
-        ring.make(f"more-{number:02}")
-        ring.trust(f"more-{number:02}")
-    endpoint = lasting_endpoint()
-    with oz.Subscriber(endpoint, filtering=filtering, security=ring.security("desk")) as sub:
-        sub.subscribe("md.eu")
-        coming = Thread(lambda: sub.receive(timeout=DEADLINE).payload)
-        with oz.Publisher(endpoint, security=ring.security("more-17")) as pub:
-            pub.wait_for_subscribers(timeout=DEADLINE)
-            pub.publish("md.eu", b"1")
-            assert coming.outcome() == b"1"

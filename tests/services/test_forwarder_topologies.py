@@ -2,13 +2,11 @@
 
 import os
 import signal
-import time
 from collections import Counter
 from contextlib import contextmanager
 
 import pytest
 
-from oz.protocol.bridge import spanning_tree
 from support.inside import takes_nobody_for_late
 from support.joined import Buses, payloads, up_to, wait_for_interest, wants
 from support.sizes import in_suite
@@ -115,53 +113,6 @@ def test_interests_of_parallel_forwarders_do_not_keep_each_other_alive(buses):
     wait_for_interest(far, "a.b", gone=True)
 
 
-def test_a_ring_of_three_buses(buses):
-    ring = ("one", "two", "three")
-    forwarders = [buses.forwarder(ring[at], ring[at - 1], settled=False) for at in range(3)]
-    until(lambda: all(one.is_settled for one in forwarders))
-    until(lambda: sum(one.states.count("open") for one in forwarders) == 5)
-    nodes = [buses.node(bus) for bus in ring]
-    wanted = [node.subscribe(f"to.{bus}.>") for bus, node in zip(ring, nodes, strict=True)]
-    # Of a ring of three one link is closed: what would go over it takes the long way.
-    closed = next(one for one in forwarders if "standing by" in one.states)
-    far_apart = {leg.engine.bus for leg in closed.legs}
-    for bus, subscription in zip(ring, wanted, strict=True):
-        for other, node in zip(ring, nodes, strict=True):
-            wait_for_interest(node, f"to.{bus}.x")
-            hops = 0 if bus == other else 2 if {bus, other} == far_apart else 1
-            check_once(forwarders, node, subscription, f"to.{bus}.x", hops)
-
-
-def test_a_message_does_not_go_round_while_forwarders_disagree(buses, monkeypatch):
-    """Such as when the link between two of them is cut: then both pass messages."""
-    settle = spanning_tree.settle
-
-    def all_open(rank, heard):
-        return settle(rank, heard)._replace(is_open=(True, True))
-
-    monkeypatch.setattr(spanning_tree, "settle", all_open)
-    near, far = buses.node("lan", echo=False), buses.node("wan")
-    forwarders = [buses.forwarder("lan", "wan") for _ in range(2)]
-    far.subscribe("a.b")
-    near.subscribe("a.b")
-    count = 0
-
-    def goes_round():
-        nonlocal count
-        count += 1
-        near.publish("a.b", b"one")
-        return all(one.stats.looped for one in forwarders)
-
-    until(goes_round)
-    # To both, from each to the other, and back to where it was: no farther.
-    most = 6 * count
-    until(lambda: total(forwarders, "received") >= 6)
-    far.subscribe("ask", handler=lambda message: message.reply(b"done"))
-    wait_for_interest(near, "ask")
-    near.request("ask", timeout=DEADLINE)
-    assert sum(leg.stats.received for one in forwarders for leg in one.legs) <= most + 16
-
-
 def test_a_group_on_both_buses_handles_each_message_once(buses):
     near, far = buses.node("lan"), buses.node("wan")
     forwarder = buses.forwarder("lan", "wan")
@@ -198,47 +149,6 @@ def test_a_group_on_both_buses_handles_each_message_once(buses):
     assert all(handled[payload] == 2 for payload in numbers())
 
 
-def test_a_group_behind_three_legs_handles_each_message_once(buses):
-    first = buses.node("one")
-    forwarder = buses.forwarder("one", "two", "three")
-    handled = Counter()
-    places = []
-    for bus in ("two", "three"):
-        member = buses.node(bus)
-        member.subscribe(
-            "job",
-            handler=lambda message, bus=bus: (handled.update([message.payload]), places.append(bus)),
-            group="workers",
-        )
-    until(lambda: all(any(group for _, group in leg.ledger.interests) for leg in forwarder.legs[1:]))
-    wait_for_interest(first, "job")
-    publish_numbers(first, "job")
-    until(lambda: sum(handled.values()) >= MANY)
-    assert handled == Counter(numbers())
-    assert set(places) == {"two", "three"}
-
-
-def test_a_forwarder_that_is_killed_is_replaced_by_the_one_that_stands_by(buses):
-    near, far = buses.node("lan"), buses.node("wan")
-    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
-    with buses.process("lan", "wan") as process:
-        assert process.said.count("open") == 2
-        second = buses.forwarder("lan", "wan")
-        assert "standing by" in second.states
-        wait_for_interest(near, "a.b")
-        check_once([second], near, wanted, hops=0)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(DEADLINE)
-    until(lambda: second.states == ["open", "open"])
-    # This can only be known from the second one, and was declared after the other.
-    far.subscribe("probe")
-    wait_for_interest(near, "probe")
-    check_once([second], near, wanted)
-    assert second.stats.takeovers == 1
-    # What fell between the two is lost, and that is said.
-    assert gaps.receive(DEADLINE).payload.count is None
-
-
 def until_told(gaps):
     """Wait until it is told that nobody knows how many are missing; give of whom."""
     while (told := gaps.receive(DEADLINE).payload).count is not None:
@@ -267,21 +177,6 @@ def test_a_forwarder_that_is_killed_and_restarted_goes_on_and_the_loss_is_told(b
         assert [one.name for one in far.peers if one.name == "last"] == ["last"] * (hops - 1)
 
 
-def test_after_an_orderly_end_the_next_forwarder_is_known_to_have_missed_some(buses):
-    near, far = buses.node("lan"), buses.node("wan")
-    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
-    with ending(buses.forwarder("lan", "wan")):
-        wait_for_interest(near, "a.b")
-        check_once([], near, wanted)
-    wait_for_interest(near, "a.b", gone=True)
-    assert not gaps.waiting
-    near.publish("a.b", b"nobody passes this on")
-    buses.forwarder("lan", "wan", name="next")
-    assert until_told(gaps) == "next"
-    wait_for_interest(near, "a.b")
-    check_once([], near, wanted)
-
-
 def test_what_a_forwarder_has_taken_in_it_passes_on_before_it_ends(buses):
     near, far = buses.node("lan", high_water_mark=100_000), buses.node("wan")
     wanted, back = far.subscribe("a.*"), near.subscribe("z.*")
@@ -292,71 +187,6 @@ def test_what_a_forwarder_has_taken_in_it_passes_on_before_it_ends(buses):
         publish_numbers(far, "z.b", 5_000)
     assert payloads(wanted, 5_000) == numbers(5_000)
     assert payloads(back, 5_000) == numbers(5_000)
-
-
-def test_a_forwarder_that_ends_hands_over_to_the_one_that_stands_by(buses):
-    near, far = buses.node("lan"), buses.node("wan")
-    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
-    with ending(buses.forwarder("lan", "wan")):
-        second = buses.forwarder("lan", "wan")
-        assert "standing by" in second.states
-        wait_for_interest(near, "a.b")
-    until(lambda: second.states == ["open", "open"])
-    until_told(gaps)
-    far.subscribe("probe")
-    wait_for_interest(near, "probe")
-    check_once([second], near, wanted)
-
-
-def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
-    near, far = buses.node("lan"), buses.node("wan")
-    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
-    with buses.process("lan", "wan") as process:
-        second = buses.forwarder("lan", "wan")
-        assert "standing by" in second.states
-        wait_for_interest(near, "a.b")
-        # If it stood still before it knows of the other, nobody would have gone on for it.
-        assert process.stdout.readline() == "another stands by\n"
-        process.send_signal(signal.SIGSTOP)
-        try:
-            until(lambda: second.states == ["open", "open"])
-            until_told(gaps)
-            far.subscribe("probe")
-            until(lambda: any(str(one.text) == "probe" for one, _ in second.legs[1].ledger.interests))
-            near.wait_ready(DEADLINE)
-
-            def passes():
-                near.publish("probe", b"")
-                near.publish("a.b", b"one")
-                return wanted.waiting
-
-            until(passes)
-        finally:
-            process.send_signal(signal.SIGCONT)
-        # What had come to it meanwhile would come twice: now it is the one that stands by.
-        assert "stood still" in process.stderr.readline()
-        until(lambda: all(leg.ledger.offers for leg in second.legs))
-        until(lambda: second.states == ["open", "open"])
-        wanted.unsubscribe()
-        again = far.subscribe("a.*")
-        wait_for_interest(near, "a.b")
-        check_once([], near, again)
-
-
-def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(buses):
-    forwarder = buses.forwarder("lan", "wan")
-    leg = forwarder.legs[0]
-    told = []
-    leg.engine.sockets.main.engine.report_loss = told.append
-    until(lambda: time.monotonic() - leg.losses.reported_at >= 1.0)
-    for _ in range(100):
-        leg.report_loss(None, time.monotonic())
-    leg.report_loss(3, time.monotonic())
-    for _ in range(100):
-        # What another one tells with a count goes round as well.
-        leg.report_loss(5, time.monotonic(), is_hearsay=True)
-    until(lambda: len(told) == 3)
-    assert told == [None, 3, None]
 
 
 def test_the_command_ends_in_order_on_sigterm(buses):
