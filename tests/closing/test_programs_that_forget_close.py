@@ -13,6 +13,7 @@ import oz
 from oz.journal import Journal, Writer
 from oz.program_end import CLOSE_TIMEOUT
 from support import scripts
+from support.sizes import in_suite
 from support.waiting import DEADLINE
 
 PROGRAM = Path(__file__).parent / "program_without_close.py"
@@ -52,7 +53,7 @@ def has_a_flaw(directory):
     return findings or payloads != list(range(RECORDS))
 
 
-@pytest.mark.parametrize(("holder", "end", "code"), ENDS)
+@pytest.mark.parametrize(("holder", "end", "code"), in_suite(ENDS[::2], ENDS[1::2]))
 def test_a_program_that_leaves_objects_open_ends(tmp_path, holder, end, code):
     with scripts.started(PROGRAM, holder, end, tmp_path) as process:
         assert end_of(process) == (code, "")

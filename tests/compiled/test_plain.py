@@ -19,7 +19,6 @@ from oz.message import Message
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
 from oz.transport import frames as reading
-from oz.transport.backend import PYZMQ
 from oz.transport.guard import StrictGuard
 from oz.transport.publisher import sink as sinks
 from oz.transport.subscriber import receiver as receivers
@@ -138,18 +137,6 @@ def test_a_signal_handler_runs_while_a_reader_waits(pair):
             assert read(pull, 0) == [b"a", b"by the handler"]
 
 
-def test_what_a_signal_handler_raises_ends_a_reader_that_waits(pair):
-    def interrupt():
-        raise KeyboardInterrupt
-
-    push, pull = pair
-    for read in readers(pull):
-        with pytest.raises(KeyboardInterrupt), on_alarm(interrupt):
-            read(pull, 0)
-        push.send_multipart([b"a", b"b"])
-        assert read(pull, 0) == [b"a", b"b"]
-
-
 def test_a_socket_that_is_closed_is_never_used_by_its_address(pair):
     # The address of one and the object of another: what goes by the address finds the first one open.
     _, pull = pair
@@ -160,15 +147,6 @@ def test_a_socket_that_is_closed_is_never_used_by_its_address(pair):
         other.close()
         assert read(other, 0) == [b"by pyzmq"]
     assert given == [(other, 0)]
-
-
-def test_a_reader_does_not_wait_on_when_a_signal_handler_has_closed_its_socket(pair):
-    _, pull = pair
-    with zmq.Context() as context, context.socket(zmq.PULL) as other:
-        read = HOT.FrameReader(recv=PYZMQ.recv, socket=pull.underlying)
-        with pytest.raises(zmq.ZMQError) as raised, on_alarm(other.close):
-            read(other, 0)
-        assert raised.value.errno == zmq.ENOTSOCK
 
 
 def test_what_libzmq_it_calls_is_told_whole():

@@ -85,11 +85,6 @@ def test_who_makes_room_may_be_a_thread_of_the_same_process(way):
     run("-c", BEGIN + READ_BY_ANOTHER + END, way)
 
 
-@WAYS
-def test_a_handler_of_a_signal_that_raises_ends_it_and_nothing_has_gone(way):
-    run("-c", BEGIN + INTERRUPTED + END, way)
-
-
 PROTOTYPE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, use_errno=True
 )

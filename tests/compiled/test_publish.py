@@ -198,17 +198,6 @@ def test_a_plain_message_goes_without_the_twin_when_no_look_is_due():
     assert ours.log == pure.log == ["listen", sent[0], "listen", "in use", *sent[1:]]
 
 
-def test_a_message_of_a_signal_handler_in_the_middle_of_another_takes_the_long_way():
-    ours, pure = both()
-    for one in (ours, pure):
-        one.publish("plain", b"1")
-        one.publish("plain", b"2")
-        with one.parts.guard:
-            one.parts.guard.is_handing_over = True
-            assert one.publish("plain", b"3") == "long"
-    assert ours.log == pure.log
-
-
 def test_a_send_during_which_somebody_looked_is_followed_by_a_look():
     ours, pure = both()
     for one in (ours, pure):

@@ -1,6 +1,5 @@
 """The line of threads whose answers have come: both ways to wake them, and the order of the compiled one."""
 
-import signal
 import socket
 import threading
 import time
@@ -12,7 +11,6 @@ import pytest
 
 from oz.compiled import HOT
 from oz.sync.answer_line import EagerLine, make_line
-from support.outlasting import outlast
 from support.waiting import DEADLINE, until, wait_until_stuck
 
 HAS_LINE = HOT is not None and hasattr(HOT, "AnswerLine")
@@ -267,51 +265,6 @@ class RaisedError(Exception):
     pass
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
-def test_a_signal_handler_may_raise_in_a_wait(line):
-    def handler(*_):
-        raise RaisedError
-
-    def wait_for_the_alarm():
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        waiter.wait(LONG)
-
-    before, waiter = signal.signal(signal.SIGALRM, handler), line.waiter()
-    try:
-        # Also where it comes before the wait.
-        with pytest.raises(RaisedError):
-            wait_for_the_alarm()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    waiter.tell()
-    waiter.wait(None)
-
-
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to threads")
-def test_a_wait_ends_in_time_behind_a_signal_handler_that_outlasts_it(line):
-    outlast(line.waiter().wait, 2.0)
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
-def test_a_wait_goes_on_behind_a_signal_handler(line):
-    calls = []
-
-    def handler(*_):
-        calls.append(1)
-        if len(calls) == 3:
-            waiter.tell()
-
-    before, waiter = signal.signal(signal.SIGALRM, handler), line.waiter()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-        waiter.wait(LONG)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert len(calls) >= 3
-
-
 @needs_line
 def test_a_line_says_what_it_cannot_watch():
     line = make_line()
@@ -321,26 +274,3 @@ def test_a_line_says_what_it_cannot_watch():
         line.watch(64)
     with pytest.raises(TypeError):
         line.watch("0")
-
-
-@needs_line
-def test_a_wait_for_a_descriptor_goes_on_behind_a_signal():
-    line = make_line()
-    mine, its = socket.socketpair()
-    with mine, its:
-        line.watch(its.fileno())
-        handled = threading.Event()
-        before = signal.signal(signal.SIGALRM, lambda *_: handled.set())
-        found = SimpleQueue()
-        thread = threading.Thread(target=lambda: found.put(line.poll(LONG)), daemon=True)
-        thread.start()
-        try:
-            wait_until_stuck(thread)
-            signal.pthread_kill(thread.ident, signal.SIGALRM)
-            # Another thread got it: a lock that this one waits for would not let the handler run.
-            until(handled.is_set)
-            assert found.empty()
-        finally:
-            signal.signal(signal.SIGALRM, before)
-        mine.send(b"!")
-        assert found.get(timeout=DEADLINE) == [its.fileno()]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-import itertools
 import multiprocessing
 import pickle
-import random
 import re
-import signal
 import threading
 import weakref
 
@@ -67,26 +64,6 @@ def test_no_listener_lingers_for_peers_that_have_left(monkeypatch, linger):
                 one.bind(one.endpoint.replace("127.0.0.1", "192.0.2.1"))
             assert one.getsockopt(zmq.LINGER) == before != 0
     assert seen == [0] * 4
-
-
-def test_a_signal_handler_may_close_the_publisher_that_publishes():
-    """Also in the middle of sending."""
-    rng = random.Random(1)
-    before = signal.getsignal(signal.SIGALRM)
-    try:
-        for _ in range(20):
-            pub = oz.Publisher(LOOPBACK)
-            with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
-                sub.subscribe("a.b")
-                sub.wait_ready(timeout=DEADLINE)
-                signal.signal(signal.SIGALRM, lambda *_, pub=pub: pub.close(0))
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.02))
-                with pytest.raises(oz.ClosedError):
-                    pub.publish_many(("a.b", b"x" * 100) for _ in itertools.count())
-                sub.close(timeout=0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_thread():
@@ -327,35 +304,6 @@ WAITS = {
     "receive_batches": lambda sub: sub.receive_batches(timeout=DEADLINE),
     "receive_batches for ever": lambda sub: sub.receive_batches(),
 }
-
-
-@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-def test_a_subscriber_that_a_signal_handler_closes_says_so_in_every_call(filtering):
-    def close(*_):
-        subs[-1].close(timeout=0)
-
-    subs = []
-    before = signal.signal(signal.SIGALRM, close)
-    ways = (
-        {**WAITS, "wait_ready": lambda sub: sub.wait_ready(DEADLINE)} if filtering == "publisher" else WAITS
-    )
-    try:
-        for wait in ways.values():
-            subs.append(oz.Subscriber("tcp://127.0.0.1:1", filtering=filtering))
-            subs[-1].subscribe("a")
-            # Again and again: a signal just before a wait begins does not end it.
-            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
-            with pytest.raises(oz.ClosedError):
-                wait(subs[-1])
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        for timeout in (None, DEADLINE):
-            subs.append(oz.Subscriber("tcp://127.0.0.1:1", filtering=filtering))
-            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
-            assert subs[-1].run(timeout) == 0
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_reprs_show_where_and_what():

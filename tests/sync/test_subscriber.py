@@ -1,7 +1,6 @@
 import math
 import random
 import re
-import signal
 import time
 from contextlib import suppress
 from functools import partial
@@ -11,7 +10,6 @@ import pytest
 import zmq
 
 import oz
-from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 from sync.received import publish_all, subjects_until
 
@@ -182,54 +180,6 @@ def test_a_second_thread_on_a_subscriber_is_refused_and_the_first_goes_on(pair, 
 
 class Interrupted(Exception):
     pass
-
-
-# Python swallows what a signal handler raises within a destructor or a weak reference's callback, and warns.
-@pytest.mark.sized
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_signal_in_the_middle_of_a_message_does_not_split_the_stream(pair):
-    two = pair("")
-    rng = random.Random(1)
-
-    def interrupt(*_):
-        raise Interrupted
-
-    def receive_until_interrupted():
-        while True:
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0001, 0.001))
-            try:
-                while True:
-                    assert two.sub.receive(timeout=1).frames == [b"a", b"one", b"two"]
-            except oz.Timeout:
-                # Python swallows what a signal handler raises within a destructor: once more.
-                continue
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(size(40, 150)):
-            for _ in range(200):
-                two.pub.publish("a", [b"one", b"two"])
-            with pytest.raises(Interrupted):
-                receive_until_interrupted()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    two.pub.publish("end", b"")
-    while (frames := two.sub.receive(timeout=DEADLINE).frames) != [b"end", b""]:
-        assert frames == [b"a", b"one", b"two"]
-
-
-def test_a_signal_handler_may_close_the_subscriber_that_waits(pair):
-    two = pair("a")
-    before = signal.signal(signal.SIGALRM, lambda *_: two.sub.close())
-    try:
-        # Again and again: Python does not see one that comes just before a wait in C begins.
-        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
-        with pytest.raises(oz.ClosedError):
-            two.sub.receive()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 # a soak

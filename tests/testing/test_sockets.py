@@ -1,4 +1,4 @@
-"""The model of ZeroMQ by itself; `test_against_libzmq` holds it against the real one."""
+"""The model of ZeroMQ by itself."""
 
 import pytest
 import zmq
