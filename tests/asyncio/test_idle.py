@@ -140,6 +140,7 @@ async def idle(way, options, *, rcvtimeo=None, is_cancelled=False):
         return await asyncio.wait_for(waiting, DEADLINE)
 
 
+@pytest.mark.heavy
 def test_every_way_to_wait_outlasts_a_silence(run):
     async def main():
         cases = [

@@ -57,6 +57,7 @@ def test_json_counts_are_those_of_the_data_and_nothing_is_lost(oz_run, flights):
     check(json.loads(ended.stdout), flights)
 
 
+@pytest.mark.heavy
 def test_only_matches_cross_the_wire_when_the_publisher_filters(oz_run, flights):
     ended = oz_run("demo", "--json", "--filtering", "publisher")
     assert (ended.code, ended.stderr) == (0, "")
@@ -88,6 +89,7 @@ def measured():
         return demo.run(progress=progress), seen
 
 
+@pytest.mark.heavy
 def test_a_publisher_is_waited_for_however_long_it_takes_to_begin(measured):
     assert all(result.delivered == result.expected for result in measured[0])
 
@@ -137,6 +139,7 @@ HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeo
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("before", in_suite([ANNOUNCE + HALF], ["", ANNOUNCE]))
 def test_a_publisher_that_dies_is_noticed(before):
     with pytest.raises(DemoFailed, match="ended with status 1: out of fuel"):

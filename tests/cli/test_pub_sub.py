@@ -222,6 +222,7 @@ def test_a_reader_that_goes_away_ends_sub_quietly(oz_start, endpoint):
     assert (ended.code, ended.stderr) == (0, "")
 
 
+@pytest.mark.heavy
 def test_a_reader_that_goes_away_ends_a_busy_sub_quietly(oz_start, endpoint):
     subscriber = oz_start("sub", "a", "--connect", endpoint)
     publisher = oz_start("pub", "a", "x", "--bind", endpoint, "--wait", "60", "--count", "100000")

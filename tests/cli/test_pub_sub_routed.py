@@ -177,6 +177,7 @@ def test_last_values_that_nobody_asked_for_yet_are_no_failure(oz_run, endpoint):
     assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
 
 
+@pytest.mark.heavy
 def test_what_is_lost_is_said_to_the_message(oz_start, endpoint):
     with library.Publisher(endpoint, high_water_mark=2) as publisher:
         subscriber = oz_start("sub", "a.*", "--filtering", "publisher", "--connect", endpoint)

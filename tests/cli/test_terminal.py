@@ -47,6 +47,7 @@ def test_explain_frames_each_pattern_and_takes_it_literally(on_terminal):
     assert re.search(r"warning +the prefix is empty", shown)
 
 
+@pytest.mark.heavy
 def test_the_demo_shows_progress_and_a_table(on_terminal):
     shown = on_terminal("demo", columns=80)
     assert "12302/12302" in shown.replace(",", "")

@@ -80,6 +80,7 @@ context.term()
 WAYS = pytest.mark.parametrize("way", ["compiled", "several frames", "twin"])
 
 
+@pytest.mark.heavy
 @WAYS
 def test_who_makes_room_may_be_a_thread_of_the_same_process(way):
     run("-c", BEGIN + READ_BY_ANOTHER + END, way)

@@ -89,6 +89,7 @@ def wait_for_plain(victim, plain):
         pass
 
 
+@pytest.mark.heavy
 @pytest.mark.sized
 @pytest.mark.parametrize(("attack", "twin"), one_of_each(sorted(IS_REFUSED), TWINS))
 def test_who_asks_for_too_much_takes_nothing_from_others(victim, attack):
@@ -126,6 +127,7 @@ def test_nobody_unsubscribes_another(victim):
         assert sub.stats.lost == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.sized
 @pytest.mark.parametrize("twin", ["asyncio", pytest.param("sync", marks=pytest.mark.heavy)])
 def test_who_is_refused_a_key_and_leaves_takes_it_from_nobody(victim):

@@ -257,6 +257,7 @@ node.publish("b", 1)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "end",
     [

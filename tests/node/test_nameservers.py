@@ -134,6 +134,7 @@ def test_a_name_server_may_come_later(make, met, serving, free_port):
         met(*nodes)
 
 
+@pytest.mark.heavy
 def test_a_name_server_that_is_killed_and_restarted_under_traffic_loses_nothing(
     make, met, server_process, free_port, collected
 ):
@@ -188,6 +189,7 @@ def test_a_node_that_dies_is_lost_although_name_servers_vouched_for_it(make, spa
     until(lambda: [one.name for one in nameserver.nodes] == ["node"])
 
 
+@pytest.mark.heavy
 def test_a_node_that_stood_still_for_long_is_found_again(make, spawn, nameserver):
     """SIGSTOP is a link that is cut without a word: nothing comes, and nothing says so."""
     told = []
@@ -214,6 +216,7 @@ def test_a_node_that_stood_still_for_long_is_found_again(make, spawn, nameserver
     until(lambda: "again" in stops.ask("got"))
 
 
+@pytest.mark.heavy
 def test_the_same_without_a_name_server(make, spawn):
     told, got = [], []
     node = make("node", lost_after=0.5, on_peer=lambda peer, what: told.append(what))

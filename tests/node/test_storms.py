@@ -63,6 +63,7 @@ class Calls:
         self.turns, self._attempts = 0, Counter()
 
 
+@pytest.mark.heavy
 @pytest.mark.sized
 @pytest.mark.timeout(180)
 def test_nobody_is_redialled_for_ever_when_many_peers_vanish_at_once(short_directory, monkeypatch):

@@ -65,6 +65,7 @@ class Account:
         assert sum(gap.count for gap in self.gaps) == self.sub.stats.lost
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("high_water_mark", "shared", "patterns", "seed"),
     in_suite(

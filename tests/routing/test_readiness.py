@@ -44,6 +44,7 @@ def test_nothing_is_lost_from_fresh_publishers():
             check_at_once(pub, sub, number)
 
 
+@pytest.mark.heavy
 @pytest.mark.sized
 @pytest.mark.timeout(3_600 if SOAK else 180)
 def test_nothing_is_lost_between_fresh_processes(program):

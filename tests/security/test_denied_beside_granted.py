@@ -58,6 +58,7 @@ def test_each_that_is_denied_after_others_is_told(subscriber, group):
             sub.receive(timeout=DEADLINE)
 
 
+@pytest.mark.heavy
 def test_very_many_that_are_denied_at_once_are_told_of_and_left_alone(subscriber):
     """Declared by themselves they were answered too late, declared together, and told again without end.
 

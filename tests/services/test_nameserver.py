@@ -175,6 +175,7 @@ def test_two_name_servers_need_not_know_of_each_other(make):
 # who does not read, and who speaks nonsense ----------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_node_that_does_not_read_holds_up_nobody_and_is_told_later(make, monkeypatch):
     options = [(option, 5 if option == zmq.SNDHWM else value) for option, value in module._OPTIONS]
     monkeypatch.setattr(module, "_OPTIONS", [*options, (zmq.SNDBUF, 4096)])

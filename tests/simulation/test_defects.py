@@ -125,6 +125,7 @@ def lose_what_is_for_members(world):
     return sorted(faults)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("defect", "first", "kind"),
     in_suite(
@@ -149,6 +150,7 @@ def test_defect_that_oz_once_had_is_found(defect, first, kind, monkeypatch):
     assert any(run(seed, kind=kind) is not None for seed in range(first, first + MOST))
 
 
+@pytest.mark.heavy
 def test_members_that_begin_at_0_again_are_found_where_what_was_for_them_is_lost(monkeypatch):
     def violates(seed):
         return run(seed, lose_what_is_for_members(World(seed))) is not None
@@ -158,6 +160,7 @@ def test_members_that_begin_at_0_again_are_found_where_what_was_for_them_is_lost
     assert violates(0)
 
 
+@pytest.mark.heavy
 def test_looking_only_at_checks_is_found_where_two_part_beside_a_name_server_that_was_away(monkeypatch):
     faults = [
         NodeFault(4.6, "kill_server", ("lab", "desk"), 2.0),

@@ -72,6 +72,7 @@ def test_a_set_of_prefixes_is_asked_for_and_given_up(asked):
     one.unsubscribe()
 
 
+@pytest.mark.heavy
 def test_5_000_subscriptions_at_once_arrive_and_survive_a_restart_of_the_publisher():
     with oz.Subscriber() as sub:
         sub.set_hwm(1000)
@@ -110,6 +111,7 @@ def rebind(pub, endpoint):
             assert time.monotonic() < ends
 
 
+@pytest.mark.heavy
 def test_5_000_subscriptions_of_a_connected_subscriber_all_arrive(pair):
     two = pair()
     for number in range(5_000):

@@ -2,6 +2,8 @@ import logging
 import signal
 import threading
 
+import pytest
+
 from oz import logs
 from oz.transport.guard import Guard
 from support.scripts import run
@@ -131,6 +133,7 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
 """)
 
 
+@pytest.mark.heavy
 def test_a_fork_while_another_thread_publishes_leaves_both_well():
     program("""
 import threading

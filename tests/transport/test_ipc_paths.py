@@ -27,6 +27,7 @@ publisher = oz.Publisher(bind=sys.argv[1])
 print("bound", flush=True)
 sys.stdin.read()
 """
+from support.sizes import in_suite
 
 
 @contextmanager
@@ -72,6 +73,8 @@ BINDS = {
     "proxy frontend": lambda at: Proxy(frontend=at, backend="tcp://127.0.0.1:*"),
     "proxy backend": lambda at: Proxy(frontend="tcp://127.0.0.1:*", backend=at),
 }
+IN_SUITE = ("publisher", "subscriber of asyncio", "node", "proxy backend")
+OF_EACH_ROLE = in_suite(IN_SUITE, [kind for kind in BINDS if kind not in IN_SUITE])
 
 
 @pytest.fixture
@@ -106,7 +109,7 @@ def refused(bind, path):
     assert "bind to another path" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", BINDS)
+@pytest.mark.parametrize("kind", OF_EACH_ROLE)
 def test_a_path_of_another_process_is_refused(kind, endpoint, path):
     with listening(endpoint):
         before = path.stat().st_ino
@@ -144,7 +147,7 @@ def test_a_bind_that_is_refused_removes_the_files_of_the_binds_before(endpoint, 
         assert not [*(directory / "nodes").iterdir()]
 
 
-@pytest.mark.parametrize("kind", BINDS)
+@pytest.mark.parametrize("kind", OF_EACH_ROLE)
 def test_the_file_of_a_killed_process_is_replaced_and_removed_at_close(kind, endpoint, path):
     with listening(endpoint) as process:
         process.send_signal(signal.SIGKILL)

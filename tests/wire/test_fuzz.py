@@ -237,6 +237,7 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec):
     assert grown < GROWTH
 
 
+@pytest.mark.heavy
 def test_a_publisher_takes_spoiled_keys_and_forgets_all_of_them_in_the_end():
     rng = random.Random(3)
     known = list(keys())

@@ -71,6 +71,7 @@ context.term()
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", "inproc://here"])
 @pytest.mark.parametrize("program", [_SYNC, _ASYNC, _LARGE], ids=["sync", "asyncio", "large"])
 def test_what_was_announced_is_received_after_its_connection_has_ended(program, endpoint):
