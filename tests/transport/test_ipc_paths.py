@@ -23,11 +23,11 @@ from oz.services.sockets import ServiceSubscriber
 
 LISTEN = """
 import sys, oz
+from support.sizes import in_suite
 publisher = oz.Publisher(bind=sys.argv[1])
 print("bound", flush=True)
 sys.stdin.read()
 """
-from support.sizes import in_suite
 
 
 @contextmanager
