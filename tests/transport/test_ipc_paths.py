@@ -20,10 +20,10 @@ from oz.services.forwarder import Forwarder
 from oz.services.nameserver import NameServer
 from oz.services.proxy import Proxy
 from oz.services.sockets import ServiceSubscriber
+from support.sizes import in_suite
 
 LISTEN = """
 import sys, oz
-from support.sizes import in_suite
 publisher = oz.Publisher(bind=sys.argv[1])
 print("bound", flush=True)
 sys.stdin.read()
