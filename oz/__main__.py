@@ -1,6 +1,6 @@
 """`python -m oz`: the command `oz` where it is not on the path."""
 
-from oz.cli import main
+from oz.command import main
 
 if __name__ == "__main__":
     main(prog_name="oz")

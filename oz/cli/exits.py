@@ -53,7 +53,6 @@ Exit codes:
 """
 
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
 
 
 def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
@@ -89,10 +88,6 @@ def describe(error: Exception) -> str:
     """Say in one line what is wrong and what to do about it."""
     text = str(error) or type(error).__name__
     code = error.errno if isinstance(error, zmq.ZMQError) else None
-    if code == errno.EADDRINUSE and not isinstance(error, oz.OzError):
-        return f"{text}: end the program that has it, or bind to another endpoint"
-    if code in _NOT_HERE:
-        return f"{text}: what is bound to is an address of this machine"
     if code in _NOT_AN_ENDPOINT:
         return f"{text}: write an endpoint as {DEFAULT_ENDPOINT} or ipc:///tmp/feed"
     return " ".join(text.split())

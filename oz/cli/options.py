@@ -12,9 +12,8 @@ from typing import Any, Protocol, TypeVar
 import click
 
 import oz
-from oz.configuration.settings import meant
 from oz.escaping import printable
-from oz.subjects.advice import foreign_wildcard, said_of_foreign
+from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
 from oz.subjects.pattern import compile_with_default
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
 
@@ -290,14 +289,8 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
 def _warn_of_misspelled(spec: str) -> None:
     """Warn of a word before the first colon that is nearly the name of a dialect."""
-    word, colon, rest = spec.partition(":")
-    if not colon or word in oz.DIALECTS:
-        return
-    if (meant_word := meant(word.lower(), oz.DIALECTS)) is not None:
-        unknown = f"no dialect is called {printable(word)!r}, so it is part of the pattern"
-        warnings.warn(
-            f"{unknown}; did you mean {meant_word}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3
-        )
+    if (advice := misspelled_dialect(spec)) is not None:
+        warnings.warn(printable(advice), oz.SubjectWarning, stacklevel=3)
 
 
 def text_or_bytes(argument: str) -> str | bytes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+
+from oz.subjects.dialects import DIALECTS
 from oz.subjects.dialects.base import Wild
 from oz.subjects.pattern import Pattern
 
@@ -15,6 +18,15 @@ def advice(pattern: Pattern) -> list[str]:
     """Return a sentence for each thing that is unwise; nothing when all is well."""
     checks = (_everything_crosses(pattern), _many_tokens(pattern), _not_ascii(pattern), _foreign(pattern))
     return [warning for warning in checks if warning is not None]
+
+
+def misspelled_dialect(text: str) -> str | None:
+    """Return the advice for text whose word before the first colon is nearly the name of a dialect."""
+    word, colon, rest = text.partition(":")
+    near = difflib.get_close_matches(word.lower(), DIALECTS, n=1, cutoff=0.75)
+    if not colon or word in DIALECTS or not near:
+        return None
+    return f"no dialect is called {word!r}, so it is part of the pattern; did you mean {near[0]}:{rest}?"
 
 
 def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
@@ -29,12 +30,22 @@ _ADDRESSED = ("tcp", "ws", "wss")
 class EndpointError(OzError, ValueError, zmq.ZMQError):
     """A text that is no endpoint, or an endpoint that this socket cannot use.
 
-    `errno` is EINVAL, as in pyzmq. It is EADDRINUSE for an `ipc://` endpoint that is in use.
+    `errno` is EINVAL for a text that is no endpoint, else that of libzmq, such as EADDRINUSE.
     """
 
-    def __init__(self, text: str, errno: int = zmq.EINVAL) -> None:
+    def __init__(self, text: str, code: int = zmq.EINVAL) -> None:
         """Set the message and the errno."""
-        zmq.ZMQError.__init__(self, errno, text)
+        zmq.ZMQError.__init__(self, code, text)
+
+
+_REFUSALS = {
+    zmq.EADDRINUSE: "another socket is bound to it; close that socket, or bind to another endpoint",
+    zmq.EADDRNOTAVAIL: "the address is not one of this host; bind to an address of this host, or to tcp://*:PORT",
+    errno.ENODEV: "this host has no such network interface; `ip addr` lists them",
+    errno.ENOENT: "a directory of the path is missing; create it first",
+    errno.EACCES: "this user may not create the path; bind to another one",
+    errno.ENAMETOOLONG: f"the path has more than {zmq.IPC_PATH_MAX_LEN} bytes; bind to a shorter one",
+}
 
 
 def as_text(endpoint: str | bytes) -> str:
@@ -120,7 +131,7 @@ def _names_no_port(address: str) -> bool:
 
 @contextmanager
 def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
-    """Raise `EndpointError` where libzmq calls an argument of a bind or connect invalid.
+    """Raise `EndpointError` if libzmq refuses the endpoint of a bind or connect.
 
     Args:
         endpoint: what is bound or connected meanwhile.
@@ -129,7 +140,12 @@ def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
     try:
         yield
     except zmq.ZMQError as error:
-        if error.errno != zmq.EINVAL or isinstance(error, EndpointError):
+        if isinstance(error, EndpointError):
+            raise
+        if error.errno in _REFUSALS:
+            text = f"{endpoint!r} cannot be used here: {_REFUSALS[error.errno]}"
+            raise EndpointError(text, error.errno) from error
+        if error.errno != zmq.EINVAL:
             raise
         what = f"; {hint}" if endpoint.startswith("tcp://") else ""
         raise EndpointError(f"{endpoint!r} is no endpoint that libzmq takes here{what}") from error

@@ -13,7 +13,7 @@ from oz.numbers import check_count
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.subjects.advice import foreign_wildcard, said_of_foreign
+from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile, compile_with_default
 from oz.transport.attachments import Attachments
 from oz.transport.dropin import PrefixWarnings, callers_level, check_conflated
@@ -28,7 +28,7 @@ EVERYTHING = compile(b"", "zmq")
 
 
 def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
-    """Compile a pattern of `subscribe`. Warn if text that names no dialect has a wildcard of another dialect.
+    """Compile a pattern of `subscribe`. Warn of a misspelled dialect, and of a wildcard of another dialect.
 
     Args:
         pattern: the pattern.
@@ -40,7 +40,10 @@ def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
         TypeError: it is no pattern.
     """
     compiled = compile_with_default(pattern, dialect, default)
-    found = foreign_wildcard(compiled) if isinstance(pattern, str) and pattern == compiled.text else None
+    is_plain_text = isinstance(pattern, str) and pattern == compiled.text
+    if is_plain_text and dialect is None and default != "zmq" and (advice := misspelled_dialect(pattern)):
+        warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
+    found = foreign_wildcard(compiled) if is_plain_text else None
     if found is not None:
         wildcard, owners = found
         text = (
