@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -59,6 +60,21 @@ def test_pub_and_sub(directory):
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
     assert [json.loads(line)["subject"] for line in out.splitlines()] == ["a.b", "a.c"]
+
+
+@promise("oz request prints the reply of oz reply; without a responder it exits with 3.")
+def test_request_and_reply(directory):
+    words = ["reply", "text.*", "--command", "tr a-z A-Z", "--directory", directory]
+    with started("-m", "oz", *words) as process:
+        code, out, err = command("request", "text.upper", "hallo", "--directory", directory, "--wait", "40")
+        assert (code, out) == (0, "HALLO\n"), err
+        code, out, err = command("request", "other.upper", "hallo", "--directory", directory)
+        assert (code, out) == (3, "")
+        assert "other.upper" in err
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert "1 requests answered, 0 failed" in err
 
 
 @promise("oz record and oz journal export give back the published messages.")

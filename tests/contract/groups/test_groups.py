@@ -6,7 +6,7 @@ from itertools import chain, count
 
 import pytest
 
-from contract.adapter import Delivery, errors
+from contract.adapter import Delivery, Options, errors
 from contract.promises import not_yet, promise
 from support.waiting import until
 
@@ -160,6 +160,39 @@ def test_member_that_drains_loses_nothing(members):
     others = received(group[1:], 2 * COUNT - len(kept))
     assert sorted(chain(kept, *others)) == [*range(2 * COUNT)]
     assert all(number < COUNT for number in kept)
+
+
+@promise(
+    "A member of a `round_robin` group that is full is passed over, and nothing is lost.", not_for=PREFIX
+)
+def test_full_member_is_passed_over(sockets):
+    publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=10, batch=1))
+    full = sockets.subscriber(publisher, options=Options(high_water_mark=10))
+    idle = sockets.subscriber(publisher)
+    for one in (full, idle):
+        sockets.subscribe(publisher, one, "job.>", group="workers")
+    published, received = 0, []
+
+    def receive(subscriber):
+        with suppress(errors.Timeout):
+            while True:
+                message = subscriber.receive(timeout=0.02)
+                assert message.gap == 0
+                received.append(int(message.payload[:8]))
+
+    def passes_over():
+        nonlocal published
+        start, published = published, published + 10
+        for number in range(start, published):
+            publisher.publish(f"job.{number}", b"%08d" % number + bytes(50_000))
+        publisher.flush()
+        receive(idle)
+        return set(range(start, published)) <= set(received)
+
+    until(passes_over)
+    assert len(received) < published
+    until(lambda: receive(full) or len(received) >= published)
+    assert sorted(received) == [*range(published)]
 
 
 MEMBER = """
