@@ -55,20 +55,24 @@ def pytest_report_header(config):
 def pytest_generate_tests(metafunc):
     axes = [axis for axis in promises.AXES if axis in metafunc.fixturenames]
     mark = metafunc.definition.get_closest_marker("promise")
+    cases = metafunc.definition.get_closest_marker("cases")
     not_yet = list(metafunc.definition.iter_markers("not_yet"))
     if not axes:
+        assert not cases, "a test without variants needs pytest.mark.parametrize"
         return
-    not_for = list(mark.kwargs["not_for"]) if mark else []
+    not_for = list(mark.kwargs["not_for"])
     for fixture in FIXED.keys() & set(metafunc.fixturenames):
         not_for += FIXED[fixture]
+    variants = promises.variants(metafunc.definition.originalname, axes, not_for, mark.kwargs["small"])
+    names, values = cases.args if cases else ([], [((), "")])
     made = []
-    for one in promises.variants(metafunc.definition.originalname, axes, not_for):
+    for one, (case, text) in promises.combined(variants, values):
         marks = [pytest.mark.sized]
         marks += [_xfail(each) for each in not_yet if promises.has_values(one, each.kwargs["only"] or one[0])]
         if "tcp6" in one:
             marks.append(pytest.mark.skipif(not has_ipv6(), reason="this host has no address ::1"))
-        made.append(pytest.param(*one, marks=marks, id="-".join(one)))
-    metafunc.parametrize(axes, made, scope="function")
+        made.append(pytest.param(*one, *case, marks=marks, id="-".join([*one, text] if cases else one)))
+    metafunc.parametrize([*axes, *names], made, scope="function")
 
 
 FIXED = {
@@ -108,20 +112,21 @@ def directory():
     shutil.rmtree(made, ignore_errors=True)
 
 
+def endpoint_of(transport, directory, name, port="*"):
+    """Return an endpoint to bind in a transport. TCP needs no name, other transports need no port."""
+    return {
+        "tcp": f"tcp://127.0.0.1:{port}",
+        "tcp6": f"tcp://[::1]:{port}",
+        "ipc": f"ipc://{directory}/{name}",
+        "inproc": f"inproc://contract-{name}",
+    }[transport]
+
+
 @pytest.fixture
 def endpoint(transport, directory):
     """Function that returns a new endpoint to bind in the variant's transport."""
     numbers = itertools.count()
-
-    def make():
-        return {
-            "tcp": "tcp://127.0.0.1:*",
-            "tcp6": "tcp://[::1]:*",
-            "ipc": f"ipc://{directory}/{next(numbers)}",
-            "inproc": f"inproc://contract-{next(numbers)}",
-        }[transport]
-
-    return make
+    return lambda: endpoint_of(transport, directory, next(numbers))
 
 
 # sockets and nodes -------------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ class Nodes:
             options.setdefault("directory", self._directory)
         else:
             options.setdefault("directory", f"{self._directory}/{len(self.made)}")
-            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self.transport])
+            others.setdefault("bind", endpoint_of(self.transport, self._directory, "node"))
             others.setdefault("connect", [one.endpoint for one in self.made[:1]])
         made = self.api.node(name, bus="contract", options=options, **others)
         self.made.append(made)

@@ -5,7 +5,8 @@ from contextlib import suppress
 import pytest
 
 from contract.adapter import errors
-from contract.promises import not_yet, promise
+from contract.conftest import endpoint_of
+from contract.promises import cases, not_yet, promise
 from support.ports import lasting_port
 from support.sizes import size
 from support.waiting import DEADLINE, until
@@ -18,13 +19,7 @@ PREFIX_LOSS = {"prefix": "A plain publisher does not count the messages that a s
 @pytest.fixture
 def lasting(transport, directory):
     """Endpoint that a second publisher can bind after the first has closed."""
-    port = lasting_port()
-    return {
-        "tcp": f"tcp://127.0.0.1:{port}",
-        "tcp6": f"tcp://[::1]:{port}",
-        "ipc": f"ipc://{directory}/lasting",
-        "inproc": "inproc://contract-lasting",
-    }[transport]
+    return endpoint_of(transport, directory, "lasting", lasting_port())
 
 
 class Tally:
@@ -113,7 +108,7 @@ def test_libzmq_4463_subscriber_may_connect_first(api, lasting, filtering):
 @promise(
     "The messages that a cut connection loses are counted exactly, and none comes twice.", not_for=PREFIX_LOSS
 )
-@pytest.mark.parametrize("how", ["rst", "fin"])
+@cases("how", ["rst", "fin"])
 def test_losses_of_a_cut_connection_are_counted(proxied, how):
     proxied.subscribe("tick.>")
     tally = Tally(proxied.subscriber)

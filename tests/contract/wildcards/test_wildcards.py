@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from contract.adapter import compile_pattern, errors
-from contract.promises import promise
+from contract.promises import cases, promise
 
 TABLE = {
     # dialect: pattern, subjects that match, refused subjects with its prefix, subjects without its prefix
@@ -30,7 +30,7 @@ TABLE = {
 
 
 @promise("A pattern of each dialect selects its subjects; subjects without its prefix are not sent.")
-@pytest.mark.parametrize("dialect", TABLE)
+@cases("dialect", TABLE)
 def test_pattern_of_each_dialect_selects_its_subjects(sockets, dialect):
     pattern, matching, refused, outside = TABLE[dialect]
     publisher = sockets.publisher(dialect="zmq")
@@ -108,8 +108,8 @@ def test_bytes_are_a_prefix(pair):
 
 
 @promise("A dialect is named before a colon, by dialect=, or by a compiled pattern.")
-@pytest.mark.parametrize(
-    ("pattern", "options"),
+@cases(
+    "pattern, options",
     [("mqtt:a/+", {}), ("a/+", {"dialect": "mqtt"}), (compile_pattern("a/+", "mqtt"), {})],
     ids=["colon", "argument", "compiled"],
 )
@@ -148,7 +148,7 @@ def test_subject_that_is_not_utf_8(sockets):
 
 
 @promise("An invalid subject raises SubjectError and is not sent; other messages are.")
-@pytest.mark.parametrize("subject", ["a..b", "a.*", "a b", ""])
+@cases("subject", ["a..b", "a.*", "a b", ""])
 def test_invalid_subject_is_refused(pair, subject):
     got = pair.subscribe(">")
     pair.publisher.publish("a.1", b"1")
