@@ -65,7 +65,7 @@ class Tally:
     not_for={"inproc": "libzmq does not connect inproc sockets again."},
 )
 def test_libzmq_4064_restarted_publisher_has_all_subscriptions(api, lasting, filtering):
-    count = size(500, 5000)
+    count = size(200, 5000)
     first = api.publisher(lasting)
     subscriber = api.subscriber(lasting, filtering=filtering)
     subscriber.subscribe([f"tick.{number}.>" for number in range(count)])
@@ -138,6 +138,7 @@ def test_losses_of_a_half_open_connection_are_counted(proxied):
 @promise(
     "A connection that has ended at the publisher only is replaced, and its losses are counted exactly.",
     not_for=PREFIX_LOSS,
+    small=1,
 )
 @not_yet("issue 42: a silent link is replaced", raises=AssertionError)
 def test_connection_that_ended_at_the_publisher_is_replaced(proxied):
@@ -225,6 +226,7 @@ sys.stdin.readline()
 @promise(
     "A new process at the address of a killed publisher is received within seconds.",
     not_for={"inproc": "inproc joins sockets of one process."},
+    small=2,
 )
 def test_libzmq_4476_new_process_at_the_same_address(api, lasting, filtering, program):
     got, second = take_over_from_a_killed_publisher(api, lasting, program, filtering=filtering)
@@ -235,6 +237,7 @@ def test_libzmq_4476_new_process_at_the_same_address(api, lasting, filtering, pr
 @promise(
     "A subscriber reports a gap at once when a new process has taken a publisher's address.",
     not_for={"inproc": "inproc joins sockets of one process.", **PREFIX_LOSS},
+    small=1,
 )
 @not_yet("issue 42: a new epoch reports a gap at once", raises=AssertionError)
 def test_new_process_at_the_same_address_is_reported_as_a_gap(api, lasting, filtering, program):

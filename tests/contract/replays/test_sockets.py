@@ -80,9 +80,9 @@ def test_pyzmq_2173_check_of_readiness_does_not_stall_a_receiver(sockets):
 @promise("The last message of a flood comes without another message behind it.")
 def test_pyzmq_1085_last_message_of_a_flood_comes(pair):
     got = pair.subscribe("tick.>")
-    for _ in range(3):
-        pair.publisher.publish_many(("tick.a", number) for number in _numbers(1000))
-        assert got.receive_all(1000) == _numbers(1000)
+    for _ in range(2):
+        pair.publisher.publish_many(("tick.a", number) for number in _numbers(600))
+        assert got.receive_all(600) == _numbers(600)
 
 
 @promise(
@@ -189,8 +189,7 @@ def test_libzmq_1688_conflate_keeps_each_subject(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
     sockets.subscribe(publisher, subscriber, "tick.*", overflow="conflate")
-    for number in range(1000):
-        publisher.publish(f"tick.{number % 10}", b"%d" % number)
+    publisher.publish_many((f"tick.{number % 10}", b"%d" % number) for number in range(1000))
     newest = {f"tick.{number}": b"%d" % (990 + number) for number in range(10)}
     got = {}
 
