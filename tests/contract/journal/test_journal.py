@@ -1,5 +1,6 @@
 """Journal, recorder and replay."""
 
+from datetime import UTC, datetime
 from os import urandom
 
 import pytest
@@ -8,6 +9,7 @@ pytest.importorskip("pyarrow")
 
 from contract.adapter import (
     Api,
+    errors,
     follow_journal,
     is_journal_intact,
     journal_error,
@@ -24,20 +26,52 @@ RECORDS = [(f"md.{at % 3}.x", b"%d" % at) for at in range(100)]
 
 
 @promise("A journal returns its records in order, with subject and payload.")
-def test_records_come_back_in_order(tmp_path):
-    with journal_writer(tmp_path) as writer:
+@pytest.mark.parametrize("sync", ["batch", "interval", "never"])
+def test_records_come_back_in_order(tmp_path, sync):
+    with journal_writer(tmp_path, sync=sync) as writer:
         assert writer.append(RECORDS[:60]) == 60
+        assert journal_records(tmp_path) == RECORDS[:60]
         assert writer.append(RECORDS[60:]) == 100
+        assert writer.end_offset == 100
     assert journal_records(tmp_path) == RECORDS
 
 
-@promise("Patterns of any dialect and ranges of offsets select records.")
+@promise("Patterns of any dialect, ranges of offsets and ranges of time select records.")
 def test_patterns_and_ranges_select(tmp_path):
-    with journal_writer(tmp_path) as writer:
-        writer.append(RECORDS)
+    with journal_writer(tmp_path, segment_bytes=4096) as writer:
+        for at in range(0, 50, 5):
+            writer.append(RECORDS[at : at + 5])
+        middle = datetime.now(UTC)
+        writer.append(RECORDS[50:])
     for pattern in ("md.1.*", "redis:md.1*", "regex:md[.]1[.].*"):
         assert journal_records(tmp_path, pattern) == [one for one in RECORDS if one[0] == "md.1.x"]
-    assert journal_records(tmp_path, start=10, end=20) == RECORDS[10:20]
+    for start, end in (
+        (10, 20),
+        (0, 1),
+        (3, 7),
+        (7, 7),
+        (5, None),
+        (None, 5),
+        (98, 100),
+        (99, 1000),
+        (100, None),
+    ):
+        assert journal_records(tmp_path, start=start, end=end) == RECORDS[start:end]
+    assert journal_records(tmp_path, start=middle) == RECORDS[50:]
+    assert journal_records(tmp_path, end=middle) == RECORDS[:50]
+    assert journal_records(tmp_path, "md.1.*", start=40, end=middle) == RECORDS[40:50:3]
+
+
+@promise("An append that raises an error adds no record, and the writer goes on.")
+def test_refused_append_adds_nothing(tmp_path):
+    with journal_writer(tmp_path) as writer:
+        writer.append(RECORDS[:10])
+        with pytest.raises((TypeError, ValueError)):
+            writer.append([*RECORDS[10:20], ("md.1.x", object())])
+        assert writer.append(RECORDS[10:]) == 100
+    assert journal_records(tmp_path) == RECORDS
+    with pytest.raises(errors.ClosedError):
+        writer.append(RECORDS)
 
 
 @promise("A second writer of a journal is refused while the first one is open.")
@@ -101,8 +135,28 @@ def test_retention_keeps_the_newest(tmp_path):
         for at in range(100):
             writer.append([(f"a.{at}", urandom(1000))])
     subjects = [subject for subject, _ in journal_records(tmp_path)]
-    assert 10 < len(subjects) < 100
+    assert 10 < len(subjects) < 60
+    assert [subject for subject, _ in journal_records(tmp_path, start=0)] == subjects
     assert subjects == [f"a.{at}" for at in range(100 - len(subjects), 100)]
+
+
+@promise("Retention by age removes old records, and keeps the records that are newer.")
+def test_retention_by_age(tmp_path):
+    with journal_writer(tmp_path, segment_bytes=4096) as writer:
+        writer.append((f"a.{at}", urandom(1000)) for at in range(20))
+        writer.append((f"a.{at}", urandom(1000)) for at in range(20, 40))
+    with journal_writer(tmp_path, segment_bytes=4096, retain_seconds=3600) as writer:
+        writer.append([("next", b"")])
+    assert len(journal_records(tmp_path)) == 41
+
+    def append():
+        with journal_writer(tmp_path, segment_bytes=4096, retain_seconds=0.001) as writer:
+            writer.append([("last", b"")])
+        subjects = [subject for subject, _ in journal_records(tmp_path)]
+        assert subjects[-1] == "last"
+        return "a.0" not in subjects and "a.39" not in subjects
+
+    until(append)
 
 
 @promise("A reader that follows receives each record once, while segments are sealed.")

@@ -3,6 +3,8 @@
 from contextlib import suppress
 from itertools import count
 
+import pytest
+
 from contract.adapter import Options, errors
 from contract.promises import cases, not_yet, promise
 from support.waiting import DEADLINE, until
@@ -120,7 +122,7 @@ def test_raise_refuses_what_has_no_room(sockets):
 
 @promise("conflate keeps the newest message of each subject.", not_for=NO_PREFIX)
 def test_conflate_keeps_the_newest_of_each_subject(sockets):
-    publisher = sockets.publisher()
+    publisher = sockets.publisher(options=Options(batch=4))
     subscriber = sockets.subscriber(publisher)
     sockets.subscribe(publisher, subscriber, "a.*", overflow="conflate", delivery={"max_pending": 10})
     subjects = [f"a.{name}" for name in "xyz"]
@@ -142,7 +144,7 @@ def test_conflate_keeps_the_newest_of_each_subject(sockets):
 )
 @cases("overflow", ["drop_oldest", "drop_newest"])
 def test_overflow_drops_and_counts(sockets, overflow):
-    publisher = sockets.publisher()
+    publisher = sockets.publisher(options=Options(batch=4))
     subscriber = sockets.subscriber(publisher)
     sockets.subscribe(publisher, subscriber, "a.*", overflow=overflow, delivery={"max_pending": 10})
     _flood(publisher)
@@ -159,6 +161,46 @@ def test_overflow_drops_and_counts(sockets, overflow):
     assert len(numbers) + stats.dropped + stats.lost == COUNT
     assert numbers[-1] == COUNT - 1 if overflow == "drop_oldest" else numbers[0] == 0
     assert len(numbers) < COUNT
+
+
+@pytest.fixture
+def pair_options():
+    """Options with which a stalled connection is full soon."""
+    return {
+        "publisher": {"options": Options(high_water_mark=4, batch=4)},
+        "subscriber": {"options": Options(high_water_mark=4)},
+    }
+
+
+@promise(
+    "The overflow of a subscription applies at the publisher while a connection stalls.", not_for=NO_PREFIX
+)
+@cases("overflow", ["conflate", "drop_oldest", "drop_newest"])
+def test_overflow_at_a_stalled_connection(proxied, overflow):
+    proxied.subscribe("a.*", overflow=overflow, delivery={"max_pending": 50})
+    proxied.proxy.stall()
+    subjects = ["a.x", "a.y", "a.z"]
+    _flood(proxied.publisher, COUNT + 1, subjects)
+    proxied.proxy.resume()
+    numbers, newest = [], {}
+
+    def has_settled():
+        for message in _arrived(proxied.subscriber, 0.05):
+            numbers.append(_number(message))
+            assert newest.get(message.subject, -1) < numbers[-1]
+            newest[message.subject] = numbers[-1]
+        if overflow == "conflate":
+            return newest == {subject: COUNT - 2 + at for at, subject in enumerate(subjects)}
+        return len(numbers) + proxied.subscriber.stats.dropped + proxied.subscriber.stats.lost > COUNT
+
+    until(has_settled)
+    assert len(set(numbers)) == len(numbers) < COUNT
+    if overflow == "conflate":
+        assert proxied.subscriber.stats.lost == 0
+    else:
+        assert numbers == sorted(numbers)
+        assert len(numbers) + proxied.subscriber.stats.dropped + proxied.subscriber.stats.lost == COUNT + 1
+        assert numbers[-1] == COUNT if overflow == "drop_oldest" else numbers[0] == 0
 
 
 @promise(
