@@ -266,7 +266,7 @@ def proxied(shell, filtering, api, pair_options):
 # processes ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def program():
     """Function that starts a Python program: `with program(code, *arguments) as process:`.
 
