@@ -924,6 +924,13 @@ def journal_history(directory):
     return [one.payload if one.is_message else one.lost for one in found]
 
 
+def journal_table(directory, pattern=None, **options):
+    """Return the columns of an Arrow table of a journal, as {name: list of values}."""
+    import oz.journal
+
+    return oz.journal.Journal(directory).table(pattern, **options).to_pydict()
+
+
 def follow_journal(directory):
     """Return an iterator over the payloads of a journal that waits for more at the end."""
     import oz.journal

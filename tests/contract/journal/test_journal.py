@@ -14,6 +14,7 @@ from contract.adapter import (
     is_journal_intact,
     journal_error,
     journal_records,
+    journal_table,
     journal_writer,
     record_node,
     recorder,
@@ -60,6 +61,21 @@ def test_patterns_and_ranges_select(tmp_path):
     assert journal_records(tmp_path, start=middle) == RECORDS[50:]
     assert journal_records(tmp_path, end=middle) == RECORDS[:50]
     assert journal_records(tmp_path, "md.1.*", start=40, end=middle) == RECORDS[40:50:3]
+
+
+@promise("A table has the chosen columns of the selected records, and no others.")
+def test_table_has_the_chosen_columns(tmp_path):
+    with journal_writer(tmp_path) as writer:
+        writer.append(RECORDS[:50])
+        middle = datetime.now(UTC)
+        writer.append(RECORDS[50:])
+    payloads = [payload for _, payload in RECORDS]
+    assert journal_table(tmp_path, columns=["payload"]) == {"payload": payloads}
+    assert journal_table(tmp_path, columns=["payload"], start=middle) == {"payload": payloads[50:]}
+    assert journal_table(tmp_path, columns=["payload"], end=middle) == {"payload": payloads[:50]}
+    assert journal_table(tmp_path, "md.1.*", columns=["payload"], start=90) == {"payload": payloads[91::3]}
+    found = journal_table(tmp_path, columns=["offset", "subject"], start=98)
+    assert found == {"offset": [98, 99], "subject": ["md.2.x", "md.0.x"]}
 
 
 @promise("An append that raises an error adds no record, and the writer goes on.")

@@ -55,7 +55,7 @@ class Tally:
                 self.lost += message.gap
 
     def assert_exact(self):
-        """Check that received and lost messages are all that were published up to the last one received."""
+        """Check that received plus lost messages are the published ones, up to the last received message."""
         assert self.numbers == sorted(set(self.numbers))
         assert len(self.numbers) + self.lost == self.numbers[-1] + 1
 
