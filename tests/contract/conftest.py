@@ -24,12 +24,15 @@ How to write a test::
 - `proxied`: as `pair` over TCP sockets, with a `FaultProxy` as `proxied.proxy` between them.
 - `program`: a Python program in a process of its own.
 - `carrier`, `shell`, `transport`, `filtering`: the values of the variant.
+- `logged_errors`: every test fails if oz logs an error. A test that provokes one appends a text of it to
+  `logged_errors.expected`.
 
 Each test runs for the axes whose fixtures it uses. `promises.py` describes the markers and the choice of
 variants.
 """
 
 import itertools
+import logging
 import shutil
 import subprocess
 import sys
@@ -95,13 +98,34 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(_xfail(mark))
 
 
+class LoggedErrors(logging.Handler):
+    """Errors that oz logs. A test fails if oz logs an error without one of the expected texts."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.messages = []
+        self.expected = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+    @property
+    def unexpected(self):
+        return [one for one in self.messages if not any(text in one for text in self.expected)]
+
+
+@pytest.fixture(autouse=True)
+def logged_errors():
+    """Check that oz logs no errors; a test appends to `expected` the texts of errors that it provokes."""
+    made = LoggedErrors()
+    logger = logging.getLogger("oz")
+    logger.addHandler(made)
+    yield made
+    logger.removeHandler(made)
+    assert not made.unexpected
+
+
 # API and endpoints -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def api(shell):
-    with Api(shell) as made:
-        yield made
 
 
 @pytest.fixture
@@ -110,6 +134,13 @@ def directory():
     made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
     yield made
     shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def api(shell, directory, logged_errors):
+    """Adapter in one shell; it closes its objects before the directory is removed."""
+    with Api(shell) as made:
+        yield made
 
 
 def endpoint_of(transport, directory, name, port="*"):

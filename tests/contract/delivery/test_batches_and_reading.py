@@ -219,7 +219,8 @@ def test_ended_receive_loses_nothing(sockets, api):
 
 
 @promise("A handler that raises costs no other message and no other handler; it is counted in stats.failed.")
-def test_handler_that_raises(sockets):
+def test_handler_that_raises(sockets, logged_errors):
+    logged_errors.expected.append("the handler of")
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
     handled = []

@@ -47,7 +47,8 @@ def test_request_without_reply_times_out(nodes):
 
 
 @promise("An exception of a handler reaches the requester as ReplyError with its class and text.", small=2)
-def test_exception_of_a_handler_becomes_a_reply_error(nodes):
+def test_exception_of_a_handler_becomes_a_reply_error(nodes, logged_errors):
+    logged_errors.expected.append("a handler raised")
     server, client = nodes.join("server", "client")
 
     def fail(message):
@@ -60,7 +61,8 @@ def test_exception_of_a_handler_becomes_a_reply_error(nodes):
 
 
 @promise("With error_replies=False the requester does not learn the text of an exception.", small=2)
-def test_error_replies_can_be_turned_off(nodes):
+def test_error_replies_can_be_turned_off(nodes, logged_errors):
+    logged_errors.expected.append("a handler raised")
     server = nodes.node("server", options={"error_replies": False})
     client = nodes.node("client")
     client.wait_ready("server")
