@@ -185,17 +185,28 @@ def test_full_member_is_passed_over(sockets):
         received.extend(numbers)
         return numbers
 
-    def shares(count):
-        """Publish some messages; return how many of them arrive at each member that reads."""
+    def publish(count):
+        """Publish messages; return the number of the first."""
         nonlocal published
         start, published = published, published + count
         for number in range(start, published):
             publisher.publish(f"job.{number}", b"%08d" % number + bytes(50_000))
         publisher.flush()
+        return start
+
+    def shares(start):
+        """Return how many messages from a number on arrive at each member that reads."""
         return [sum(number >= start for number in receive(one)) for one in idle]
 
-    until(lambda: sum(shares(12)) == 12)
-    assert min(shares(48)) > 12
+    until(lambda: sum(shares(publish(12))) == 12)
+    start, total = publish(48), [0, 0]
+
+    def have_arrived():
+        total[:] = map(sum, zip(total, shares(start), strict=True))
+        return sum(total) == 48
+
+    until(have_arrived)
+    assert min(total) > 12
     assert len(received) < published
 
     def have_all():

@@ -153,6 +153,7 @@ def test_retention_keeps_the_newest(tmp_path):
     subjects = [subject for subject, _ in journal_records(tmp_path)]
     assert 10 < len(subjects) < 60
     assert [subject for subject, _ in journal_records(tmp_path, start=0)] == subjects
+    assert is_journal_intact(tmp_path)
     assert subjects == [f"a.{at}" for at in range(100 - len(subjects), 100)]
 
 

@@ -45,6 +45,18 @@ def _publish(publisher, *interval):
     publisher.flush()
 
 
+def _expected_next(history):
+    """Return the number of the next message; check that messages and gaps are numbered without a hole."""
+    following = 0
+    for one in history:
+        if isinstance(one, int):
+            following += one
+        else:
+            assert int(one) == following
+            following += 1
+    return following
+
+
 @promise("A recorder writes lost messages as a gap: in place, with their number.")
 def test_lost_messages_are_recorded_as_a_gap(api, record, history):
     publisher = api.publisher("tcp://127.0.0.1:*")
@@ -63,19 +75,12 @@ def test_lost_messages_are_recorded_as_a_gap(api, record, history):
             nonlocal published
             _publish(publisher, published, published + 1)
             published += 1
-            return any(isinstance(one, int) for one in history())
+            return _expected_next(history()) > 2 * COUNT
 
         until(is_recorded)
-        until(lambda: history()[-1:] == [b"%d" % (published - 1)])
+        until(lambda: _expected_next(history()) == published)
         end()
-    expected = 0
-    for one in history():
-        if isinstance(one, int):
-            expected += one
-        else:
-            assert int(one) == expected
-            expected += 1
-    assert expected == published
+    assert any(isinstance(one, int) for one in history())
 
 
 @promise("A recorder that continues a journal writes a gap of unknown size first.")
