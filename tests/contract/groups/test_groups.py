@@ -203,7 +203,7 @@ def test_full_member_is_passed_over(sockets):
 
     def have_arrived():
         total[:] = map(sum, zip(total, shares(start), strict=True))
-        return sum(total) == 48
+        return sum(total) >= 40  # the full member may take some of 48
 
     until(have_arrived)
     assert min(total) > 12
