@@ -1,5 +1,7 @@
 """Queue groups."""
 
+import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from itertools import chain, count
@@ -7,7 +9,7 @@ from itertools import chain, count
 import pytest
 
 from contract.adapter import Delivery, Options, errors
-from contract.promises import not_yet, promise
+from contract.promises import cases, not_yet, promise
 from support.waiting import until
 
 PREFIX = {"prefix": "A group needs filtering at the publisher."}
@@ -160,6 +162,41 @@ def test_member_that_drains_loses_nothing(members):
     others = received(group[1:], 2 * COUNT - len(kept))
     assert sorted(chain(kept, *others)) == [*range(2 * COUNT)]
     assert all(number < COUNT for number in kept)
+
+
+@promise("A member that drains while messages are published loses none, with each policy.", not_for=PREFIX)
+@cases("policy", ["round_robin", "sticky", "failover"])
+def test_member_that_drains_under_traffic_loses_nothing(sockets, api, policy):
+    publisher = sockets.publisher()
+    leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
+    options = {"group": "workers", "delivery": Delivery(policy=policy)}
+    for one in (leaving, staying):
+        sockets.subscribe(publisher, one, "job.>", **options)
+    is_drained = threading.Event()
+    numbers = count()
+
+    def publish():
+        while not is_drained.is_set():
+            number = next(numbers)
+            publisher.publish(f"job.{number % 10}", b"%d" % number)
+            time.sleep(0.0005)  # the pace of the messages, so that the drain meets some of them
+        publisher.flush()
+
+    publishing = api.start(publish)
+    received = [leaving.receive()]
+    leaving.drain()
+    received += leaving
+    is_drained.set()
+    publishing.outcome()
+    published = next(numbers)
+
+    def have_all():
+        with suppress(errors.Timeout):
+            received.extend(staying.receive_many(timeout=0.05))
+        return len(received) >= published
+
+    until(have_all)
+    assert sorted(int(message.payload) for message in received) == [*range(published)]
 
 
 @promise(
