@@ -916,6 +916,21 @@ def journal_records(directory, pattern=None, **options):
     return [(one.subject, one.payload) for one in found]
 
 
+def journal_history(directory):
+    """Return the payloads of a journal, and at the place of each gap its count as an int or None."""
+    import oz.journal
+
+    found = oz.journal.Journal(directory).read(gaps=True)
+    return [one.payload if one.is_message else one.lost for one in found]
+
+
+def journal_table(directory, pattern=None, **options):
+    """Return the columns of an Arrow table of a journal, as {name: list of values}."""
+    import oz.journal
+
+    return oz.journal.Journal(directory).table(pattern, **options).to_pydict()
+
+
 def follow_journal(directory):
     """Return an iterator over the payloads of a journal that waits for more at the end."""
     import oz.journal

@@ -24,12 +24,15 @@ How to write a test::
 - `proxied`: as `pair` over TCP sockets, with a `FaultProxy` as `proxied.proxy` between them.
 - `program`: a Python program in a process of its own.
 - `carrier`, `shell`, `transport`, `filtering`: the values of the variant.
+- `logged_errors`: every test fails if oz logs an error. A test that provokes one appends a text of it to
+  `logged_errors.expected`.
 
 Each test runs for the axes whose fixtures it uses. `promises.py` describes the markers and the choice of
 variants.
 """
 
 import itertools
+import logging
 import shutil
 import subprocess
 import sys
@@ -55,20 +58,24 @@ def pytest_report_header(config):
 def pytest_generate_tests(metafunc):
     axes = [axis for axis in promises.AXES if axis in metafunc.fixturenames]
     mark = metafunc.definition.get_closest_marker("promise")
+    cases = metafunc.definition.get_closest_marker("cases")
     not_yet = list(metafunc.definition.iter_markers("not_yet"))
     if not axes:
+        assert not cases, "a test without variants needs pytest.mark.parametrize"
         return
-    not_for = list(mark.kwargs["not_for"]) if mark else []
+    not_for = list(mark.kwargs["not_for"])
     for fixture in FIXED.keys() & set(metafunc.fixturenames):
         not_for += FIXED[fixture]
+    variants = promises.variants(metafunc.definition.originalname, axes, not_for, mark.kwargs["small"])
+    names, values = cases.args if cases else ([], [((), "")])
     made = []
-    for one in promises.variants(metafunc.definition.originalname, axes, not_for):
+    for one, (case, text) in promises.combined(variants, values):
         marks = [pytest.mark.sized]
         marks += [_xfail(each) for each in not_yet if promises.has_values(one, each.kwargs["only"] or one[0])]
         if "tcp6" in one:
             marks.append(pytest.mark.skipif(not has_ipv6(), reason="this host has no address ::1"))
-        made.append(pytest.param(*one, marks=marks, id="-".join(one)))
-    metafunc.parametrize(axes, made, scope="function")
+        made.append(pytest.param(*one, *case, marks=marks, id="-".join([*one, text] if cases else one)))
+    metafunc.parametrize([*axes, *names], made, scope="function")
 
 
 FIXED = {
@@ -91,13 +98,34 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(_xfail(mark))
 
 
+class LoggedErrors(logging.Handler):
+    """Errors that oz logs. A test fails if oz logs an error without one of the expected texts."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.messages = []
+        self.expected = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+    @property
+    def unexpected(self):
+        return [one for one in self.messages if not any(text in one for text in self.expected)]
+
+
+@pytest.fixture(autouse=True)
+def logged_errors():
+    """Check that oz logs no errors; a test appends to `expected` the texts of errors that it provokes."""
+    made = LoggedErrors()
+    logger = logging.getLogger("oz")
+    logger.addHandler(made)
+    yield made
+    logger.removeHandler(made)
+    assert not made.unexpected
+
+
 # API and endpoints -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def api(shell):
-    with Api(shell) as made:
-        yield made
 
 
 @pytest.fixture
@@ -109,19 +137,27 @@ def directory():
 
 
 @pytest.fixture
+def api(shell, directory, logged_errors):
+    """Adapter in one shell; it closes its objects before the directory is removed."""
+    with Api(shell) as made:
+        yield made
+
+
+def endpoint_of(transport, directory, name, port="*"):
+    """Return an endpoint to bind in a transport. TCP needs no name, other transports need no port."""
+    return {
+        "tcp": f"tcp://127.0.0.1:{port}",
+        "tcp6": f"tcp://[::1]:{port}",
+        "ipc": f"ipc://{directory}/{name}",
+        "inproc": f"inproc://contract-{name}",
+    }[transport]
+
+
+@pytest.fixture
 def endpoint(transport, directory):
     """Function that returns a new endpoint to bind in the variant's transport."""
     numbers = itertools.count()
-
-    def make():
-        return {
-            "tcp": "tcp://127.0.0.1:*",
-            "tcp6": "tcp://[::1]:*",
-            "ipc": f"ipc://{directory}/{next(numbers)}",
-            "inproc": f"inproc://contract-{next(numbers)}",
-        }[transport]
-
-    return make
+    return lambda: endpoint_of(transport, directory, next(numbers))
 
 
 # sockets and nodes -------------------------------------------------------------------------------------
@@ -170,7 +206,7 @@ class Nodes:
             options.setdefault("directory", self._directory)
         else:
             options.setdefault("directory", f"{self._directory}/{len(self.made)}")
-            others.setdefault("bind", {"tcp": "tcp://127.0.0.1:*", "tcp6": "tcp://[::1]:*"}[self.transport])
+            others.setdefault("bind", endpoint_of(self.transport, self._directory, "node"))
             others.setdefault("connect", [one.endpoint for one in self.made[:1]])
         made = self.api.node(name, bus="contract", options=options, **others)
         self.made.append(made)
@@ -261,7 +297,7 @@ def proxied(shell, filtering, api, pair_options):
 # processes ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def program():
     """Function that starts a Python program: `with program(code, *arguments) as process:`.
 

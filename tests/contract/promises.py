@@ -8,10 +8,14 @@ axis, or several values joined by "+": `"node+asyncio"`.
 to variants. The test must fail with the class in `raises`: AssertionError, an error of the adapter, or
 NotImplementedError for a call that does not exist.
 
+`@cases(names, values)` parametrizes a test that has variants. The small form runs each case in one variant
+and each variant with one case. `pytest.mark.parametrize` would run each case in each variant.
+
 Axes: `carrier`, `shell`, `transport`, `filtering`. A test runs for the axes whose fixtures it uses,
 directly or through another fixture such as `pair`. The small form runs `SMALL` variants of each
-test. The first has the values of `FIRST`. The next variants cover the other values; a hash
-of the test's name decides ties. With `OZ_SOAK` set, all variants run.
+test, or the number in `small=` where a variant costs a program or a wait. The first has the values of
+`FIRST`. The next variants cover the other values; a hash of the test's name decides ties. With `OZ_SOAK`
+set, all variants and all cases run.
 """
 
 import zlib
@@ -41,9 +45,29 @@ NEVER = {
 """Variants that no promise is made for, with the reasons."""
 
 
-def promise(sentence, *, not_for=None):
-    """Return the marker of the test of a promise."""
-    return pytest.mark.promise(sentence, not_for=not_for or {})
+def promise(sentence, *, not_for=None, small=SMALL):
+    """Return the marker of the test of a promise.
+
+    Args:
+        sentence: the promise, as in docs/guarantees.md.
+        not_for: reasons by keys of variants for which the promise is not made.
+        small: number of variants that the small form runs.
+    """
+    return pytest.mark.promise(sentence, not_for=not_for or {}, small=small)
+
+
+def cases(names, values, *, ids=None):
+    """Return the marker of the cases of a test with variants.
+
+    Args:
+        names: names of the arguments, separated by commas.
+        values: a value for each case, or a tuple of values if there are several names.
+        ids: text of each case in the name of its test; by default its values.
+    """
+    names = [name.strip() for name in names.split(",")]
+    values = [tuple(one) if len(names) > 1 else (one,) for one in values]
+    ids = ids or ["-".join(map(str, one)) for one in values]
+    return pytest.mark.cases(names, list(zip(values, ids, strict=True)))
 
 
 def not_yet(reason, *, raises, only=None):
@@ -56,13 +80,14 @@ def has_values(variant, key):
     return set(key.split("+")) <= set(variant)
 
 
-def variants(name, axes, not_for):
+def variants(name, axes, not_for, small=SMALL):
     """Return the variants of a test, as tuples in the order of the axes.
 
     Args:
         name: name of the test; it decides which variants the small form runs.
         axes: names of the axes.
         not_for: keys of variants for which the promise is not made.
+        small: number of variants in the small form.
     """
     known = {value for values in AXES.values() for value in values}
     assert not (unknown := {value for key in not_for for value in key.split("+")} - known), unknown
@@ -73,15 +98,26 @@ def variants(name, axes, not_for):
         if not any(has_values(one, key) for key in excluded)
     ]
     assert made, f"{name} has no variants"
-    return made if size(False, True) else _small(name, made)
+    return made if size(False, True) else _small(name, made, small)
 
 
-def _small(name, made):
+def combined(variants, cases):
+    """Return pairs of a variant and a case: all of them, or each variant and each case at least once."""
+    turns = size(min(len(variants), len(cases)), 1)
+    return [
+        (variant, case)
+        for at, variant in enumerate(variants)
+        for number, case in enumerate(cases)
+        if at % turns == number % turns
+    ]
+
+
+def _small(name, made, small):
     first = max(made, key=lambda one: len(set(one) & set(FIRST)))
     chosen, covered = [first], set(first)
     # zlib.crc32 is the same in every process; hash() is not.
     others = sorted(set(made) - {first}, key=lambda one: zlib.crc32(f"{name} {one}".encode()))
-    while others and len(chosen) < SMALL:
+    while others and len(chosen) < small:
         best = max(others, key=lambda one: len(set(one) - covered))
         others.remove(best)
         chosen.append(best)

@@ -4,7 +4,7 @@ It runs in a thread of its own, on asyncio. What it can do:
 
 - `cut`: end connections by RST, which loses what is on its way, or by FIN;
 - `stall`: pass nothing on until `resume`; both ends see a peer that is there and takes nothing;
-- `half_open`: reset the near end only; the far end stays open, and nobody ever reads from it again;
+- `half_open`: reset one end of each connection; the other end stays open and gets no more bytes;
 - `throttle`: pass on so many bytes a second at most.
 """
 
@@ -135,28 +135,33 @@ class FaultProxy:
         for link in links:
             link.end(reset=how == "rst")
 
-    def half_open(self):
-        """Have the near ends see a reset, and the far ends nothing: they stay until `release`."""
-        self._call(self._half_open())
+    def half_open(self, end="near"):
+        """Reset one end of each connection; the other end stays open until `release`.
 
-    async def _half_open(self):
+        Args:
+            end: `"near"` resets the ends that connected to the proxy, `"far"` the ends at the upstream.
+        """
+        self._call(self._half_open(end))
+
+    async def _half_open(self, end="near"):
         self.faults.append("half open")
         links, self._links = self._links, []
+        other = "far" if end == "near" else "near"
         for link in links:
-            link.end(reset=True, ends=("near",))
-            # Whatever asyncio would still read is not to be read.
+            link.end(reset=True, ends=(end,))
+            # asyncio must not read the bytes that still arrive.
             with suppress(RuntimeError):
-                link.far[1].transport.pause_reading()
-            self._stale.append(link)
+                getattr(link, other)[1].transport.pause_reading()
+            self._stale.append((link, other))
 
     def release(self):
-        """Have what is half open end at the far side too."""
+        """Reset the remaining ends of half-open connections."""
         self._call(self._release())
 
     async def _release(self):
         stale, self._stale = self._stale, []
-        for link in stale:
-            link.end(reset=True, ends=("far",))
+        for link, end in stale:
+            link.end(reset=True, ends=(end,))
 
     def stall(self):
         """Pass nothing on until `resume`."""

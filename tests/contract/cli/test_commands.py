@@ -1,8 +1,7 @@
 """The command line."""
 
 import json
-import subprocess
-import sys
+import signal
 
 import pytest
 
@@ -48,17 +47,28 @@ def test_pub_and_sub(directory):
     endpoint = f"ipc://{directory}/feed"
     words = ["-m", "oz", "sub", "a.*", "--connect", endpoint, "--count", "2", "--json"]
     with started(*words) as process:
-        published = subprocess.run(
-            [sys.executable, "-P", "-m", "oz", "pub", "-", "--bind", endpoint, "--wait", str(DEADLINE)],
-            input="a.b one\na.c two\n",
-            text=True,
-            timeout=2 * DEADLINE,
-            check=False,
+        code, _, err = command(
+            "pub", "-", "--bind", endpoint, "--wait", str(DEADLINE), stdin="a.b one\na.c two\n"
         )
-        assert published.returncode == 0
+        assert code == 0, err
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
     assert [json.loads(line)["subject"] for line in out.splitlines()] == ["a.b", "a.c"]
+
+
+@promise("oz request prints the reply of oz reply; without a responder it exits with 3.")
+def test_request_and_reply(directory):
+    words = ["reply", "text.*", "--command", "tr a-z A-Z", "--directory", directory]
+    with started("-m", "oz", *words) as process:
+        code, out, err = command("request", "text.upper", "hallo", "--directory", directory, "--wait", "40")
+        assert (code, out) == (0, "HALLO\n"), err
+        code, out, err = command("request", "other.upper", "hallo", "--directory", directory)
+        assert (code, out) == (3, "")
+        assert "other.upper" in err
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert "1 requests answered, 0 failed" in err
 
 
 @promise("oz record and oz journal export give back the published messages.")

@@ -8,7 +8,7 @@ from contract.adapter import errors
 from contract.promises import promise
 from support.waiting import DEADLINE, until
 
-COUNT = 500
+COUNT = 200
 BOUND = 10.0  # seconds: far above the time that a bounded close may take, far below for ever
 
 
@@ -26,7 +26,7 @@ def test_close_delivers_what_was_published(pair, api):
     closing.outcome()
 
 
-@promise("`close` of a publisher delivers what waits for a slow connection.")
+@promise("`close` of a publisher delivers what waits for a slow connection.", small=2)
 def test_close_delivers_what_waits_for_a_slow_connection(proxied, api):
     got = proxied.subscribe("tick.>")
     proxied.proxy.stall()
@@ -131,7 +131,7 @@ def test_drain_delivers_what_was_sent(proxied, api):
     },
 )
 def test_nats_py_100_drain_handles_all(nodes):
-    publisher, subscriber = nodes.join("publisher", "subscriber")
+    publisher, subscriber = nodes.join("publisher", "subscriber", options={"threads": 1})
     handled = []
 
     def handle(message):

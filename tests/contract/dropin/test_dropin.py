@@ -18,33 +18,37 @@ def context():
 
 
 @pytest.fixture
-def sub(context):
-    """Drop-in SUB of the context."""
-    with sub_socket(context) as made:
-        yield made
+def publisher(context):
+    """Plain XPUB of pyzmq."""
+    made = context.socket(zmq.XPUB)
+    made.bind("tcp://127.0.0.1:*")
+    return made
 
 
 @pytest.fixture
-def plain(context):
-    """Plain XPUB of pyzmq, and its endpoint."""
-    made = context.socket(zmq.XPUB)
-    made.bind("tcp://127.0.0.1:*")
-    return made, made.last_endpoint.decode()
+def sub(context, publisher):
+    """Drop-in SUB that is connected to the publisher."""
+    with sub_socket(context) as made:
+        made.connect(publisher.last_endpoint.decode())
+        yield made
 
 
-def _subscribed(publisher, count=1):
-    """Wait for subscriptions at a plain XPUB."""
+def _subscribe(publisher, sub, *prefixes, **options):
+    """Subscribe to patterns; return when the publisher has the subscriptions."""
+    for one in prefixes:
+        sub.subscribe(one, **options)
+    _wait_for_subscriptions(publisher, len(prefixes))
+
+
+def _wait_for_subscriptions(publisher, count):
     for _ in range(count):
         assert publisher.poll(DEADLINE * 1000)
         publisher.recv()
 
 
 @promise("A SUB of a drop-in class receives the multipart messages that match, whole, and no others.")
-def test_multipart_messages_that_match_arrive_whole(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
-    sub.subscribe("weather.*.wind", dialect="nats")
-    _subscribed(publisher)
+def test_multipart_messages_that_match_arrive_whole(sub, publisher):
+    _subscribe(publisher, sub, "weather.*.wind", dialect="nats")
     for place in ("oslo", "bergen"):
         for what in ("temp", "wind"):
             publisher.send_multipart([f"weather.{place}.{what}".encode(), b"1", b"", b"2"])
@@ -53,24 +57,19 @@ def test_multipart_messages_that_match_arrive_whole(sub, plain):
 
 
 @promise('In dialect "zmq" text and bytes are plain prefixes, also when they contain a colon.')
-def test_text_is_a_prefix(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
+def test_text_is_a_prefix(sub, publisher):
     sub.subscribe("redis:keys")
     sub.setsockopt(zmq.SUBSCRIBE, b"news.*")
     sub.setsockopt_string(zmq.SUBSCRIBE, "end")
-    _subscribed(publisher, 3)
+    _wait_for_subscriptions(publisher, 3)
     for subject in (b"redis:keys.1", b"redis", b"news.a", b"news.*a", b"end"):
         publisher.send_multipart([subject, b""])
     assert [sub.recv_multipart()[0] for _ in range(3)] == [b"redis:keys.1", b"news.*a", b"end"]
 
 
 @promise("NOBLOCK and RCVTIMEO hold while only messages that do not match arrive.")
-def test_timeouts_hold_without_a_match(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
-    sub.subscribe("a.*.z", dialect="nats")
-    _subscribed(publisher)
+def test_timeouts_hold_without_a_match(sub, publisher):
+    _subscribe(publisher, sub, "a.*.z", dialect="nats")
     with pytest.raises(zmq.Again):
         sub.recv_multipart(zmq.NOBLOCK)
     for _ in range(100):
@@ -83,11 +82,8 @@ def test_timeouts_hold_without_a_match(sub, plain):
 
 
 @promise("zmq.Poller works with a drop-in SUB.")
-def test_poller_reports_a_message(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
-    sub.subscribe("a.*", dialect="nats")
-    _subscribed(publisher)
+def test_poller_reports_a_message(sub, publisher):
+    _subscribe(publisher, sub, "a.*", dialect="nats")
     poller = zmq.Poller()
     poller.register(sub, zmq.POLLIN)
     assert poller.poll(0) == []
@@ -112,14 +108,11 @@ def test_plain_subscribers_are_served(context):
 
 
 @promise("Options, string receives and context managers of pyzmq work on a drop-in SUB.")
-def test_surface_of_pyzmq(context, plain):
-    publisher, endpoint = plain
-    with sub_socket(context) as sub:
+def test_surface_of_pyzmq(sub, publisher):
+    with sub:
         sub.rcvhwm = 17
         assert sub.getsockopt(zmq.RCVHWM) == 17
-        sub.connect(endpoint)
-        sub.subscribe("a")
-        _subscribed(publisher)
+        _subscribe(publisher, sub, "a")
         publisher.send_string("abc")
         assert sub.recv_string() == "abc"
         assert isinstance(sub, zmq.Socket)

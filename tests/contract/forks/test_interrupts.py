@@ -14,7 +14,7 @@ from support.scripts import finished
 from support.waiting import DEADLINE, Thread, until, wait_until_stuck
 
 ASYNCIO = {"asyncio": "In asyncio Ctrl-C cancels the main task; see the promises of cancellation."}
-INTERRUPTS = 50
+INTERRUPTS = 20
 FRAMES = 50
 MESSAGES = 500
 
@@ -171,6 +171,7 @@ say(got["delivered"] + got["lost"])
         "inproc": "Sockets over inproc belong to one process.",
         "prefix": "A plain publisher does not count the messages that a subscriber loses.",
     },
+    small=1,
 )
 def test_stopped_subscriber_beside_a_healthy_one(sockets, program):
     publisher = sockets.publisher()
@@ -179,7 +180,7 @@ def test_stopped_subscriber_beside_a_healthy_one(sockets, program):
     with program(STOPPED, publisher.endpoint) as process:
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGSTOP)
-        payloads = [b"%d" % number + b"x" * 2000 for number in range(3000)]
+        payloads = [b"%d" % number + b"x" * 20_000 for number in range(500)]
         publisher.publish_many(("tick.a", payload) for payload in payloads)
         assert got.receive_all(len(payloads)) == payloads
         os.kill(process.pid, signal.SIGCONT)

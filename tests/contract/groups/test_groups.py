@@ -1,17 +1,19 @@
 """Queue groups."""
 
+import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from itertools import chain, count
 
 import pytest
 
-from contract.adapter import Delivery, errors
-from contract.promises import not_yet, promise
+from contract.adapter import Delivery, Options, errors
+from contract.promises import cases, not_yet, promise
 from support.waiting import until
 
 PREFIX = {"prefix": "A group needs filtering at the publisher."}
-COUNT = 120
+COUNT = 60
 
 
 class Members:
@@ -162,6 +164,121 @@ def test_member_that_drains_loses_nothing(members):
     assert all(number < COUNT for number in kept)
 
 
+@promise("A member that drains while messages are published loses none, with each policy.", not_for=PREFIX)
+@cases("policy", ["round_robin", "sticky", "failover"])
+def test_member_that_drains_under_traffic_loses_nothing(sockets, api, policy):
+    publisher = sockets.publisher()
+    leaving, staying = (sockets.subscriber(publisher) for _ in range(2))
+    options = {"group": "workers", "delivery": Delivery(policy=policy)}
+    for one in (leaving, staying):
+        sockets.subscribe(publisher, one, "job.>", **options)
+    is_drained = threading.Event()
+    numbers = count()
+
+    def publish():
+        while not is_drained.is_set():
+            number = next(numbers)
+            publisher.publish(f"job.{number % 10}", b"%d" % number)
+            time.sleep(0.0005)  # the pace of the messages, so that the drain meets some of them
+        publisher.flush()
+
+    publishing = api.start(publish)
+    received = [leaving.receive()]
+    leaving.drain()
+    received += leaving
+    is_drained.set()
+    publishing.outcome()
+    published = next(numbers)
+
+    def have_all():
+        with suppress(errors.Timeout):
+            received.extend(staying.receive_many(timeout=0.05))
+        return len(received) >= published
+
+    until(have_all)
+    assert sorted(int(message.payload) for message in received) == [*range(published)]
+
+
+@promise(
+    "A member of a `round_robin` group that is full is passed over: the other members share its messages.",
+    not_for=PREFIX,
+)
+def test_full_member_is_passed_over(sockets):
+    publisher = sockets.publisher(on_full="block", options=Options(high_water_mark=10, batch=1))
+    full = sockets.subscriber(publisher, options=Options(high_water_mark=10))
+    idle = [sockets.subscriber(publisher) for _ in range(2)]
+    for one in (full, *idle):
+        sockets.subscribe(publisher, one, "job.>", group="workers")
+    published, received = 0, []
+
+    def receive(subscriber):
+        """Return the numbers that have arrived at a member."""
+        numbers = []
+        with suppress(errors.Timeout):
+            while True:
+                message = subscriber.receive(timeout=0.02)
+                assert message.gap == 0
+                numbers.append(int(message.payload[:8]))
+        received.extend(numbers)
+        return numbers
+
+    def publish(count):
+        """Publish messages; return the number of the first."""
+        nonlocal published
+        start, published = published, published + count
+        for number in range(start, published):
+            publisher.publish(f"job.{number}", b"%08d" % number + bytes(50_000))
+        publisher.flush()
+        return start
+
+    def shares(start):
+        """Return how many messages from a number on arrive at each member that reads."""
+        return [sum(number >= start for number in receive(one)) for one in idle]
+
+    until(lambda: sum(shares(publish(12))) == 12)
+    start, total = publish(48), [0, 0]
+
+    def have_arrived():
+        total[:] = map(sum, zip(total, shares(start), strict=True))
+        return sum(total) >= 40  # the full member may take some of 48
+
+    until(have_arrived)
+    assert min(total) > 12
+    assert len(received) < published
+
+    def have_all():
+        receive(full)
+        return len(received) >= published
+
+    until(have_all)
+    assert sorted(received) == [*range(published)]
+
+
+@promise("A member of a group whose connection was cut gets its share again.", not_for=PREFIX, small=1)
+def test_member_whose_connection_was_cut_returns(proxied, api):
+    other = api.subscriber(proxied.publisher.endpoint, filtering="publisher")
+    other.subscribe("job.>", group="workers")
+    other.wait_ready()
+    proxied.subscribe("job.>", group="workers")
+    members = (proxied.subscriber, other)
+    proxied.proxy.cut()
+
+    def shares():
+        """Publish 20 messages; return how many of them arrive at each member."""
+        numbers = [b"%d" % number for number in range(20)]
+        proxied.publisher.publish_many(("job.a", number) for number in numbers)
+        proxied.publisher.flush()
+        arrived = [[], []]
+        with suppress(errors.Timeout):
+            while sum(map(len, arrived)) < 20:
+                for one, payloads in zip(members, arrived, strict=True):
+                    if len(payloads) < 10:
+                        payloads += [message.payload for message in one.receive_many(timeout=0.1)]
+        return [len(payloads) for payloads in arrived]
+
+    until(lambda: shares() == [10, 10])
+
+
 MEMBER = """
 subscriber = api.subscriber(sys.argv[1], filtering="publisher")
 subscriber.subscribe("job.>", group="workers")
@@ -174,6 +291,7 @@ sys.stdin.readline()
 @promise(
     "After a member of a group is killed, the other members get each message.",
     not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
+    small=1,
 )
 def test_other_members_take_over_from_a_killed_member(sockets, program):
     publisher = sockets.publisher()
@@ -207,6 +325,7 @@ def test_other_members_take_over_from_a_killed_member(sockets, program):
 @promise(
     "With `Delivery(redeliver=True)` a killed member's messages go to another member, marked.",
     not_for={"inproc": "Sockets over inproc belong to one process.", **PREFIX},
+    small=1,
 )
 @not_yet("issue 42: groups deliver again", raises=NotImplementedError)
 def test_messages_of_a_killed_member_are_delivered_again(sockets, program):

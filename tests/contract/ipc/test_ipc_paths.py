@@ -29,7 +29,9 @@ sys.stdin.readline()
 """
 
 
-@promise("A second process cannot bind the path of a live one, which goes on undisturbed.", not_for=IPC)
+@promise(
+    "A second process cannot bind the path of a live one, which goes on undisturbed.", not_for=IPC, small=1
+)
 def test_libzmq_3204_second_process_is_refused(sockets, program):
     publisher = sockets.publisher()
     with program(SECOND, publisher.endpoint) as process:
@@ -51,7 +53,7 @@ def test_second_object_is_refused(sockets):
     assert got.receive().payload == b"still here"
 
 
-@promise("The file of a killed process is no obstacle.", not_for=IPC)
+@promise("The file of a killed process is no obstacle.", not_for=IPC, small=1)
 def test_libzmq_2764_stale_file_is_no_obstacle(sockets, program, endpoint):
     path = endpoint()
     with program(HOLDER, path) as process:

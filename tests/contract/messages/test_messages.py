@@ -5,7 +5,7 @@ import time
 import pytest
 
 from contract.adapter import Options, errors
-from contract.promises import promise
+from contract.promises import cases, promise
 
 NO_PREFIX = {"prefix": "A plain ZeroMQ message has subject and payload only."}
 
@@ -19,7 +19,7 @@ def test_headers_arrive_with_their_message(pair):
 
 
 @promise("With codec= on both ends payloads are values.")
-@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@cases("codec", ["msgpack", "json"])
 def test_codecs_carry_values(sockets, codec):
     publisher = sockets.publisher(codec=codec)
     subscriber = sockets.subscriber(publisher, codec=codec)

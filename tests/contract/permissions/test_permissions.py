@@ -32,29 +32,35 @@ FEED = 'publish = { allow = ["md.>"] }'
 DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
 
 
-@promise("A subscriber receives the subjects that its key may have, and no others cross the wire.")
-def test_allowed_subjects_arrive_and_denied_ones_do_not(api, keys):
-    file = keys(feed=FEED, desk=DESK)
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
-    subscriber = api.subscriber(
-        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
+@pytest.fixture
+def feed(api, keys):
+    """Publisher with the key of `feed` that serves `desk` by its rights."""
+    return api.publisher(
+        "tcp://127.0.0.1:*", security=security(keys.root, "feed", keys(feed=FEED, desk=DESK))
     )
-    got = subscriber.subscribe("md.eu.*")
-    subscriber.wait_ready()
-    publisher.publish("md.eu.x", b"1")
+
+
+@pytest.fixture
+def desk(api, keys, feed):
+    """Subscriber of `feed` with the key of `desk`."""
+    return api.subscriber(feed.endpoint, filtering="publisher", security=security(keys.root, "desk"))
+
+
+@promise("A subscriber receives the subjects that its key may have, and no others cross the wire.")
+def test_allowed_subjects_arrive_and_denied_ones_do_not(feed, desk):
+    got = desk.subscribe("md.eu.*")
+    desk.wait_ready()
+    feed.publish("md.secret.x", b"secret")
+    feed.publish("md.eu.x", b"1")
     assert got.receive().payload == b"1"
+    assert desk.stats.received == 1
 
 
 @promise("A denied subscription raises PermissionDenied with the rule and a subject that shows why.")
-def test_denied_subscription_names_rule_and_witness(api, keys):
-    file = keys(feed=FEED, desk=DESK)
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
-    subscriber = api.subscriber(
-        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
-    )
-    subscriber.subscribe("md.*.x")
+def test_denied_subscription_names_rule_and_witness(desk):
+    desk.subscribe("md.*.x")
     with pytest.raises(errors.PermissionDenied) as raised:
-        subscriber.wait_ready()
+        desk.wait_ready()
     assert "md.secret" in str(raised.value.rule)
     assert raised.value.subject == "md.secret.x"
 
@@ -111,30 +117,25 @@ def test_nodes_are_held_to_their_rights(api, keys):
 
 
 @promise("A denied subscription costs nothing of the allowed ones of the same subscriber.")
-def test_denied_beside_allowed(api, keys):
-    file = keys(feed=FEED, desk=DESK)
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
-    subscriber = api.subscriber(
-        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
-    )
-    subscriber.subscribe("md.eu.*")
-    subscriber.subscribe("md.secret.x")
-    publisher.wait_for_subscribers("md.eu.x")
-    publisher.publish("md.secret.x", b"secret")
-    publisher.publish("md.eu.x", b"1")
+def test_denied_beside_allowed(feed, desk):
+    desk.subscribe("md.eu.*")
+    desk.subscribe("md.secret.x")
+    feed.wait_for_subscribers("md.eu.x")
+    feed.publish("md.secret.x", b"secret")
+    feed.publish("md.eu.x", b"1")
 
     def receive():
         with suppress(errors.PermissionDenied):
-            return subscriber.receive()
+            return desk.receive()
 
     assert until(receive).payload == b"1"
 
 
 @promise("A key that is not trusted is refused.")
 def test_untrusted_key_is_refused(api, keys):
-    file = keys(feed=FEED, desk=DESK, other=DESK)
     (keys.root / "trusted" / "other.key").unlink()
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
+    rights = keys(feed=FEED, other=DESK)
+    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", rights))
 
     def connect():
         other = security(keys.root, "other")
@@ -147,30 +148,23 @@ def test_untrusted_key_is_refused(api, keys):
 
 
 @promise("A side without keys is not served by a publisher with keys, and its Timeout names missing keys.")
-def test_side_without_keys_is_not_served(api, keys):
-    file = keys(feed=FEED, desk=DESK)
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
-    subscriber = api.subscriber(publisher.endpoint, filtering="publisher")
+def test_side_without_keys_is_not_served(api, feed):
+    subscriber = api.subscriber(feed.endpoint, filtering="publisher")
     subscriber.subscribe("md.eu.*")
     with pytest.raises(errors.Timeout, match="keys"):
         subscriber.wait_ready(timeout=0.5)
 
 
 @promise("Rights that are taken away in the file end within seconds, without a restart.")
-def test_rights_that_change_take_effect(api, keys):
-    file = keys(feed=FEED, desk=DESK)
-    publisher = api.publisher("tcp://127.0.0.1:*", security=security(keys.root, "feed", file))
-    subscriber = api.subscriber(
-        publisher.endpoint, filtering="publisher", security=security(keys.root, "desk")
-    )
-    subscriber.subscribe("md.eu.*")
-    subscriber.wait_ready()
+def test_rights_that_change_take_effect(keys, feed, desk):
+    desk.subscribe("md.eu.*")
+    desk.wait_ready()
     keys(feed=FEED, desk='subscribe = { allow = ["other.>"] }')
 
     def is_denied():
-        publisher.publish("md.eu.x", b"1")
+        feed.publish("md.eu.x", b"1")
         try:
-            subscriber.receive(timeout=0.05)
+            desk.receive(timeout=0.05)
         except errors.PermissionDenied:
             return True
         except errors.Timeout:

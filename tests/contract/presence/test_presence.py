@@ -33,7 +33,7 @@ def test_join_and_leave_are_reported(nodes):
     assert [(one.kind, one.about) for one in events] == [("peer_up", "second"), ("peer_left", "second")]
 
 
-@promise("A node that is killed is reported lost to the others.")
+@promise("A node that is killed is reported lost to the others.", small=2)
 def test_killed_node_is_reported_lost(nodes, program, directory):
     events = []
     options = {"lost_after": 1.0, "directory": directory}

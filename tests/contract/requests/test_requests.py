@@ -46,8 +46,9 @@ def test_request_without_reply_times_out(nodes):
     until(lambda: len(seen) == 1)
 
 
-@promise("An exception of a handler reaches the requester as ReplyError with its class and text.")
-def test_exception_of_a_handler_becomes_a_reply_error(nodes):
+@promise("An exception of a handler reaches the requester as ReplyError with its class and text.", small=2)
+def test_exception_of_a_handler_becomes_a_reply_error(nodes, logged_errors):
+    logged_errors.expected.append("a handler raised")
     server, client = nodes.join("server", "client")
 
     def fail(message):
@@ -59,8 +60,9 @@ def test_exception_of_a_handler_becomes_a_reply_error(nodes):
         client.request("svc", b"", timeout=ENDLESS)
 
 
-@promise("With error_replies=False the requester does not learn the text of an exception.")
-def test_error_replies_can_be_turned_off(nodes):
+@promise("With error_replies=False the requester does not learn the text of an exception.", small=2)
+def test_error_replies_can_be_turned_off(nodes, logged_errors):
+    logged_errors.expected.append("a handler raised")
     server = nodes.node("server", options={"error_replies": False})
     client = nodes.node("client")
     client.wait_ready("server")
@@ -75,7 +77,7 @@ def test_error_replies_can_be_turned_off(nodes):
     assert "secret" not in str(raised.value)
 
 
-@promise("request_many returns one reply of each responder, up to its limit.")
+@promise("request_many returns one reply of each responder, up to its limit.", small=2)
 def test_request_many_collects_replies(nodes):
     first, second, client = nodes.join("first", "second", "client")
     first.subscribe("who", lambda message: message.reply("first"))
@@ -118,7 +120,7 @@ def test_a_group_runs_each_request_once(nodes):
     assert sorted(number for _, number in runs) == list(range(30))
 
 
-@promise("Headers travel with a request and with its reply.")
+@promise("Headers travel with a request and with its reply.", small=2)
 def test_headers_travel_both_ways(nodes):
     server, client = nodes.join("server", "client")
     server.subscribe("svc", lambda message: message.reply(b"", headers={"echo": message.headers["ask"]}))
@@ -126,7 +128,7 @@ def test_headers_travel_both_ways(nodes):
     assert client.request("svc", b"", headers={"ask": "7"}).headers == {"echo": "7"}
 
 
-@promise("A request that is cut off by the death of its responder fails at once with PeerLost.")
+@promise("A request that is cut off by the death of its responder fails at once with PeerLost.", small=1)
 @not_yet("issue 43: PeerLost", raises=AssertionError)
 def test_death_of_the_responder_is_peer_lost(nodes):
     server, client = nodes.join("server", "client")
@@ -148,7 +150,7 @@ def test_death_of_the_responder_is_peer_lost(nodes):
         raise AssertionError("the request waited for its timeout") from None
 
 
-@promise("retries= sends a request to another member of the group if its responder is lost.")
+@promise("retries= sends a request to another member of the group if its responder is lost.", small=1)
 @not_yet("issue 43: retries", raises=NotImplementedError)
 def test_retries_reach_another_member(nodes):
     server, client = nodes.join("server", "client")
@@ -157,7 +159,7 @@ def test_retries_reach_another_member(nodes):
     assert client.request("svc", b"x", retries=1).payload == b"x"
 
 
-@promise("The return value of a handler is its reply.")
+@promise("The return value of a handler is its reply.", small=1)
 @not_yet("issue 43: a return value is the reply", raises=errors.Timeout)
 def test_return_value_of_a_handler_is_the_reply(nodes):
     server, client = nodes.join("server", "client")

@@ -2,11 +2,13 @@
 
 import re
 import unicodedata
+from contextlib import suppress
 
 import pytest
 
 from contract.adapter import compile_pattern, errors
-from contract.promises import promise
+from contract.promises import cases, promise
+from support.waiting import until
 
 TABLE = {
     # dialect: pattern, subjects that match, refused subjects with its prefix, subjects without its prefix
@@ -30,7 +32,7 @@ TABLE = {
 
 
 @promise("A pattern of each dialect selects its subjects; subjects without its prefix are not sent.")
-@pytest.mark.parametrize("dialect", TABLE)
+@cases("dialect", TABLE)
 def test_pattern_of_each_dialect_selects_its_subjects(sockets, dialect):
     pattern, matching, refused, outside = TABLE[dialect]
     publisher = sockets.publisher(dialect="zmq")
@@ -108,8 +110,8 @@ def test_bytes_are_a_prefix(pair):
 
 
 @promise("A dialect is named before a colon, by dialect=, or by a compiled pattern.")
-@pytest.mark.parametrize(
-    ("pattern", "options"),
+@cases(
+    "pattern, options",
     [("mqtt:a/+", {}), ("a/+", {"dialect": "mqtt"}), (compile_pattern("a/+", "mqtt"), {})],
     ids=["colon", "argument", "compiled"],
 )
@@ -148,7 +150,7 @@ def test_subject_that_is_not_utf_8(sockets):
 
 
 @promise("An invalid subject raises SubjectError and is not sent; other messages are.")
-@pytest.mark.parametrize("subject", ["a..b", "a.*", "a b", ""])
+@cases("subject", ["a..b", "a.*", "a b", ""])
 def test_invalid_subject_is_refused(pair, subject):
     got = pair.subscribe(">")
     pair.publisher.publish("a.1", b"1")
@@ -178,7 +180,9 @@ def test_invalid_pattern_is_refused(sockets):
     assert subscriber.stats.received == 2
 
 
-@promise("After unsubscribe nothing more is delivered for the subscription, not even queued messages.")
+@promise(
+    "After unsubscribe nothing more is sent or delivered for the subscription, not even queued messages."
+)
 def test_unsubscribe_ends_delivery(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)
@@ -197,3 +201,6 @@ def test_unsubscribe_ends_delivery(sockets):
     assert shared.payload == b"shared"
     assert not shared.is_for(ended)
     assert subscriber.receive().payload == b"end"
+    with suppress(errors.Timeout):
+        subscriber.receive(timeout=0.01)
+    until(lambda: not publisher.has_subscribers("a.own"))

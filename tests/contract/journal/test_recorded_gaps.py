@@ -1,0 +1,96 @@
+"""Gaps that a recorder writes."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from contract.adapter import journal_history, recorder
+from contract.promises import promise
+from support.fault_proxy import FaultProxy
+from support.waiting import Thread, until
+
+COUNT = 200
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Function that starts a recorder of an endpoint and returns a function that ends it."""
+    recordings = []
+
+    def start(endpoint):
+        recording = recorder(tmp_path / "journal", "md.>", endpoint)
+        recordings.append((recording, Thread(recording.run)))
+        return end
+
+    def end():
+        while recordings:
+            recording, work = recordings.pop()
+            recording.stop()
+            work.outcome()
+            recording.close()
+
+    yield start
+    end()
+
+
+@pytest.fixture
+def history(tmp_path):
+    """Function that returns the payloads and gap counts of the journal."""
+    return lambda: journal_history(tmp_path / "journal")
+
+
+def _publish(publisher, *interval):
+    for number in range(*interval):
+        publisher.publish("md.x", b"%d" % number)
+    publisher.flush()
+
+
+def _expected_next(history):
+    """Return the number of the next message; check that messages and gaps are numbered without a hole."""
+    following = 0
+    for one in history:
+        if isinstance(one, int):
+            following += one
+        else:
+            assert int(one) == following
+            following += 1
+    return following
+
+
+@promise("A recorder writes lost messages as a gap: in place, with their number.")
+def test_lost_messages_are_recorded_as_a_gap(api, record, history):
+    publisher = api.publisher("tcp://127.0.0.1:*")
+    with FaultProxy(publisher.endpoint) as proxy:
+        end = record(proxy.endpoint)
+        publisher.wait_for_subscribers("md.x")
+        _publish(publisher, COUNT)
+        until(lambda: history()[-1:] == [b"%d" % (COUNT - 1)])
+        proxy.stall()
+        _publish(publisher, COUNT, 2 * COUNT)
+        proxy.cut()
+        proxy.resume()
+        published = 2 * COUNT
+
+        def is_recorded():
+            nonlocal published
+            _publish(publisher, published, published + 1)
+            published += 1
+            return _expected_next(history()) > 2 * COUNT
+
+        until(is_recorded)
+        until(lambda: _expected_next(history()) == published)
+        end()
+    assert any(isinstance(one, int) for one in history())
+
+
+@promise("A recorder that continues a journal writes a gap of unknown size first.")
+def test_continued_journal_has_a_gap_of_unknown_size(api, record, history):
+    publisher = api.publisher("tcp://127.0.0.1:*")
+    for number in range(2):
+        end = record(publisher.endpoint)
+        publisher.wait_for_subscribers("md.x")
+        _publish(publisher, number, number + 1)
+        until(lambda number=number: b"%d" % number in history())
+        end()
+        until(lambda: not publisher.has_subscribers("md.x"))
+    assert history() == [b"0", None, b"1"]
