@@ -41,9 +41,7 @@ class Poller(zmq.Poller):
             zmq.ZMQError: a socket is closed, or its context has ended.
         """
         filtered = [
-            socket
-            for socket, flags in self.sockets
-            if isinstance(socket, FilteredSocket) and flags & _POLLIN
+            socket for socket, flags in self.sockets if isinstance(socket, FilteredSocket) and flags & _POLLIN
         ]
         if not filtered:
             return super().poll(timeout if timeout is None else int(timeout))

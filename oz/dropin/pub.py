@@ -91,7 +91,9 @@ class PubSocket(zmq.Socket[bytes]):
         sending.more = bool(flags & _SNDMORE)
         return sent
 
-    def send_multipart(self, msg_parts: Sequence[Any], flags: int = 0, *arguments: Any, **options: Any) -> Any:
+    def send_multipart(
+        self, msg_parts: Sequence[Any], flags: int = 0, *arguments: Any, **options: Any
+    ) -> Any:
         """Send all frames of a message, as `zmq.Socket.send_multipart`; the first one is its subject.
 
         Raises:

@@ -5,8 +5,8 @@ receive reads the first frame of a message and asks the filter. If no subscripti
 the other frames of that message too, drops them, and goes on. Nothing else happens: no thread, no second
 socket, no change on the wire.
 
-Frames are read as `zmq.Frame`, because a Frame knows whether more frames follow. The option RCVMORE costs a
-`getsockopt` and an enum for each frame.
+`Reading` holds the state: patterns, frames read ahead, the place in the current message. While no pattern is
+subscribed to, only prefixes, `recv` passes straight to pyzmq.
 
 Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message the rest of
 that time is waited for by `zmq_poll`. A receive that must not wait skips refused messages for at most
@@ -19,28 +19,27 @@ EVENTS is exact: reading it skips refused messages, and keeps the first frame of
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from functools import partial
 from math import ceil, inf
+from time import monotonic
 from typing import Any, Literal, overload
 
 import zmq
 
 from oz.dropin.checks import check_arguments
 from oz.dropin.poller import FilteredSocket, Poller
-from oz.dropin.reading import Reading
+from oz.dropin.reading import Reading, as_wanted, read_frames
 from oz.errors import ConfigurationError, PatternError, PatternTimeout
 from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
 
 SKIP_SECONDS = 0.01
-"""Seconds for which a receive that must not wait skips refused messages. Ten thousand messages take as long."""
+"""Seconds for which a receive that must not wait skips refused messages: about ten thousand of them."""
 
-_CONFLATE, _EVENTS, _INVERT_MATCHING, _NOBLOCK, _POLLIN, _RCVMORE, _RCVTIMEO, _SNDHWM, _SUBSCRIBE, _UNSUBSCRIBE = map(
-    int,
-    (
-        zmq.CONFLATE, zmq.EVENTS, zmq.INVERT_MATCHING, zmq.NOBLOCK, zmq.POLLIN,
-        zmq.RCVMORE, zmq.RCVTIMEO, zmq.SNDHWM, zmq.SUBSCRIBE, zmq.UNSUBSCRIBE,
-    ),
-)  # fmt: skip
+_CONFLATE, _INVERT_MATCHING = int(zmq.CONFLATE), int(zmq.INVERT_MATCHING)
+_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
+_RCVMORE, _RCVTIMEO, _SNDHWM = int(zmq.RCVMORE), int(zmq.RCVTIMEO), int(zmq.SNDHWM)
+_SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 _recv: Any = zmq.Socket.recv
 """C method of pyzmq."""
@@ -92,6 +91,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or Reading(dialect)
         made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
         super().__init__(made_of, socket_type, **options)
+        if getattr(shadowed, "_reading", None) is None:
+            self._reading.attach(self)
         if shadowed:
             check_arguments("SubSocket", None, int(super().get(zmq.TYPE)), zmq.SUB, dialect)
         else:
@@ -105,7 +106,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Dialect of text that is given to `subscribe`."""
         return self._reading.dialect
 
-    # Subscriptions ---------------------------------------------------------------------------------------------
+    # Subscriptions ----------------------------------------------------------------------------------------
 
     def subscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
         """Subscribe to a pattern.
@@ -113,8 +114,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         A subscription that is made twice must be ended twice, as in libzmq.
 
         Args:
-            topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns of
-                `oz.compile`, `re` and `regex` are taken as they are.
+            topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns
+                of `oz.compile`, `re` and `regex` are taken as they are.
             dialect: dialect of the whole text. Default: the dialect of the socket; unless that is "zmq", text
                 may name another one before a colon, as in "rv:Foo.*".
 
@@ -158,10 +159,10 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             for option, name in (_CONFLATE, "CONFLATE"), (_INVERT_MATCHING, "INVERT_MATCHING"):
                 if super().get(option):
                     raise _unfit(name, 1)
-            if not reading.filter.is_active:
-                reading.more = bool(super().get(_RCVMORE))
+            if reading.is_plain:
+                reading.take_rest(self)
         reading.filter.add(pattern)
-        reading.is_plain = reading.is_plain and not reading.filter.is_active
+        reading.settle()
         try:
             for prefix in pattern.prefixes:
                 super().set(_SUBSCRIBE, prefix)
@@ -177,7 +178,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             for prefix in pattern.prefixes:
                 super().set(_UNSUBSCRIBE, prefix)
 
-    # Options ---------------------------------------------------------------------------------------------------
+    # Options ----------------------------------------------------------------------------------------------
 
     def set(self, option: int, optval: Any) -> None:
         """Set an option, as `zmq.Socket.set`; SUBSCRIBE and UNSUBSCRIBE take a prefix.
@@ -205,22 +206,21 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
     def get(self, option: int) -> Any:
         """Return an option, as `zmq.Socket.get`; EVENTS has POLLIN only for a message that matches."""
         reading = self._reading
+        if option == _EVENTS and not reading.is_plain:
+            # Without a message POLLIN remains if the time for skipping was over: the program must come back.
+            found = _POLLIN if self._has_message() else 0
+            return int(super().get(option)) | found
         value = super().get(option)
         if option == _SNDHWM:
             return reading.sndhwm
-        if option == _RCVMORE and reading.held:
-            return int(reading.more)
-        if option == _EVENTS and not reading.is_plain:
-            if self._has_message():
-                return super().get(_EVENTS) | _POLLIN
-            # POLLIN remains if the time for skipping was over, so that the program comes back.
-            return super().get(_EVENTS)
+        if option == _RCVMORE and not reading.is_plain:
+            return int(bool(reading.rest))
         return value
 
-    setsockopt = set  # type: ignore[assignment]
+    setsockopt = set
     getsockopt = get
 
-    # Receiving -------------------------------------------------------------------------------------------------
+    # Receiving --------------------------------------------------------------------------------------------
 
     @overload
     def recv(self, flags: int = 0, copy: Literal[True] = True, track: bool = False) -> bytes: ...
@@ -241,14 +241,28 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         try:
             if reading.is_plain:
                 return _recv(self, flags, copy, track)  # type: ignore[no-any-return]
-            frame = self._read_frame(flags, track)
-            return frame.bytes if copy else frame
+            rest = reading.rest
+            if reading.is_ready and copy:
+                began = monotonic()
+                frames: list[Any] = reading.read_message(self, flags)
+                subject = frames[0]
+                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                reading.is_first = True
+                if len(frames) > 1:
+                    rest.extend(frames[1:])
+                    reading.is_ready = reading.is_plain = False
+                return frames[0]  # type: ignore[no-any-return]
+            frames = self._read_all(flags, copy, track)
+            rest.extend(frames[1:])
+            reading.settle()
+            return as_wanted(frames[0], copy, track, bool(rest))  # type: ignore[no-any-return]
         except _NOTHING_READ:
             raise
         except BaseException:
-            # No call: a signal may raise at each call.
+            # No call here: a signal may raise at each call.
+            reading.is_plain = reading.is_ready = False
             reading.interrupted = True
-            reading.is_plain = False
             raise
 
     @overload
@@ -276,21 +290,23 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """
         reading = self._reading
         try:
-            if reading.is_plain:
-                frame = _recv(self, flags, False, track)
-            else:
-                frame = self._read_frame(flags, track)
-            frames = [frame.bytes if copy else frame]
-            while frame.more:
-                frame = self._next_frame(flags, track)
-                frames.append(frame.bytes if copy else frame)
-            reading.more = False
-            return frames
+            if reading.is_ready and copy:
+                began = monotonic()
+                frames: list[Any] = reading.read_message(self, flags)
+                subject = frames[0]
+                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                reading.is_first = True
+                return frames
+            frames = self._read_all(flags, copy, track)
+            last = len(frames) - 1
+            reading.settle()
+            return [as_wanted(frame, copy, track, at < last) for at, frame in enumerate(frames)]
         except _NOTHING_READ:
             raise
         except BaseException:
+            reading.is_plain = reading.is_ready = False
             reading.interrupted = True
-            reading.is_plain = False
             raise
 
     def recv_into(self, buffer: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:
@@ -304,113 +320,88 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             BufferError: the buffer is not writable or not contiguous.
             ValueError: `nbytes` is negative, or exceeds the buffer.
         """
-        view = memoryview(buffer)
-        if view.readonly or not view.c_contiguous:
-            raise BufferError("recv_into needs a writable, C-contiguous buffer")
-        if not 0 <= nbytes <= view.nbytes:
-            raise ValueError(f"nbytes is from 0 to {view.nbytes}, not {nbytes}")
-        frame = self.recv(flags, copy=False)
-        taken = min(nbytes or view.nbytes, len(frame))
-        if taken:
-            view.cast("B")[:taken] = memoryview(frame.buffer)[:taken]
-        return len(frame)
+        room = check_buffer(buffer, nbytes)
+        return copy_into(room, self.recv(flags, copy=False))
 
-    def _read_frame(self, flags: int, track: bool) -> zmq.Frame:
-        """Read the next frame of the current message, or the first frame of the next message."""
-        reading = self._reading
-        if reading.more and not reading.interrupted:
-            frame, reading.is_first = self._next_frame(flags, track), False
-        else:
-            frame, reading.is_first = self._read_first(flags, track), True
-        reading.more = frame.more
-        return frame
-
-    def _next_frame(self, flags: int, track: bool) -> zmq.Frame:
-        held = self._reading.held
-        if not held:
-            return _recv(self, flags, False, track)  # type: ignore[no-any-return]
-        frame = held.popleft()
-        if track and frame.tracker is None:
-            more, frame = frame.more, zmq.Frame(frame.bytes, track=True)
-            frame.more = more
-        return frame
-
-    def _read_first(self, flags: int, track: bool) -> zmq.Frame:
-        """Read the first frame of the next message that matches."""
+    def _read_all(self, flags: int, copy: bool, track: bool) -> list[Any]:
+        """Read the rest of the current message, or the next message that matches."""
         reading = self._reading
         if reading.interrupted:
-            self._skip_interrupted()
+            reading.skip_interrupted(self)
+        reading.is_first = not reading.rest
+        if reading.rest:
+            frames = list(reading.rest)
+            reading.rest.clear()
+            return frames
         if reading.error is not None:
             error, reading.error = reading.error, None
             raise error
-        began = time.monotonic()
-        deadline = None
+
+        def read(flags: int) -> list[Any]:
+            if reading.held:
+                return reading.held.popleft()
+            return reading.read_message(self, flags) if copy else read_frames(self, flags, track)
+
+        began = monotonic()
+        frames = read(flags)
+        return frames if self._accepts(frames) else self._read_on(read, flags, began)
+
+    def _accepts(self, frames: list[Any]) -> bool:
+        subject = frames[0]
+        return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
+
+    def _read_on(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
+        """Read messages until one matches, after a message that did not.
+
+        Args:
+            read: reads one message; takes flags.
+            flags: of the receive.
+            began: when the receive began.
+        """
+        timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
+        waits = timeout > 0
+        deadline = inf if timeout < 0 else began + (timeout / 1000 if waits else SKIP_SECONDS)
+        if deadline < inf:
+            flags |= _NOBLOCK
         while True:
+            left = deadline - monotonic()
+            if left <= 0:
+                raise zmq.Again()
             try:
-                frame = self._next_frame(flags, track)
+                frames = read(flags)
             except zmq.Again:
-                # Before any message was refused libzmq has waited as long as it should.
-                if deadline is None or not self._wait(deadline):
+                if not waits or not zmq.zmq_poll([(self, _POLLIN)], ceil(1000 * left)):
                     raise
                 continue
-            try:
-                if reading.filter.accepts(frame.bytes):
-                    return frame
-            except PatternTimeout:
-                self._skip(frame)
-                raise
-            self._skip(frame)
-            if deadline is None:
-                deadline = began + self._seconds(flags)
-                if deadline < inf:
-                    flags |= _NOBLOCK
-            if deadline < inf and time.monotonic() >= deadline:
-                raise zmq.Again()
-
-    def _seconds(self, flags: int) -> float:
-        """Return how long a receive may take after it refused a message."""
-        timeout: int = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)  # type: ignore[assignment]
-        return inf if timeout < 0 else timeout / 1000 or SKIP_SECONDS
-
-    def _wait(self, deadline: float) -> bool:
-        """Wait until libzmq has a message or the deadline has passed, and return whether it has one."""
-        left = deadline - time.monotonic()
-        return left > 0 and bool(zmq.zmq_poll([(self, _POLLIN)], ceil(1000 * left)))
-
-    def _skip(self, frame: zmq.Frame) -> None:
-        """Skip the frames that follow a frame in its message."""
-        while frame.more:
-            frame = self._next_frame(_NOBLOCK, False)
-
-    def _skip_interrupted(self) -> None:
-        """Skip the rest of the message in which a receive was interrupted."""
-        reading = self._reading
-        if not reading.held:
-            while super().get(_RCVMORE):
-                _recv(self, _NOBLOCK, False)
-        reading.more = False
-        reading.interrupted = False
-        reading.is_plain = not (reading.filter.is_active or reading.held)
+            if self._accepts(frames):
+                return frames
 
     def _has_message(self) -> bool:
         """Skip refused messages, and return whether a receive would return at once."""
         reading = self._reading
         if reading.is_plain:
-            return bool(super().get(_EVENTS) & _POLLIN)  # type: ignore[operator]
-        if reading.more and not reading.interrupted:
+            return bool(int(super().get(_EVENTS)) & _POLLIN)
+        if not reading.interrupted and (
+            reading.rest or reading.error or (reading.held and self._accepts(reading.held[0]))
+        ):
             return True
+        is_first = reading.is_first
         try:
-            reading.held.appendleft(self._read_first(_NOBLOCK, False))
+            reading.held.appendleft(self._read_all(_NOBLOCK, False, False))
+            return True
         except zmq.Again:
             return False
-        except PatternTimeout as error:
-            reading.error = error
-        except zmq.ZMQError:
+        except _NOTHING_READ:
             raise
-        except BaseException:
+        except BaseException as error:
             reading.interrupted = True
-            raise
-        return True
+            if not isinstance(error, PatternTimeout):
+                raise
+            reading.error = error
+            return True
+        finally:
+            reading.is_first = is_first
+            reading.settle()
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
@@ -432,3 +423,29 @@ def _unfit(name: str, value: object) -> ConfigurationError:
         "does not go with patterns, because libzmq would choose messages before the pattern is asked; "
         "subscribe to prefixes (bytes) only, or leave the option at 0",
     )
+
+
+def check_buffer(buffer: Any, nbytes: int) -> memoryview:
+    """Return the bytes of a buffer that a frame may fill.
+
+    Args:
+        buffer: for `recv_into`.
+        nbytes: number of bytes; 0 for the whole buffer.
+
+    Raises:
+        BufferError: the buffer is not writable or not contiguous.
+        ValueError: `nbytes` is negative, or exceeds the buffer.
+    """
+    view = memoryview(buffer)
+    if view.readonly or not view.c_contiguous:
+        raise BufferError("recv_into needs a writable, C-contiguous buffer")
+    if not 0 <= nbytes <= view.nbytes:
+        raise ValueError(f"nbytes is from 0 to {view.nbytes}, not {nbytes}")
+    return view.cast("B")[: nbytes or view.nbytes] if view.nbytes else view
+
+
+def copy_into(room: memoryview, frame: zmq.Frame) -> int:
+    """Copy as much of a frame as fits, and return the size of the frame in bytes."""
+    taken = min(len(room), len(frame))
+    room[:taken] = memoryview(frame.buffer)[:taken]
+    return len(frame)
