@@ -214,7 +214,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         if option == _SNDHWM:
             return reading.sndhwm
         if option == _RCVMORE and not reading.is_plain:
-            return int(bool(reading.rest))
+            return int(bool(reading.rest) and not reading.interrupted)
         return value
 
     setsockopt = set
@@ -242,6 +242,11 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             if reading.is_plain:
                 return _recv(self, flags, copy, track)  # type: ignore[no-any-return]
             rest = reading.rest
+            if rest and not reading.interrupted:
+                reading.is_first = False
+                frame = rest.popleft()
+                reading.settle()
+                return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
             if reading.is_ready and copy:
                 began = monotonic()
                 frames: list[Any] = reading.read_message(self, flags)
