@@ -11,6 +11,7 @@ class Publisher:
 
     def __init__(self, context, address="tcp://127.0.0.1:*"):
         self.socket = context.socket(zmq.XPUB)
+        self.socket.sndhwm = 0
         # Each subscription is reported, not only the first of its kind.
         self.socket.set(zmq.XPUB_VERBOSER, 1)
         self.socket.bind(address)

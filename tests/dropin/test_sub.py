@@ -580,7 +580,7 @@ def test_an_exception_costs_at_most_the_message_in_hand(
     # pyzmq lets an exception pass that comes while a Frame is freed.
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
     sub = make_sub(*patterns)
-    publisher.socket.sndhwm = 0
+    sub.rcvhwm = 0
     is_over = threading.Event()
     sent = 0
 
