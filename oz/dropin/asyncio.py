@@ -14,7 +14,7 @@ A Future that has a message may be lost: the task that awaits it may be cancelle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 import zmq
@@ -290,6 +290,16 @@ class PubSocket(zmq.asyncio.Socket):
     def dialect(self) -> str:
         """Dialect that subjects are checked by."""
         return self._sending.dialect
+
+    def send_multipart(  # type: ignore[override]
+        self, msg_parts: Sequence[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Awaitable[zmq.MessageTracker | None]:
+        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first one is its subject.
+
+        Raises:
+            SubjectError: from the Future: the dialect does not allow the subject; nothing is sent.
+        """
+        return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
 
     @classmethod
     def shadow(cls, address: int | zmq.Socket[Any]) -> PubSocket:
