@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     )
     from oz.configuration import resolve as resolve_configuration
     from oz.configuration import survey as survey_configuration
+    from oz.dropin.pub import PubSocket
+    from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
     from oz.protocol.multicast.options import Multicast
     from oz.protocol.node.advisories import Advisory
@@ -128,6 +130,7 @@ __all__ = [
     "PlainBatch",
     "Poller",
     "ProtocolError",
+    "PubSocket",
     "Publisher",
     "PublisherStats",
     "ReceivedSubscription",
@@ -136,6 +139,7 @@ __all__ = [
     "Setting",
     "SinkError",
     "SparkMissing",
+    "SubSocket",
     "SubjectError",
     "SubjectWarning",
     "Subscriber",
@@ -160,6 +164,8 @@ _PLACES = {
     "private_directory": "oz.configuration",
     "resolve_configuration": "oz.configuration",
     "survey_configuration": "oz.configuration",
+    "PubSocket": "oz.dropin.pub",
+    "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
     "Message": "oz.message",
     "Multicast": "oz.protocol.multicast.options",

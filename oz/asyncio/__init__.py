@@ -12,5 +12,16 @@ from oz.asyncio.node import Node
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.subscriber import Subscriber
 from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
+from oz.dropin.asyncio import Poller, PubSocket, SubSocket
 
-__all__ = ["Node", "NodeSubscription", "Publisher", "ReceivedSubscription", "Subscriber", "Subscription"]
+__all__ = [
+    "Node",
+    "NodeSubscription",
+    "Poller",
+    "PubSocket",
+    "Publisher",
+    "ReceivedSubscription",
+    "SubSocket",
+    "Subscriber",
+    "Subscription",
+]

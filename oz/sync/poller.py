@@ -9,6 +9,8 @@ from typing import Any
 
 import zmq
 
+from oz.dropin import poller
+from oz.dropin.poller import FilteredSocket
 from oz.numbers import check_number
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
@@ -17,8 +19,8 @@ from oz.transport.subscriber.receiver import LONGEST
 from oz.transport.subscriber.socket import SubscriberSocket
 
 
-class Poller(zmq.Poller):
-    """A `zmq.Poller` that reports a subscriber readable only when a wanted message is there.
+class Poller(poller.Poller):
+    """A `zmq.Poller` that reports a subscriber, or an `oz.SubSocket`, readable only for a wanted message.
 
     ZeroMQ reports a socket readable for a message that the pattern refuses, and knows nothing of
     messages already taken. All other sockets and file descriptors are polled as ever. Handlers run
@@ -99,16 +101,25 @@ class Poller(zmq.Poller):
         return {
             socket
             for socket, mask in self.sockets
-            if isinstance(socket, Subscriber)
-            and mask & zmq.POLLIN
-            and socket._engine.has_news
-            and (socket._engine.prefetch() or socket._engine.is_refused)
+            if mask & zmq.POLLIN
+            and (
+                (isinstance(socket, FilteredSocket) and socket._has_message())
+                or (
+                    isinstance(socket, Subscriber)
+                    and socket._engine.has_news
+                    and (socket._engine.prefetch() or socket._engine.is_refused)
+                )
+            )
         }
 
     def _confirmed(self, events: list[tuple[Any, int]], waiting: set[Any]) -> list[tuple[Any, int]]:
         confirmed = dict(events)
         for socket, mask in events:
-            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and not socket._engine.prefetch():
+            if not mask & zmq.POLLIN:
+                continue
+            if (isinstance(socket, Subscriber) and not socket._engine.prefetch()) or (
+                isinstance(socket, FilteredSocket) and not socket._has_message()
+            ):
                 confirmed[socket] = mask & ~int(zmq.POLLIN)
         for socket in waiting:
             confirmed[socket] = confirmed.get(socket, 0) | int(zmq.POLLIN)

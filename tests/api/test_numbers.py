@@ -28,7 +28,7 @@ MADE_BY_OZ = re.compile(
 )
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
-OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option"}
+OF_PYZMQ = {"linger", "flags", "events", "nbytes", "option", "socket_type"}
 """Numbers that pyzmq means in its own way; so is the `timeout` of `poll`, but for `oz.Poller`'s."""
 
 NO_SIZE = {"seed", "sequence", "position", "gap", "time_ns"}

@@ -887,15 +887,25 @@ def environment(compiled):
 
 
 def sub_socket(context, **options):
-    """Return a drop-in SUB of a context of pyzmq: `oz.SubSocket` in the target API."""
-    kind = getattr(oz, "SubSocket", oz.Subscriber)
-    return context.socket(zmq.SUB, socket_class=kind, **{"dialect": "zmq", **options})
+    """Return a drop-in SUB of a context of pyzmq: `oz.SubSocket`."""
+    return context.socket(zmq.SUB, socket_class=oz.SubSocket, **options)
 
 
 def pub_socket(context, **options):
-    """Return a drop-in PUB of a context of pyzmq: `oz.PubSocket` in the target API."""
-    kind = getattr(oz, "PubSocket", oz.Publisher)
-    return context.socket(zmq.PUB, socket_class=kind, **{"dialect": "zmq", **options})
+    """Return a drop-in PUB of a context of pyzmq: `oz.PubSocket`."""
+    return context.socket(zmq.PUB, socket_class=oz.PubSocket, **options)
+
+
+def asyncio_sub_socket(context, **options):
+    """Return a drop-in SUB of a context of zmq.asyncio: `oz.asyncio.SubSocket`."""
+    import oz.asyncio
+
+    return context.socket(zmq.SUB, socket_class=oz.asyncio.SubSocket, **options)
+
+
+def poller():
+    """Return `oz.Poller`."""
+    return oz.Poller()
 
 
 # journal ------------------------------------------------------------------------------------------

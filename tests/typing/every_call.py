@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, assert_type
 
+import zmq
+
 import oz
 
 
@@ -152,6 +154,24 @@ def pattern_indexes_of_patterns(patterns: oz.PatternIndex[oz.Pattern]) -> None:
 
 def pollers(poller: oz.Poller) -> None:
     assert_type(poller.poll(timeout=1.0), list[tuple[Any, int]])
+
+
+def drop_in_sockets(sub_socket: oz.SubSocket, pub_socket: oz.PubSocket, context: zmq.Context[Any]) -> None:
+    sub_socket.subscribe("a.*", dialect="nats")
+    sub_socket.unsubscribe(oz.compile("a.*"), dialect=None)
+    sub_socket.set(1, b"x")
+    assert_type(sub_socket.get(1), Any)
+    assert_type(sub_socket.recv(flags=1, copy=True, track=True), bytes)
+    assert_type(sub_socket.recv_multipart(flags=1, copy=True, track=True), list[bytes])
+    assert_type(sub_socket.recv_into(bytearray(1), nbytes=1, flags=1), int)
+    assert_type(sub_socket.dialect, str)
+    assert_type(oz.SubSocket.shadow(1), oz.SubSocket)
+    assert_type(oz.SubSocket(context, zmq.SUB, dialect="nats", copy_threshold=1), oz.SubSocket)
+    pub_socket.send(b"x", flags=1, copy=True, track=True)
+    pub_socket.send_multipart([b"a.b", b"x"], flags=1, copy=True, track=True)
+    assert_type(pub_socket.dialect, str)
+    assert_type(oz.PubSocket.shadow(1), oz.PubSocket)
+    assert_type(oz.PubSocket(context, zmq.PUB, dialect="nats", copy_threshold=1), oz.PubSocket)
 
 
 def publishers(publisher: oz.Publisher) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, assert_type
 
+import zmq
+import zmq.asyncio
 from every_call import print_advisory, print_gap, print_peer
 
 import oz
@@ -11,6 +13,27 @@ import oz.asyncio
 
 async def handle(message: oz.Message) -> None:
     print(message.subject)
+
+
+async def drop_in_sockets(
+    sub_socket: oz.asyncio.SubSocket, pub_socket: oz.asyncio.PubSocket, context: zmq.asyncio.Context
+) -> None:
+    sub_socket.subscribe("a.*", dialect="nats")
+    sub_socket.unsubscribe(oz.compile("a.*"), dialect=None)
+    sub_socket.set(1, b"x")
+    assert_type(sub_socket.get(1), Any)
+    print(await sub_socket.recv(flags=1, copy=True, track=True))
+    print(await sub_socket.recv_multipart(flags=1, copy=True, track=True))
+    assert_type(await sub_socket.recv_into(bytearray(1), nbytes=1, flags=1), int)
+    assert_type(sub_socket.dialect, str)
+    assert_type(oz.asyncio.SubSocket.shadow(1), oz.asyncio.SubSocket)
+    assert_type(oz.asyncio.SubSocket(context, zmq.SUB, dialect="nats"), oz.asyncio.SubSocket)
+    await pub_socket.send(b"x", flags=1, copy=True, track=True)
+    await pub_socket.send_multipart([b"a.b", b"x"], flags=1, copy=True, track=True)
+    assert_type(pub_socket.dialect, str)
+    assert_type(oz.asyncio.PubSocket.shadow(1), oz.asyncio.PubSocket)
+    assert_type(oz.asyncio.PubSocket(context, zmq.PUB, dialect="nats"), oz.asyncio.PubSocket)
+    print(await oz.asyncio.Poller().poll(timeout=1))
 
 
 async def nodes(node: oz.asyncio.Node) -> None:

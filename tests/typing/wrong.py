@@ -23,6 +23,9 @@ def sockets() -> None:
     subscriber.subscribe("a", handler=number)  # type: ignore[arg-type]
     subscriber.subscribe(7)  # type: ignore[arg-type]
     subscriber.receive().subject.decode()  # type: ignore[attr-defined]
+    oz.SubSocket(dialect="nats").subscribe(7)  # type: ignore[arg-type]
+    oz.SubSocket(dialect=7)  # type: ignore[arg-type]
+    oz.SubSocket().recv_multipart().decode()  # type: ignore[attr-defined]
 
 
 def nodes() -> None:

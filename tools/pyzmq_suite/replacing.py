@@ -1,4 +1,4 @@
-"""A pytest plugin that gives pyzmq's own tests oz's sockets for PUB, for SUB, or for both.
+"""A pytest plugin that gives pyzmq's own tests oz's drop-in sockets for PUB, for SUB, or for both.
 
 `OZ_REPLACES` names the types that are replaced ("PUB SUB"). `OZ_PROGRESS` names the file that gets a
 line of JSON when a test begins, at the end of each of its phases, when it is over, and when all are. All
@@ -17,8 +17,9 @@ import zmq.asyncio
 import oz
 import oz.asyncio
 
-_BLOCKING: dict[int, type[Any]] = {zmq.PUB: oz.Publisher, zmq.SUB: oz.Subscriber}
-_ASYNCIO: dict[int, type[Any]] = {zmq.PUB: oz.asyncio.Publisher, zmq.SUB: oz.asyncio.Subscriber}
+_BLOCKING: dict[int, type[Any]] = {zmq.PUB: oz.PubSocket, zmq.SUB: oz.SubSocket}
+_ASYNCIO: dict[int, type[Any]] = {zmq.PUB: oz.asyncio.PubSocket, zmq.SUB: oz.asyncio.SubSocket}
+_made = 0
 _replaced = {zmq.SocketType[name] for name in os.environ.get("OZ_REPLACES", "").split()}
 _make = zmq.Context.socket
 END = "the end of the process"
@@ -26,11 +27,12 @@ END = "the end of the process"
 
 def _socket(context: Any, socket_type: int, socket_class: Any = None, **options: Any) -> Any:
     """Make a socket as `Context.socket` does, of oz's class where the context makes one of pyzmq's own."""
+    global _made
     if socket_class is None and socket_type in _replaced:
         if context._socket_class is zmq.Socket:
-            socket_class = _BLOCKING[socket_type]
+            socket_class, _made = _BLOCKING[socket_type], _made + 1
         elif context._socket_class is zmq.asyncio.Socket:
-            socket_class = _ASYNCIO[socket_type]
+            socket_class, _made = _ASYNCIO[socket_type], _made + 1
     return _make(context, socket_type, socket_class, **options)
 
 
@@ -53,8 +55,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Tell that a test is over."""
-    _tell(test=nodeid, is_over=True)
+    """Tell that a test is over, and how many drop-in sockets it made."""
+    global _made
+    _tell(test=nodeid, is_over=True, sockets=_made)
+    _made = 0
 
 
 def pytest_sessionfinish() -> None:

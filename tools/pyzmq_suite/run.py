@@ -1,4 +1,4 @@
-"""Run pyzmq's own tests with oz's sockets for SUB, for PUB and for both.
+"""Run pyzmq's own tests with oz's drop-in sockets for SUB, for PUB and for both.
 
     python tools/pyzmq_suite/run.py [--scratch DIRECTORY] [FILE ...]
 
@@ -7,9 +7,9 @@ runs in a process of its own; a test that hangs or ends the process is a failure
 without it. Some of pyzmq's tests sleep where they should wait, so one that fails is run again, alone:
 what fails every time has failed.
 
-`differences.toml` lists the tests that pass with pyzmq's sockets and fail with oz's, with the reason.
-The exit status is 1 when another one fails, when one of the list passes, and when
-`docs/migrating/pyzmq.md` does not name one of them. What fails and is not in the list is run with
+`differences.toml` lists the tests that pass with pyzmq's sockets and fail with oz's, with the reason: at most
+three for each run. The exit status is 1 when another one fails, when one of the list passes, when
+`docs/dropin.md` does not name one of them, and when a run made no drop-in socket. What fails and is not in the list is run with
 pyzmq's own sockets too: it is told when those fail as well.
 """
 
@@ -31,7 +31,7 @@ import zmq
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PAGE = ROOT / "docs" / "migrating" / "pyzmq.md"
+PAGE = ROOT / "docs" / "dropin.md"
 DIFFERENCES = HERE / "differences.toml"
 FILES = [
     *("socket", "pubsub", "poll", "monitor", "context", "asyncio"),
@@ -47,6 +47,7 @@ SILENT_SECONDS = 20
 END = "the end of the process"
 """What `replacing` calls what comes after the last test."""
 TRIES = 3
+MOST_DIFFERENCES = 3
 AT_ONCE = 4
 """More than processors: most of these tests sleep."""
 # Two of its tests need 4 GiB of memory, and use no PUB and no SUB.
@@ -55,10 +56,11 @@ PYTEST = ["-q", "-p", "replacing", "-p", "no:cacheprovider", "-m", "not large", 
 
 @dataclass
 class Result:
-    """How a test ended: `passed`, `failed`, `skipped`, `hung` or `died`."""
+    """How a test ended: `passed`, `failed`, `skipped`, `hung` or `died`; and its drop-in sockets."""
 
     outcome: str
     text: str = ""
+    sockets: int = 0
     earlier: list[str] = field(default_factory=list)
 
     @property
@@ -142,6 +144,8 @@ def read(events: Iterable[dict[str, object]], status: int, output: str) -> dict[
         test = str(event["test"])
         if "outcome" not in event:
             running = None if event["is_over"] else test
+            if test in results:
+                results[test].sockets = int(str(event.get("sockets", 0)))
             continue
         known = results.setdefault(test, Result("passed"))
         if event["outcome"] != "passed":
@@ -219,6 +223,10 @@ def complaints(
     said = []
     page = PAGE.read_text("utf-8")
     for variant, known in reasons.items():
+        if len(known) > MOST_DIFFERENCES:
+            said.append(f"{variant} replaced: {len(known)} differences, more than {MOST_DIFFERENCES}")
+        if not any(result.sockets for result in results[variant].values()):
+            said.append(f"{variant} replaced: no drop-in socket was made")
         for test, result in results[variant].items():
             if result.is_bad and test not in known:
                 how = f"{result.outcome}, with pyzmq's sockets {plainly(test)}"
@@ -248,7 +256,13 @@ def main() -> int:
     for variant, outcomes in results.items():
         bad = {test: result for test, result in outcomes.items() if result.is_bad}
         passed = sum(result.outcome == "passed" for result in outcomes.values())
-        print(f"{variant:5}: {passed} passed, {len(bad)} failed")
+        skipped = len(outcomes) - passed - len(bad)
+        sockets = sum(result.sockets for result in outcomes.values())
+        users = sum(result.sockets > 0 for result in outcomes.values())
+        print(
+            f"{variant:5}: {passed + len(bad)} ran, {passed} passed, {len(bad)} failed, {skipped} skipped; "
+            f"{users} tests made {sockets} drop-in sockets"
+        )
         for test, result in bad.items():
             print(f"       {test} {result.outcome}")
         for test, result in outcomes.items():

@@ -1,11 +1,14 @@
 """Drop-in sockets: programs with pyzmq get patterns."""
 
+import asyncio
+import signal
 import time
 
 import pytest
 import zmq
+import zmq.asyncio
 
-from contract.adapter import pub_socket, sub_socket
+from contract.adapter import asyncio_sub_socket, errors, poller, pub_socket, sub_socket
 from contract.promises import promise
 from support.waiting import DEADLINE, until
 
@@ -117,3 +120,156 @@ def test_surface_of_pyzmq(sub, publisher):
         assert sub.recv_string() == "abc"
         assert isinstance(sub, zmq.Socket)
     assert sub.closed
+
+
+@promise("oz.Poller and poll report a drop-in SUB for messages that match, and for no others.")
+def test_own_poller_knows_patterns(sub, plain):
+    publisher, endpoint = plain
+    sub.connect(endpoint)
+    sub.subscribe("a.*.c", dialect="nats")
+    _subscribed(publisher)
+    own = poller()
+    own.register(sub, zmq.POLLIN)
+    publisher.send_multipart([b"a.b.d", b""])
+    assert own.poll(50) == []
+    assert sub.poll(0) == 0
+    publisher.send_multipart([b"a.b.c", b"1"])
+    assert own.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
+    assert sub.poll(0) == zmq.POLLIN
+    assert sub.recv_multipart(zmq.NOBLOCK) == [b"a.b.c", b"1"]
+
+
+@promise("A prefix of a drop-in SUB stays while another subscription needs it.")
+def test_prefixes_are_counted(sub, plain):
+    publisher, endpoint = plain
+    sub.connect(endpoint)
+    for pattern in ("a.*.c", "a.*.d", "a.>"):
+        sub.subscribe(pattern, dialect="nats")
+    sub.subscribe(b"a.")
+    _subscribed(publisher)
+    for pattern in ("a.*.c", "a.*.d", b"a.", "never.*"):
+        sub.unsubscribe(pattern, dialect="nats")
+    publisher.send_multipart([b"a..c"])
+    publisher.send_multipart([b"a.b.c"])
+    assert sub.recv_multipart() == [b"a.b.c"]
+    sub.unsubscribe("a.>", dialect="nats")
+    assert publisher.poll(DEADLINE * 1000)
+    assert publisher.recv() == b"\0a."
+
+
+@promise("Bytes given to a drop-in SUB are a prefix in every dialect.")
+def test_bytes_are_a_prefix(context, plain):
+    publisher, endpoint = plain
+    for dialect in ("nats", "redis", "regex"):
+        with sub_socket(context, dialect=dialect) as sub:
+            sub.connect(endpoint)
+            sub.subscribe(b"a.*")
+            _subscribed(publisher)
+            for subject in (b"a.b", b"a.*", b"a.*x"):
+                publisher.send(subject)
+            assert [sub.recv() for _ in range(2)] == [b"a.*", b"a.*x"]
+        _subscribed(publisher)
+
+
+@promise("A drop-in SUB refuses CONFLATE together with a pattern, by name.")
+def test_conflate_is_refused(context):
+    with sub_socket(context, dialect="nats") as sub:
+        sub.subscribe("a.*")
+        with pytest.raises(errors.ConfigurationError, match="CONFLATE"):
+            sub.conflate = 1
+    with sub_socket(context, dialect="nats") as sub:
+        sub.conflate = 1
+        with pytest.raises(errors.ConfigurationError, match="CONFLATE"):
+            sub.subscribe("a.*")
+
+
+@promise("An exception inside a receive of a drop-in SUB costs at most the message in hand.")
+def test_exceptions_cost_one_message(context):
+    publisher = context.socket(zmq.XPUB)
+    publisher.sndhwm = 0
+    publisher.bind("tcp://127.0.0.1:*")
+    count, interruptions = 3_000, 0
+
+    class Interruption(Exception):
+        pass
+
+    def interrupt(number, frame):
+        while frame is not None:
+            if frame.f_code.co_name == "recv_multipart":
+                raise Interruption
+            frame = frame.f_back
+
+    with sub_socket(context) as sub:
+        sub.rcvhwm = 0
+        sub.connect(publisher.last_endpoint.decode())
+        sub.subscribe("a.*", dialect="nats")
+        _subscribed(publisher)
+        for number in range(count):
+            publisher.send_multipart([b"a.b.c", b"x", b"y"])
+            publisher.send_multipart([b"a.b", *[b"%d" % number] * 3])
+        found = []
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+        try:
+            while not found or found[-1][-1] != b"%d" % (count - 1):
+                if not interruptions and len(found) > count // 2:
+                    pytest.skip("the machine is too slow for a signal inside a receive")
+                try:
+                    found.append(sub.recv_multipart())
+                except Interruption:
+                    interruptions += 1
+                    if not sub.poll(100):
+                        break
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    publisher.close(0)
+    numbers = [int(frames[1]) for frames in found]
+    assert all(
+        frames == [b"a.b", *[b"%d" % number] * 3] for frames, number in zip(found, numbers, strict=True)
+    )
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) >= count - interruptions
+
+
+@promise("Cancelling the await of a receive of an asyncio drop-in SUB loses no message.")
+def test_cancelled_receives_lose_nothing():
+    async def main():
+        context = zmq.asyncio.Context()
+        publisher = zmq.Context(context).socket(zmq.XPUB)
+        publisher.bind("tcp://127.0.0.1:*")
+        with asyncio_sub_socket(context) as sub:
+            sub.connect(publisher.last_endpoint.decode())
+            sub.subscribe("a.*", dialect="nats")
+            _subscribed(publisher)
+            found = []
+            for number in range(500):
+                receiving = asyncio.ensure_future(_received(sub))
+                await asyncio.sleep(0)
+                publisher.send_multipart([b"a.b.c", b""])
+                publisher.send_multipart([b"a.b", b"%d" % number])
+                for _ in range(number % 20):
+                    await asyncio.sleep(0)
+                receiving.cancel()
+                try:
+                    found.append(await receiving)
+                except asyncio.CancelledError:
+                    found.append(await sub.recv_multipart())
+            assert found == [[b"a.b", b"%d" % number] for number in range(500)]
+        publisher.close(0)
+        context.term()
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE))
+
+
+async def _received(sub):
+    return await sub.recv_multipart()
+
+
+@promise("A PUB of a drop-in class with a dialect sends no message whose first frame is not a subject of it.")
+def test_subjects_are_checked(context):
+    with pub_socket(context, dialect="nats") as publisher:
+        for send in (publisher.send, lambda frame: publisher.send_multipart([frame, b"payload"])):
+            with pytest.raises(errors.SubjectError):
+                send(b"a..b")
+        publisher.send_multipart([b"a.b", b"a..b"])

@@ -1,0 +1,320 @@
+"""The drop-in sockets over `zmq.asyncio`.
+
+**Theory of operation.** A socket of `zmq.asyncio` does its work through a blocking shadow of itself: it asks
+the shadow for EVENTS, and calls its `recv` and `send` with NOBLOCK when a Future waits. Here the shadow is a
+blocking drop-in socket. Its EVENTS knows the patterns, so that a Future waits for a message that matches.
+
+A Future that has a message may be lost: the task that awaits it may be cancelled before it runs again. So
+`Received`, the Future of a receive, gives its message back to the socket in that case.
+
+`_shadow_sock`, `_add_recv_event`, `_handle_events`, `_handle_recv`, `_recv_futures`, `_current_loop` and
+`_deserialize` are not public in pyzmq. They have been the same since pyzmq 22.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from oz.dropin import poller, pub, sub
+from oz.dropin.checks import check_arguments
+from oz.dropin.reading import Reading
+from oz.subjects.pattern import PatternLike
+
+_NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
+_KEPT_OPTIONS = frozenset(map(int, (zmq.EVENTS, zmq.RCVMORE, zmq.SNDHWM)))
+
+
+class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
+    """A `zmq.asyncio.Poller` that reports a `SubSocket` readable only for a message that matches.
+
+    It waits as `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
+    """
+
+
+class Received(asyncio.Future[Any]):
+    """Future of a receive.
+
+    If the task that awaits it is cancelled when the message is there already, the message goes back to the
+    socket.
+    """
+
+    _raw: Any = None
+    _is_first = True
+
+    def __init__(self, socket: SubSocket) -> None:
+        super().__init__()
+        self._socket = socket
+
+    def set_result(self, result: Any) -> None:
+        """Resolve with what a receive of the blocking shadow returned."""
+        self.resolve(result, result, self._socket._reading.is_first)
+
+    def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
+        """Resolve with a result that was made of the frames `raw`."""
+        self._raw, self._is_first = raw, is_first
+        super().set_result(result)
+
+    def give_back(self) -> None:
+        """Return the message to the socket, once."""
+        if self._raw is not None:
+            raw, self._raw = self._raw, None
+            self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
+
+    def load(self, received: Received, load: Callable[[Any], Any]) -> None:
+        """Resolve with what `load` makes of another Future's message, or as that Future ended."""
+        if self.done():
+            received.give_back()
+        elif received.cancelled():
+            self.cancel()
+        elif (error := received.exception()) is not None:
+            self.set_exception(error)
+        else:
+            try:
+                result = load(received.result())
+            except Exception as failure:
+                self.set_exception(failure)
+            else:
+                self.resolve(result, received._raw, received._is_first)
+                received._raw = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the message."""
+        try:
+            result = yield from super().__await__()
+        except BaseException:
+            self.give_back()
+            raise
+        self._raw = None
+        return result
+
+    __iter__ = __await__
+
+
+class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
+    """A SUB of `zmq.asyncio` whose `subscribe` takes patterns; see `oz.SubSocket`.
+
+    All methods, options and attributes are those of `zmq.asyncio.Socket`. Cancelling an `await` of a receive
+    loses no message.
+
+    Args:
+        context: a `zmq.asyncio.Context`, or another SUB to shadow. Default: `zmq.asyncio.Context.instance()`.
+        socket_type: `zmq.SUB`.
+        dialect: as for `oz.SubSocket`.
+        options: as for `zmq.asyncio.Socket`.
+
+    Raises:
+        ConfigurationError, ValueError, TypeError: as `oz.SubSocket`.
+    """
+
+    _poller_class = Poller
+    _shadow_sock: sub.SubSocket
+    _reading: Reading
+
+    def __init__(
+        self,
+        context: zmq.Context[Any] | zmq.Socket[Any] | None = None,
+        socket_type: int = zmq.SUB,
+        *,
+        dialect: str = "zmq",
+        **options: Any,
+    ) -> None:
+        check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
+        original = _original_of(context, options)
+        made_of = zmq.asyncio.Context.instance() if context is None and not original else context
+        super().__init__(made_of, socket_type, **options)  # type: ignore[arg-type, misc]
+        shadow = sub.SubSocket(shadow=self.underlying, dialect=dialect)
+        reading = getattr(original, "_reading", None) or shadow._reading
+        # Not by setattr, which pyzmq takes for an option. The original must not be closed by its end.
+        shadow.__dict__["_reading"] = self.__dict__["_reading"] = reading
+        self.__dict__["_original"] = original
+        self._shadow_sock = shadow
+        if reading.is_plain:
+            reading.take_rest(shadow)
+        reading.is_awaited = True
+        reading.settle()
+        if not original:
+            self.context._add_socket(self)
+            shadow.set(zmq.SNDHWM, shadow.SNDHWM)
+
+    @property
+    def dialect(self) -> str:
+        """Dialect of text that is given to `subscribe`."""
+        return self._reading.dialect
+
+    def subscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
+        """Subscribe to a pattern; see `oz.SubSocket.subscribe`."""
+        self._check_open()
+        self._shadow_sock.subscribe(topic, dialect)
+
+    def unsubscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
+        """End one subscription to a pattern; see `oz.SubSocket.unsubscribe`."""
+        self._check_open()
+        self._shadow_sock.unsubscribe(topic, dialect)
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set an option; see `oz.SubSocket.set`."""
+        self._check_open()
+        self._shadow_sock.set(option, optval)
+
+    def get(self, option: int) -> Any:
+        """Return an option; see `oz.SubSocket.get`."""
+        value = super().get(option)
+        # While it is made, pyzmq asks for TYPE.
+        return self._shadow_sock.get(option) if option in _KEPT_OPTIONS else value
+
+    setsockopt = set
+    getsockopt = get
+
+    def recv_into(  # type: ignore[override]
+        self, buf: Any, /, *, nbytes: int = 0, flags: int = 0
+    ) -> Awaitable[int]:
+        """Receive one frame into a buffer; see `oz.SubSocket.recv_into`."""
+        room = sub.check_buffer(buf, nbytes)
+        received: Awaitable[int] = self._deserialize(
+            self.recv(flags, copy=False), lambda frame: sub.copy_into(room, frame)
+        )
+        return received
+
+    @classmethod
+    def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
+        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        return cls(shadow=address)
+
+    def __copy__(self, memo: Any | None = None) -> SubSocket:
+        """Return a shadow, which shares the subscriptions."""
+        return self.shadow(self)
+
+    __deepcopy__ = __copy__
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+
+    def _has_message(self) -> bool:
+        self._check_open()
+        return self._shadow_sock._has_message()
+
+    def _give_back(self, frames: list[Any], is_first: bool) -> None:
+        self._reading.give_back(frames, is_first)
+        # Another task may wait for a message.
+        loop: Any = self._current_loop
+        if self._recv_futures and not self.closed and not (loop is None or loop.is_closed()):
+            loop.call_soon(self._handle_events)
+
+    def _add_recv_event(
+        self,
+        kind: str,
+        *,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        future: asyncio.Future[Any] | None = None,
+    ) -> Any:
+        add_event = super()._add_recv_event  # type: ignore[misc]
+        if kind == "poll":
+            return add_event(kind, args=args, kwargs=kwargs, future=future)
+        received = Received(self)
+        if not self._recv_futures and kwargs is not None and not self.closed:
+            # No other receive comes first, so that a message that is there needs no timer.
+            try:
+                received.set_result(
+                    getattr(self._shadow_sock, kind)(**{**kwargs, "flags": kwargs["flags"] | _NOBLOCK})
+                )
+                return received
+            except zmq.Again as error:
+                if kwargs["flags"] & _NOBLOCK:
+                    received.set_exception(error)
+                    return received
+            except Exception as error:
+                received.set_exception(error)
+                return received
+        return add_event(kind, args=args, kwargs=kwargs, future=received)
+
+    def _handle_recv(self) -> None:
+        # POLLIN may remain in EVENTS for messages that are not skipped yet: pyzmq comes back for them.
+        if self._shadow_sock._has_message():
+            super()._handle_recv()  # type: ignore[misc]
+
+    def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
+        """Return a Future of what `load` makes of a received message."""
+        loaded = Received(self)
+        if recvd.done():
+            loaded.load(recvd, load)
+        else:
+            recvd.add_done_callback(lambda _: loaded.load(recvd, load))
+            loaded.add_done_callback(lambda _: recvd.cancel())
+        return loaded
+
+
+class PubSocket(zmq.asyncio.Socket):
+    """A PUB of `zmq.asyncio` that checks the first frame of each message; see `oz.PubSocket`.
+
+    Args:
+        context: a `zmq.asyncio.Context`, or another PUB to shadow. Default: `zmq.asyncio.Context.instance()`.
+        socket_type: `zmq.PUB`.
+        dialect: as for `oz.PubSocket`.
+        options: as for `zmq.asyncio.Socket`.
+
+    Raises:
+        ConfigurationError, ValueError, TypeError: as `oz.PubSocket`.
+    """
+
+    _shadow_sock: pub.PubSocket
+    _sending: pub.Sending
+
+    def __init__(
+        self,
+        context: zmq.Context[Any] | zmq.Socket[Any] | None = None,
+        socket_type: int = zmq.PUB,
+        *,
+        dialect: str = "zmq",
+        **options: Any,
+    ) -> None:
+        check_arguments("PubSocket", context, socket_type, zmq.PUB, dialect)
+        original = _original_of(context, options)
+        made_of = zmq.asyncio.Context.instance() if context is None and not original else context
+        super().__init__(made_of, socket_type, **options)  # type: ignore[arg-type, misc]
+        shadow = pub.PubSocket(shadow=self.underlying, dialect=dialect)
+        sending = getattr(original, "_sending", None) or shadow._sending
+        shadow.__dict__["_sending"] = self.__dict__["_sending"] = sending
+        self.__dict__["_original"] = original
+        self._shadow_sock = shadow
+        if not original:
+            self.context._add_socket(self)
+
+    @property
+    def dialect(self) -> str:
+        """Dialect that subjects are checked by."""
+        return self._sending.dialect
+
+    def send_multipart(  # type: ignore[override]
+        self, msg_parts: Sequence[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Awaitable[zmq.MessageTracker | None]:
+        """Send all frames of a message, as `zmq.asyncio.Socket.send_multipart`; the first one is its subject.
+
+        Raises:
+            SubjectError: from the Future: the dialect does not allow the subject; nothing is sent.
+        """
+        return super().send_multipart(msg_parts, flags, copy, track, **kwargs)
+
+    @classmethod
+    def shadow(cls, address: int | zmq.Socket[Any]) -> PubSocket:
+        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        return cls(shadow=address)
+
+    def __copy__(self, memo: Any | None = None) -> PubSocket:
+        """Return a shadow, which shares the check."""
+        return self.shadow(self)
+
+    __deepcopy__ = __copy__
+
+
+def _original_of(context: Any, options: dict[str, Any]) -> Any:
+    """Return the socket, or the address of one, that a new socket is to shadow."""
+    if isinstance(context, zmq.Socket):
+        return context
+    return options.get("_from_socket") or options.get("shadow")

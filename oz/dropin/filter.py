@@ -1,0 +1,136 @@
+"""Patterns of one SUB socket, and the decision which subjects they match.
+
+Each pattern has a count, as each prefix has in libzmq: what was subscribed twice is unsubscribed twice. The
+socket gives libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while
+another pattern needs it.
+
+Up to `FEW` patterns are tried in turn. More are in a `PatternIndex`, which visits only patterns that may
+match. Answers are remembered, because publishers repeat their subjects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from oz.errors import PatternTimeout
+from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.pattern import LONG_WORDS, TIME_LIMIT, Pattern, may_take_long
+
+FEW = 4
+"""Number of patterns up to which trying each costs less than a search in the index."""
+
+ANSWERS = 8_192
+"""Number of subjects that are remembered."""
+
+LONGEST_SUBJECT = 256
+"""Bytes of the longest subject that is remembered, so that peers cannot fill the memory."""
+
+Matcher = Callable[[bytes], object]
+
+
+class Filter:
+    """Counted patterns.
+
+    Attributes:
+        is_active: whether any pattern other than a prefix was ever added. Until then libzmq's own filter
+            decides alone.
+        answers: whether a pattern matches, for subjects that were asked for lately.
+    """
+
+    __slots__ = ("_counts", "_decide", "_index", "answers", "is_active")
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self._counts: Counter[Pattern] = Counter()
+        self._index: PatternIndex[Pattern] = PatternIndex(cache_size=0)
+        self._decide: Matcher = _accept_all
+        self.answers: dict[bytes, bool] = {}
+
+    def __len__(self) -> int:
+        """Return the number of different patterns."""
+        return len(self._counts)
+
+    def add(self, pattern: Pattern) -> None:
+        """Count a subscription to a pattern."""
+        self._counts[pattern] += 1
+        self.is_active = self.is_active or not pattern.is_prefix
+        if self._counts[pattern] == 1:
+            self._index.add(pattern)
+            self._update()
+
+    def discard(self, pattern: Pattern) -> bool:
+        """Remove one subscription to a pattern, and return whether there was one."""
+        if pattern not in self._counts:
+            return False
+        self._counts[pattern] -= 1
+        if not self._counts[pattern]:
+            del self._counts[pattern]
+            self._index.discard(pattern)
+            self._update()
+        return True
+
+    def accepts(self, subject: bytes) -> bool:
+        """Return whether a pattern matches a subject.
+
+        Raises:
+            PatternTimeout: no pattern matched, and one exceeded its time limit.
+        """
+        answer = self.answers.get(subject)
+        return self._find(subject) if answer is None else answer
+
+    def _find(self, subject: bytes) -> bool:
+        answer = bool(self._decide(subject))
+        if len(subject) <= LONGEST_SUBJECT:
+            if len(self.answers) >= ANSWERS:
+                self.answers.clear()
+            self.answers[subject] = answer
+        return answer
+
+    def _update(self) -> None:
+        """Choose how to decide, and forget the answers that a new or removed pattern may change."""
+        self.answers.clear()
+        if not self.is_active:
+            self._decide = _accept_all
+        elif len(self._counts) > FEW or any(_is_costly(pattern) for pattern in self._counts):
+            self._decide = self._search
+        elif len(self._counts) == 1:
+            self._decide = _matcher(*self._counts)
+        else:
+            matchers = [_matcher(pattern) for pattern in self._counts]
+            self._decide = lambda subject: any(matches(subject) for matches in matchers)
+
+    def _search(self, subject: bytes) -> bool:
+        found, timed_out = self._index.find(subject)
+        if timed_out and not found:
+            raise PatternTimeout(timed_out[0].text, subject, TIME_LIMIT)
+        return bool(found)
+
+
+def _accept_all(subject: bytes) -> object:
+    return True
+
+
+def _is_costly(pattern: Pattern) -> bool:
+    """Return whether a pattern needs what the index does: a time limit, or no regex of thousands of words."""
+    return may_take_long(pattern) or len(pattern.text) > LONG_WORDS
+
+
+def _matcher(pattern: Pattern) -> Matcher:
+    """Return a function that decides as the index does for one pattern."""
+    if pattern.literal is not None:
+        return pattern.literal.__eq__
+    if pattern.is_prefix:
+        prefix = pattern.prefixes[0]
+        return lambda subject: subject.startswith(prefix)
+    fullmatch = pattern.regex.fullmatch
+    if pattern.is_bytes:
+        return fullmatch
+
+    def matches_text(subject: bytes) -> object:
+        try:
+            return fullmatch(subject.decode())
+        except UnicodeDecodeError:
+            return None
+
+    return matches_text

@@ -1,0 +1,456 @@
+"""A SUB of pyzmq that takes patterns.
+
+**Theory of operation.** `subscribe` gives libzmq the prefixes of a pattern, so that libzmq filters by them. A
+receive reads the first frame of a message and asks the filter. If no subscription matches, the receive reads
+the other frames of that message too, drops them, and goes on. Nothing else happens: no thread, no second
+socket, no change on the wire.
+
+`Reading` holds the state: patterns, frames read ahead, the place in the current message. While no pattern is
+subscribed to, only prefixes, `recv` passes straight to pyzmq.
+
+Time: the first read of a receive waits in libzmq, which obeys RCVTIMEO. After a refused message the rest of
+that time is waited for by `zmq_poll`. A receive that must not wait skips refused messages for at most
+`SKIP_SECONDS`, so that a stream of refused messages cannot hold it.
+
+EVENTS is exact: reading it skips refused messages, and keeps the first frame of a message that matches.
+`zmq.asyncio` and Tornado's streams depend on EVENTS, so they see matching messages only. `zmq.Poller`,
+`zmq.proxy` and FD are below Python and see what libzmq has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil, inf
+from time import monotonic
+from typing import Any, Literal, overload
+
+import zmq
+
+from oz.dropin.checks import check_arguments
+from oz.dropin.poller import FilteredSocket, Poller
+from oz.dropin.reading import Reading, as_wanted, read_frames
+from oz.errors import ConfigurationError, PatternError, PatternTimeout
+from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
+
+SKIP_SECONDS = 0.01
+"""Seconds for which a receive that must not wait skips refused messages: about ten thousand of them."""
+
+_CONFLATE, _INVERT_MATCHING = int(zmq.CONFLATE), int(zmq.INVERT_MATCHING)
+_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
+_RCVMORE, _RCVTIMEO, _SNDHWM = int(zmq.RCVMORE), int(zmq.RCVTIMEO), int(zmq.SNDHWM)
+_SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
+
+_recv: Any = zmq.Socket.recv
+"""C method of pyzmq."""
+
+_NOTHING_READ = (zmq.ZMQError, TypeError, ValueError, OverflowError, BufferError)
+"""Errors of pyzmq that are raised before a frame is read."""
+
+
+class SubSocket(zmq.Socket[bytes], FilteredSocket):
+    """A SUB of pyzmq whose `subscribe` takes patterns.
+
+    All methods, options and attributes are those of `zmq.Socket`. Receives return only messages whose first
+    frame matches a subscription. ::
+
+        sub = context.socket(zmq.SUB, socket_class=oz.SubSocket)
+        sub.connect("tcp://127.0.0.1:5555")
+        sub.subscribe("weather.*.wind", dialect="nats")
+        subject, payload = sub.recv_multipart()
+
+    A plain `zmq.Poller` may report a message that the pattern refuses; `oz.Poller` and `poll` do not.
+
+    Args:
+        context: a `zmq.Context`, or another SUB to shadow. Default: `zmq.Context.instance()`.
+        socket_type: `zmq.SUB`.
+        dialect: one of `oz.DIALECTS`, for text that is given to `subscribe`. Default: "zmq", where text is a
+            prefix.
+        options: `shadow` and `copy_threshold`, as for `zmq.Socket`. A shadow of a drop-in socket shares its
+            subscriptions.
+
+    Raises:
+        ConfigurationError: the socket type is not `zmq.SUB`.
+        ValueError: no dialect has this name.
+        TypeError: the context is gevent's.
+    """
+
+    _poller_class = Poller
+
+    def __init__(
+        self,
+        context: zmq.Context[Any] | zmq.Socket[Any] | None = None,
+        socket_type: int = zmq.SUB,
+        *,
+        dialect: str = "zmq",
+        **options: Any,
+    ) -> None:
+        check_arguments("SubSocket", context, socket_type, zmq.SUB, dialect)
+        shadowed = context if isinstance(context, zmq.Socket) else options.get("shadow")
+        # Not by setattr, which pyzmq takes for an option.
+        self.__dict__["_reading"] = getattr(shadowed, "_reading", None) or Reading(dialect)
+        made_of: Any = zmq.Context.instance() if context is None and not shadowed else context
+        super().__init__(made_of, socket_type, **options)
+        if getattr(shadowed, "_reading", None) is None:
+            self._reading.attach(self)
+        if shadowed:
+            check_arguments("SubSocket", None, int(super().get(zmq.TYPE)), zmq.SUB, dialect)
+        else:
+            made_of._add_socket(self)
+            self.set(_SNDHWM, super().get(_SNDHWM))
+
+    _reading: Reading
+
+    @property
+    def dialect(self) -> str:
+        """Dialect of text that is given to `subscribe`."""
+        return self._reading.dialect
+
+    # Subscriptions ----------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
+        """Subscribe to a pattern.
+
+        A subscription that is made twice must be ended twice, as in libzmq.
+
+        Args:
+            topic: bytes are a prefix in every dialect. Text is a pattern. Empty text is everything. Patterns
+                of `oz.compile`, `re` and `regex` are taken as they are.
+            dialect: dialect of the whole text. Default: the dialect of the socket; unless that is "zmq", text
+                may name another one before a colon, as in "rv:Foo.*".
+
+        Raises:
+            PatternError: the dialect does not allow the text.
+            ConfigurationError: CONFLATE or INVERT_MATCHING is set, and the pattern is not a prefix.
+            ValueError: no dialect has this name.
+            zmq.ZMQError: the socket is closed, or its context has ended.
+        """
+        self._subscribe(self._compile(topic, dialect))
+
+    def unsubscribe(self, topic: PatternLike, dialect: str | None = None) -> None:
+        """End one subscription to a pattern; without such a subscription do nothing, as libzmq.
+
+        Args:
+            topic: as for `subscribe`.
+            dialect: as for `subscribe`.
+
+        Raises:
+            PatternError: the dialect does not allow the text.
+            ValueError: no dialect has this name.
+            zmq.ZMQError: the socket is closed, or its context has ended.
+        """
+        self._unsubscribe(self._compile(topic, dialect))
+
+    def _compile(self, topic: PatternLike, dialect: str | None) -> Pattern:
+        if isinstance(topic, (bytes, bytearray, memoryview)):
+            return compile(bytes(topic), "zmq")
+        if topic == "" and dialect is None:
+            return compile(b"", "zmq")
+        try:
+            return compile_with_default(topic, dialect, self._reading.dialect)
+        except PatternError as error:
+            if isinstance(topic, str):
+                error.add_note(f"For a plain ZeroMQ prefix give bytes: {topic.encode(errors='replace')!r}")
+            raise
+
+    def _subscribe(self, pattern: Pattern) -> None:
+        reading = self._reading
+        if not pattern.is_prefix:
+            for option, name in (_CONFLATE, "CONFLATE"), (_INVERT_MATCHING, "INVERT_MATCHING"):
+                if super().get(option):
+                    raise _unfit(name, 1)
+            if reading.is_plain:
+                reading.take_rest(self)
+        reading.filter.add(pattern)
+        reading.settle()
+        try:
+            for prefix in pattern.prefixes:
+                super().set(_SUBSCRIBE, prefix)
+        except BaseException:
+            reading.filter.discard(pattern)
+            raise
+
+    def _unsubscribe(self, pattern: Pattern) -> None:
+        reading = self._reading
+        is_known = reading.filter.discard(pattern)
+        if is_known or not reading.filter.is_active:
+            # A shadow of a plain SUB does not know the prefixes of that socket.
+            for prefix in pattern.prefixes:
+                super().set(_UNSUBSCRIBE, prefix)
+
+    # Options ----------------------------------------------------------------------------------------------
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set an option, as `zmq.Socket.set`; SUBSCRIBE and UNSUBSCRIBE take a prefix.
+
+        libzmq is never given an SNDHWM other than 0, because a SUB forwards only that many subscriptions in a
+        burst and drops the others. `get` returns what was set.
+
+        Raises:
+            ConfigurationError: CONFLATE or INVERT_MATCHING, and a pattern is subscribed to.
+            zmq.ZMQError: as `zmq.Socket.set`.
+        """
+        reading = self._reading
+        if option == _SUBSCRIBE and isinstance(optval, bytes):
+            self._subscribe(compile(optval, "zmq"))
+        elif option == _UNSUBSCRIBE and isinstance(optval, bytes):
+            self._unsubscribe(compile(optval, "zmq"))
+        elif option in (_CONFLATE, _INVERT_MATCHING) and optval and reading.filter.is_active:
+            raise _unfit(zmq.SocketOption(option).name, optval)
+        else:
+            super().set(option, optval)
+            if option == _SNDHWM:
+                reading.sndhwm = optval
+                super().set(_SNDHWM, 0)
+
+    def get(self, option: int) -> Any:
+        """Return an option, as `zmq.Socket.get`; EVENTS has POLLIN only for a message that matches."""
+        reading = self._reading
+        if option == _EVENTS and not reading.is_plain:
+            # Without a message POLLIN remains if the time for skipping was over: the program must come back.
+            found = _POLLIN if self._has_message() else 0
+            return int(super().get(option)) | found
+        value = super().get(option)
+        if option == _SNDHWM:
+            return reading.sndhwm
+        if option == _RCVMORE and not reading.is_plain:
+            return int(bool(reading.rest) and not reading.interrupted)
+        return value
+
+    setsockopt = set
+    getsockopt = get
+
+    # Receiving --------------------------------------------------------------------------------------------
+
+    @overload
+    def recv(self, flags: int = 0, copy: Literal[True] = True, track: bool = False) -> bytes: ...
+    @overload
+    def recv(self, flags: int = 0, *, copy: Literal[False], track: bool = False) -> zmq.Frame: ...
+    @overload
+    def recv(self, flags: int, copy: Literal[False], track: bool = False) -> zmq.Frame: ...
+    @overload
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame: ...
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes | zmq.Frame:
+        """Receive one frame, as `zmq.Socket.recv`: the next one of a message that matches.
+
+        Raises:
+            zmq.Again: no message matched in the time of RCVTIMEO, or at once with NOBLOCK.
+            PatternTimeout: a pattern exceeded its time limit; the message is dropped.
+        """
+        reading = self._reading
+        try:
+            if reading.is_plain:
+                return _recv(self, flags, copy, track)  # type: ignore[no-any-return]
+            rest = reading.rest
+            if rest and not reading.interrupted:
+                reading.is_first = False
+                frame = rest.popleft()
+                reading.settle()
+                return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
+            if reading.is_ready and copy:
+                began = monotonic()
+                frames: list[Any] = reading.read_message(self, flags)
+                subject = frames[0]
+                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                reading.is_first = True
+                if len(frames) > 1:
+                    rest.extend(frames[1:])
+                    reading.is_ready = reading.is_plain = False
+                return frames[0]  # type: ignore[no-any-return]
+            frames = self._read_all(flags, copy, track)
+            rest.extend(frames[1:])
+            reading.settle()
+            return as_wanted(frames[0], copy, track, bool(rest))  # type: ignore[no-any-return]
+        except _NOTHING_READ:
+            raise
+        except BaseException:
+            # No call here: a signal may raise at each call.
+            reading.is_plain = reading.is_ready = False
+            reading.interrupted = True
+            raise
+
+    @overload
+    def recv_multipart(
+        self, flags: int = 0, copy: Literal[True] = True, track: bool = False
+    ) -> list[bytes]: ...
+    @overload
+    def recv_multipart(
+        self, flags: int = 0, *, copy: Literal[False], track: bool = False
+    ) -> list[zmq.Frame]: ...
+    @overload
+    def recv_multipart(self, flags: int, copy: Literal[False], track: bool = False) -> list[zmq.Frame]: ...
+    @overload
+    def recv_multipart(
+        self, flags: int, copy: bool, track: bool = False
+    ) -> list[bytes] | list[zmq.Frame]: ...
+    def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[Any]:
+        """Receive all frames of the next message that matches, as `zmq.Socket.recv_multipart`.
+
+        After `recv` of a first frame it returns the other frames of that message.
+
+        Raises:
+            zmq.Again: no message matched in the time of RCVTIMEO, or at once with NOBLOCK.
+            PatternTimeout: a pattern exceeded its time limit; the message is dropped.
+        """
+        reading = self._reading
+        try:
+            if reading.is_ready and copy:
+                began = monotonic()
+                frames: list[Any] = reading.read_message(self, flags)
+                subject = frames[0]
+                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                reading.is_first = True
+                return frames
+            frames = self._read_all(flags, copy, track)
+            last = len(frames) - 1
+            reading.settle()
+            return [as_wanted(frame, copy, track, at < last) for at, frame in enumerate(frames)]
+        except _NOTHING_READ:
+            raise
+        except BaseException:
+            reading.is_plain = reading.is_ready = False
+            reading.interrupted = True
+            raise
+
+    def recv_into(self, buffer: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive one frame into a buffer, as `zmq.Socket.recv_into`.
+
+        Returns:
+            Size of the frame in bytes; what exceeds the buffer is lost.
+
+        Raises:
+            zmq.Again, PatternTimeout: as `recv`.
+            BufferError: the buffer is not writable or not contiguous.
+            ValueError: `nbytes` is negative, or exceeds the buffer.
+        """
+        room = check_buffer(buffer, nbytes)
+        return copy_into(room, self.recv(flags, copy=False))
+
+    def _read_all(self, flags: int, copy: bool, track: bool) -> list[Any]:
+        """Read the rest of the current message, or the next message that matches."""
+        reading = self._reading
+        if reading.interrupted:
+            reading.skip_interrupted(self)
+        reading.is_first = not reading.rest
+        if reading.rest:
+            frames = list(reading.rest)
+            reading.rest.clear()
+            return frames
+        if reading.error is not None:
+            error, reading.error = reading.error, None
+            raise error
+
+        def read(flags: int) -> list[Any]:
+            if reading.held:
+                return reading.held.popleft()
+            return reading.read_message(self, flags) if copy else read_frames(self, flags, track)
+
+        began = monotonic()
+        frames = read(flags)
+        return frames if self._accepts(frames) else self._read_on(read, flags, began)
+
+    def _accepts(self, frames: list[Any]) -> bool:
+        subject = frames[0]
+        return self._reading.filter.accepts(subject if isinstance(subject, bytes) else subject.bytes)
+
+    def _read_on(self, read: Callable[[int], list[Any]], flags: int, began: float) -> list[Any]:
+        """Read messages until one matches, after a message that did not.
+
+        Args:
+            read: reads one message; takes flags.
+            flags: of the receive.
+            began: when the receive began.
+        """
+        timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
+        waits = timeout > 0
+        deadline = inf if timeout < 0 else began + (timeout / 1000 if waits else SKIP_SECONDS)
+        if deadline < inf:
+            flags |= _NOBLOCK
+        while True:
+            left = deadline - monotonic()
+            if left <= 0:
+                raise zmq.Again()
+            try:
+                frames = read(flags)
+            except zmq.Again:
+                if not waits or not zmq.zmq_poll([(self, _POLLIN)], ceil(1000 * left)):
+                    raise
+                continue
+            if self._accepts(frames):
+                return frames
+
+    def _has_message(self) -> bool:
+        """Skip refused messages, and return whether a receive would return at once."""
+        reading = self._reading
+        if reading.is_plain:
+            return bool(int(super().get(_EVENTS)) & _POLLIN)
+        if not reading.interrupted and (
+            reading.rest or reading.error or (reading.held and self._accepts(reading.held[0]))
+        ):
+            return True
+        is_first = reading.is_first
+        try:
+            reading.held.appendleft(self._read_all(_NOBLOCK, False, False))
+            return True
+        except zmq.Again:
+            return False
+        except _NOTHING_READ:
+            raise
+        except BaseException as error:
+            reading.interrupted = True
+            if not isinstance(error, PatternTimeout):
+                raise
+            reading.error = error
+            return True
+        finally:
+            reading.is_first = is_first
+            reading.settle()
+
+    @classmethod
+    def shadow(cls, address: int | zmq.Socket[Any]) -> SubSocket:
+        """Return a second socket object for the libzmq socket of another, as `zmq.Socket.shadow`."""
+        return cls(shadow=address)
+
+    def __copy__(self, memo: Any | None = None) -> SubSocket:
+        """Return a shadow, which shares the subscriptions."""
+        return self.shadow(self)
+
+    __deepcopy__ = __copy__
+
+
+def _unfit(name: str, value: object) -> ConfigurationError:
+    return ConfigurationError(
+        name,
+        value,
+        "SubSocket",
+        "does not go with patterns, because libzmq would choose messages before the pattern is asked; "
+        "subscribe to prefixes (bytes) only, or leave the option at 0",
+    )
+
+
+def check_buffer(buffer: Any, nbytes: int) -> memoryview:
+    """Return the bytes of a buffer that a frame may fill.
+
+    Args:
+        buffer: for `recv_into`.
+        nbytes: number of bytes; 0 for the whole buffer.
+
+    Raises:
+        BufferError: the buffer is not writable or not contiguous.
+        ValueError: `nbytes` is negative, or exceeds the buffer.
+    """
+    view = memoryview(buffer)
+    if view.readonly or not view.c_contiguous:
+        raise BufferError("recv_into needs a writable, C-contiguous buffer")
+    if not 0 <= nbytes <= view.nbytes:
+        raise ValueError(f"nbytes is from 0 to {view.nbytes}, not {nbytes}")
+    return view.cast("B")[: nbytes or view.nbytes] if view.nbytes else view
+
+
+def copy_into(room: memoryview, frame: zmq.Frame) -> int:
+    """Copy as much of a frame as fits, and return the size of the frame in bytes."""
+    taken = min(len(room), len(frame))
+    room[:taken] = memoryview(frame.buffer)[:taken]
+    return len(frame)

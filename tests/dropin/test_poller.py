@@ -1,0 +1,123 @@
+"""`oz.Poller` with drop-in sockets beside sockets of other kinds."""
+
+import os
+import time
+
+import pytest
+import zmq
+
+import oz
+from oz.dropin import poller as dropin_poller
+from support.waiting import DEADLINE, Thread, until
+
+POLLERS = [oz.Poller, dropin_poller.Poller]
+
+
+@pytest.mark.parametrize("make", POLLERS)
+def test_only_matching_messages_make_a_socket_readable(make_sub, publisher, make):
+    sub, poller = make_sub("a.*"), make()
+    poller.register(sub, zmq.POLLIN)
+    publisher.send("a.b.c")
+    assert poller.poll(50) == []
+    publisher.send("a.b", "1")
+    for _ in range(2):
+        assert poller.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
+    assert sub.recv() == b"a.b"
+    assert poller.poll() == [(sub, zmq.POLLIN)]
+    assert sub.recv() == b"1"
+    assert poller.poll(0) == []
+
+
+@pytest.mark.parametrize("make", POLLERS)
+def test_other_sockets_descriptors_and_events_mix(make_sub, publisher, context, made, make):
+    sub, poller = make_sub("a.*"), make()
+    left, right = made(context.socket(zmq.PAIR)), made(context.socket(zmq.PAIR))
+    left.bind("inproc://pair")
+    right.connect("inproc://pair")
+    reading, writing = os.pipe()
+    try:
+        poller.register(sub)
+        poller.register(left, zmq.POLLIN | zmq.POLLOUT)
+        poller.register(reading, zmq.POLLIN)
+        assert poller.poll(0) == [(left, zmq.POLLOUT)]
+        os.write(writing, b"x")
+        right.send(b"x")
+        publisher.send("a.b.c")
+        publisher.send("a.b")
+        expected = {sub: zmq.POLLIN, left: zmq.POLLIN | zmq.POLLOUT, reading: zmq.POLLIN}
+        until(lambda: dict(poller.poll(100)) == expected)
+        assert sub.recv(zmq.NOBLOCK) == b"a.b"
+        poller.unregister(left)
+        poller.modify(reading, 0)
+        assert poller.poll(0) == []
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("make", POLLERS)
+def test_unwanted_messages_do_not_shorten_a_wait(make_sub, publisher, make):
+    sub, poller = make_sub("a.*"), make()
+    poller.register(sub, zmq.POLLIN)
+    for _ in range(10):
+        publisher.send("a.b.c")
+    began = time.monotonic()
+    assert poller.poll(300) == []
+    assert 0.29 < time.monotonic() - began < DEADLINE
+
+
+@pytest.mark.parametrize("timeout", [None, -1])
+@pytest.mark.parametrize("make", POLLERS)
+def test_without_a_timeout_it_waits(make_sub, publisher, make, timeout):
+    sub, poller = make_sub("a.*"), make()
+    poller.register(sub, zmq.POLLIN)
+    waiting = Thread(lambda: poller.poll(timeout))
+    publisher.send("a.b.c")
+    waiting.wait_until_stuck()
+    publisher.send("a.b")
+    assert waiting.outcome() == [(sub, zmq.POLLIN)]
+
+
+def test_subscribers_and_drop_in_sockets_mix(make_sub, publisher):
+    sub, poller = make_sub("a.*"), oz.Poller()
+    with oz.Subscriber(publisher.endpoint) as subscriber:
+        subscriber.subscribe("b.*")
+        publisher.expect()
+        poller.register(sub, zmq.POLLIN)
+        poller.register(subscriber, zmq.POLLIN)
+        publisher.send("a.b.c")
+        publisher.send("b.c.d")
+        assert poller.poll(50) == []
+        publisher.send("a.1")
+        publisher.send("b.1")
+        until(lambda: dict(poller.poll(100)) == {sub: zmq.POLLIN, subscriber: zmq.POLLIN})
+        assert sub.recv(zmq.NOBLOCK) == b"a.1"
+        assert poller.poll(0) == [(subscriber, zmq.POLLIN)]
+        assert subscriber.receive(timeout=0).subject == "b.1"
+
+
+def test_a_plain_poller_reports_a_hint(make_sub, publisher):
+    sub, plain = make_sub("a.*"), zmq.Poller()
+    plain.register(sub, zmq.POLLIN)
+    publisher.send("a.b.c")
+    assert plain.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
+    with pytest.raises(zmq.Again):
+        sub.recv(zmq.NOBLOCK)
+
+
+def test_a_pattern_that_exceeds_its_time_is_reported_by_the_receive(context, publisher, made):
+    sub = made(oz.SubSocket(context, dialect="regex"))
+    sub.connect(publisher.endpoint)
+    sub.subscribe("a((b|bb)+c|x)")
+    publisher.expect()
+    publisher.send("a" + "b" * 100, "payload")
+    publisher.send("ax")
+    assert sub.poll(DEADLINE * 1000)
+    with pytest.raises(oz.PatternTimeout):
+        sub.recv()
+    assert sub.recv_multipart() == [b"ax"]
+    publisher.send("a" + "b" * 101, "payload")
+    publisher.send("ax")
+    with pytest.raises(oz.PatternTimeout):
+        sub.recv()
+    assert sub.recv_multipart() == [b"ax"]
