@@ -175,7 +175,9 @@ class Batcher:
             return [(first, body) for body in self._bodies(items, range(base, base + count))]
         return self._mixed(recipients, items, base)
 
-    def _mixed(self, recipients: list[Recipients], items: list[Any], base: int) -> list[tuple[Recipients, Body]]:
+    def _mixed(
+        self, recipients: list[Recipients], items: list[Any], base: int
+    ) -> list[tuple[Recipients, Body]]:
         """Group the messages by stream. Streams with equal messages share bodies."""
         by_choice: dict[Recipients, list[int]] = {}
         for index, chosen in enumerate(recipients):
@@ -227,7 +229,9 @@ def split(
         if extras is not None:
             own += len(links.encode_body([extras]))
         step = positions[index] - positions[index - 1] if index > start else 1
-        is_full = size + own > body_bytes or size >= alone_bytes or own >= alone_bytes or index - start >= batch
+        is_full = (
+            size + own > body_bytes or size >= alone_bytes or own >= alone_bytes or index - start >= batch
+        )
         if index > start and (is_full or not 0 < step <= links.MAX_DIFFERENCE):
             yield Body(flat[3 * start : 3 * index], positions[start:index])
             start, size = index, 0

@@ -15,9 +15,7 @@ from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.pattern import Pattern
-
-SID = "sid"
-"""Key of the extras that holds the number of the subscription."""
+from oz.wire.links import SID
 
 
 class LastValues:

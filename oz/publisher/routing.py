@@ -39,7 +39,9 @@ class Route:
 
     __slots__ = ("_choices", "groups", "plain", "subject")
 
-    def __init__(self, subject: bytes, streams: list[Stream], choices: dict[tuple[Stream, ...], tuple[Stream, ...]]):
+    def __init__(
+        self, subject: bytes, streams: list[Stream], choices: dict[tuple[Stream, ...], tuple[Stream, ...]]
+    ):
         self.subject = subject
         plain = tuple(one for one in streams if one.group is None)
         self.plain = choices.setdefault(plain, plain)

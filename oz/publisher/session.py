@@ -385,7 +385,7 @@ class Stream:
         drops, self._tail_drops = self._tail_drops, 0
         return _Waiting(Body(flat, positions), drops, 0)
 
-    def number(self, body: Body, drops: int | None, flags: int) -> Batch:
+    def assign(self, body: Body, drops: int | None, flags: int) -> Batch:
         """Return a batch with the next sequence of the session. `drops` None means the drops not handed on yet."""
         if drops is None:
             drops, self._tail_drops = self._tail_drops, 0
@@ -502,7 +502,9 @@ class Session:
         given_up: messages that were lost with the session.
     """
 
-    def __init__(self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None):
+    def __init__(
+        self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
+    ):
         self.id, self.member, self.epoch, self.user = hello.session, hello.member, epoch, user
         self.route, self.attempt, self.settings = route, hello.attempt, settings
         self.largest_frame = hello.largest_frame
@@ -561,7 +563,7 @@ class Session:
         )
 
     def _number(self, stream: Stream, body: Body, drops: int | None, flags: int) -> None:
-        self.batches.append(stream.number(body, drops, flags))
+        self.batches.append(stream.assign(body, drops, flags))
         self.following += body.count
         self.window_used += body.size
 

@@ -113,7 +113,13 @@ class Sessions:
     # publishing
 
     def publish(
-        self, subject: str, payload: bytes, extras: Any = None, *, key: bytes | None = None, raw: bytes | None = None
+        self,
+        subject: str,
+        payload: bytes,
+        extras: Any = None,
+        *,
+        key: bytes | None = None,
+        raw: bytes | None = None,
     ) -> bool:
         """Add a message to the next batch; return whether a session receives it.
 
@@ -260,7 +266,9 @@ class Sessions:
 
     @staticmethod
     def _is_stale(session: Session, hello: Hello, route: bytes) -> bool:
-        return hello.attempt < session.attempt or (hello.attempt == session.attempt and route != session.route)
+        return hello.attempt < session.attempt or (
+            hello.attempt == session.attempt and route != session.route
+        )
 
     def _set_route(self, session: Session, hello: Hello, route: bytes) -> None:
         if self._by_route.get(session.route) is session:
@@ -399,7 +407,10 @@ class Sessions:
         settings = self.settings
         if len(session.patterns) >= settings.patterns:
             return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
-        if not stream.patterns and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS:
+        if (
+            not stream.patterns
+            and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
+        ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
         options = stream.options
         if options.group is not None:
@@ -443,7 +454,8 @@ class Sessions:
             for sid, (own, _) in stream.session.patterns.items():
                 if own == pattern:
                     stream.session.refused[sid] = Refusal(
-                        sid, "suspended: the pattern exceeded its time on three subjects; write a simpler pattern"
+                        sid,
+                        "suspended: the pattern exceeded its time on three subjects; write a simpler pattern",
                     )
             self._answer(stream.session)
 
@@ -461,7 +473,10 @@ class Sessions:
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
-            chosen = [self._heir(stream, subject, extras, is_final, only_unmatched) for _, subject, _, extras in messages]
+            chosen = [
+                self._heir(stream, subject, extras, is_final, only_unmatched)
+                for _, subject, _, extras in messages
+            ]
             if None in chosen:
                 for heir in chosen:
                     if heir is not None:
@@ -580,4 +595,3 @@ class Sessions:
             if session.is_up:
                 session.bye(links.CLOSED)
                 self.ready[session] = None
-

@@ -73,6 +73,8 @@ MAX_STREAMS = 1_024
 """Streams of a session that have subscriptions at most."""
 MAX_DIFFERENCE = 2**32 - 1
 """Largest difference between the positions of two messages of a batch."""
+SID = "sid"
+"""Key of the extras of a last value. It holds the number of the subscription that receives the value."""
 HEAD_BYTES = 32
 """Bytes of a head without differences."""
 
@@ -378,7 +380,11 @@ def encode_declare(declare: Declare) -> bytes:
 
 
 def split_declaration(
-    revision: int, base: int, streams: Mapping[int, StreamOptions], items: Sequence[Item], removed: Sequence[int]
+    revision: int,
+    base: int,
+    streams: Mapping[int, StreamOptions],
+    items: Sequence[Item],
+    removed: Sequence[int],
 ) -> list[bytes]:
     """Return the parts of a declaration, each at most `MAX_PART` bytes.
 

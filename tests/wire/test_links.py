@@ -14,7 +14,8 @@ from oz.wire import links
 from oz.wire.links import Answer, Declare, Drops, Head, Item, Refusal, StreamOptions
 
 ROWS = [
-    json.loads(line) for line in Path(__file__).with_name("vectors").joinpath("links.jsonl").read_text().splitlines()
+    json.loads(line)
+    for line in Path(__file__).with_name("vectors").joinpath("links.jsonl").read_text().splitlines()
 ]
 FRAMES = [bytes.fromhex(row["hex"]) for row in ROWS]
 
@@ -99,8 +100,15 @@ def test_decoders_survive_any_bytes_behind_each_kind(kind, rest):
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -120,7 +128,9 @@ def test_decoders_survive_mutations_of_valid_frames():
             action = choose.randrange(3)
             at = choose.randrange(len(frame))
             if action == 0:
-                frame[at] = choose.choice((0, 1, 0x7F, 0x90, 0xC0, 0xDC, 0xDD, 0xDF, 0xFF, choose.randrange(256)))
+                frame[at] = choose.choice(
+                    (0, 1, 0x7F, 0x90, 0xC0, 0xDC, 0xDD, 0xDF, 0xFF, choose.randrange(256))
+                )
             elif action == 1 and len(frame) > 1:
                 del frame[at : at + choose.randint(1, 5)]
                 frame = frame or bytearray(1)
@@ -205,7 +215,9 @@ def test_large_answer_keeps_each_refusal():
 
 
 def test_part_of_a_declaration_is_bounded():
-    frame = links.encode_declare(Declare(1, 0, True, {0: StreamOptions()}, [Item(1, 0, "nats", "x" * 70_000)], []))
+    frame = links.encode_declare(
+        Declare(1, 0, True, {0: StreamOptions()}, [Item(1, 0, "nats", "x" * 70_000)], [])
+    )
     with pytest.raises(ProtocolError, match="bytes"):
         links.decode_control(frame)
 
