@@ -330,19 +330,19 @@ class Sessions:
             mentioned.update(item.sid for item in declare.items)
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
-        shrunk: dict[Stream, None] = {}
         for sid in removed:
             session.refused.pop(sid, None)
             if sid in session.patterns:
-                shrunk[self._remove(session, sid)] = None
+                stream = self._remove(session, sid)
+                # In the same step: a HELLO may end the declaration at the next yield.
+                if stream.redelivers:
+                    self._move_removed(session, stream)
                 yield
                 if session.has_ended or session.attempt != attempt:
                     return
-        for stream in shrunk:
-            if stream.redelivers:
-                self._move(stream, is_final=True, only_unmatched=True)
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
+            session.fresh.clear()
             # Messages that were published before belong to the earlier declaration.
             self.flush()
             self._answer(session)
@@ -400,6 +400,7 @@ class Sessions:
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
+        session.fresh.add(sid)
         if item.last_value and self.last_values is not None:
             self._send_last_values(session, stream, pattern, sid)
 
@@ -461,22 +462,35 @@ class Sessions:
 
     # redelivery and end
 
-    def _move(self, stream: Stream, *, is_final: bool, only_unmatched: bool = False) -> None:
+    def _move_removed(self, session: Session, stream: Stream) -> None:
+        """Move the messages of a stream that only removed patterns match.
+
+        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has added
+        does not protect them: its subscription began after they had arrived.
+        """
+        kept = [
+            pattern
+            for sid, (pattern, owner) in session.patterns.items()
+            if owner is stream and sid not in session.fresh
+        ]
+        self._move(stream, is_final=True, kept=kept)
+
+    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[Pattern] = ()) -> None:
         """Move messages that a member has not handled to other members of its group.
 
         Args:
             stream: the member.
-            is_final: whether the messages leave the member even if another member that is DOWN must wait for them.
-            only_unmatched: move only messages that no pattern of the member matches any more.
+            is_final: whether the member loses the messages: members that are DOWN receive them too, and the
+                member itself if no other matches.
+            kept: patterns whose messages stay.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
-            chosen = [
-                self._heir(stream, subject, extras, is_final, only_unmatched)
-                for _, subject, _, extras in messages
-            ]
+            if kept and all(any(_matches(one, subject) for one in kept) for _, subject, _, _ in messages):
+                continue
+            chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:
                 for heir in chosen:
                     if heir is not None:
@@ -496,19 +510,17 @@ class Sessions:
             self.redelivered += len(positions)
             self._offer_all(heir, flat, positions, links.REDELIVERED)
 
-    def _heir(
-        self, stream: Stream, subject: bytes, extras: Any, is_final: bool, only_unmatched: bool
-    ) -> Stream | None:
-        """Pick another member for one message; None without one."""
+    def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
+        """Pick a member for one message, the stream itself only without another member; None without any."""
         group = stream.group
         assert group is not None
         route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
         members: Sequence[Stream] = ()
         if route is not None:
             members = next((found for one, found in route.groups if one is group), ())
-        if only_unmatched and stream in members:
-            return None
         alive = [one for one in members if one is not stream and (one.session.is_up or is_final)]
+        if not alive and is_final and stream in members:
+            alive = [stream]
         return group.pick(alive, subject, self.now) if alive else None
 
     def end(self, session: Session, now: float) -> None:
@@ -595,3 +607,10 @@ class Sessions:
             if session.is_up:
                 session.bye(links.CLOSED)
                 self.ready[session] = None
+
+
+def _matches(pattern: Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except OzError:
+        return False

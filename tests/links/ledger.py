@@ -38,7 +38,7 @@ class Ledger:
         """Record a body that a session received."""
         account = self.accounts[stream.session.epoch][stream.number]
         for position in body.positions:
-            account.places[position] = account.offered
+            account.places.setdefault(position, []).append(account.offered)
             account.offered += 1
         group = stream.group
         if group is not None and stream.redelivers and stream.options.handled and not flags:
