@@ -575,7 +575,9 @@ class Sessions:
                     self._redeliver(session)
             session.ping()
             self.ready[session] = None
-            interval = SLOW_PING_INTERVAL if now - session.heard_at > SLOW_AFTER else PING_INTERVAL
+            # Without a connection the clock of `resume_seconds` runs: it is read every second.
+            is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
+            interval = SLOW_PING_INTERVAL if is_slow else PING_INTERVAL
             session.ping_at = now + interval
             heapq.heappush(timers, (session.ping_at, serial, session))
 
