@@ -54,10 +54,11 @@ class Listener:
 
     def accept(self, handle):
         """Connect a handle; a connection of the same name loses its name."""
-        old = self.by_name.get(handle.name)
-        if old is not None:
-            old.name = b"late" + self._choose.randbytes(8)
-            old.is_known = False
+        for old in self.connections:
+            # libzmq keeps the name of an ended pipe until its last frame is read, and hands it over then.
+            if old.name == handle.name:
+                old.name = b"late" + self._choose.randbytes(8)
+                old.is_known = False
         connection = handle.connection = Connection(handle.name, handle)
         self.by_name[handle.name] = connection
         self.connections.append(connection)

@@ -159,7 +159,7 @@ class SubscriberProcess:
         epoch, unwanted = link.epoch, link.unwanted
         before = (frame[2] << 8) + frame[3] if frame and frame[0] == 5 else 0
         effects = link.on_frame(frame, self.listened)
-        self.world.trace(lambda: f"  frame {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}")
+        self.world.trace(lambda: f"  frame {link.session[-2:].hex()} {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}")
         is_replaced = self.effects(epoch, effects)
         if link.unwanted != unwanted:
             self.world.ledger.accounts[link.epoch][before].unwanted += link.unwanted - unwanted
@@ -496,12 +496,17 @@ class World:
             connection.is_stalled = connection.is_late = False
             connection.room = 10**6
             is_half_open = connection.loses_up or connection.loses_down
-            if connection.is_alive and is_half_open and (connection.loses_up or self.choose.random() < 0.5):
+            # A link that has received nothing on a connection waits 10 s for WELCOME.
+            is_slow = connection.loses_up or not self.has_heard(connection.handle)
+            if connection.is_alive and is_half_open and (is_slow or self.choose.random() < 0.5):
                 cut(connection)
             if not connection.is_alive and connection.is_known:
                 self.publisher.listener.notice(connection)
         for one in self.subscribers:
             one.is_busy = False
+
+    def has_heard(self, handle):
+        return any(one.handle is handle and one.link.state == LIVE for one in self.subscribers)
 
     def calm_step(self):
         self.reconnect()
