@@ -1,0 +1,1 @@
+"""The publisher's side of links: sessions, interest, groups, batches, last values. No sockets, threads or clocks."""

@@ -1,0 +1,239 @@
+"""Batches of a publisher: messages that wait for others, and bodies that several sessions share.
+
+Theory of operation
+-------------------
+`publish` adds a message with its recipients. If the publisher is quiet, the message goes out at once; else it waits
+until `batch` messages have come or `batch_delay` seconds are over. A flush makes bodies of the messages: all
+recipients of equal messages share one `Body`, which is packed once.
+
+Quiet means that the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
+messages since)`. The duration counts because a send to 50 subscribers takes longer than 20 µs. The last factor
+detects a program that publishes in a loop but whose messages mostly match nothing.
+
+A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its own, so
+that a subscriber with a small `largest_frame` loses this message only. A body ends where the next position is not
+above the last by 1 to 2³² − 1, because a head stores differences.
+
+The recipients of a message are a tuple of streams. Equal choices are one object (see `routing`), so that the usual
+flush compares identities only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oz.wire import links
+
+if TYPE_CHECKING:
+    from oz.publisher.session import Stream
+
+BODY_BYTES = 1 << 20
+"""Bytes of a body with several messages at most."""
+ALONE_BYTES = 1 << 16
+"""Bytes from which a message is a body of its own."""
+QUIET = 20e-6
+"""Seconds after a short send from which a publisher is quiet."""
+_OVERHEAD = 12  # Bytes that MessagePack adds to a message at most, without extras.
+
+Recipients = tuple["Stream", ...]
+
+
+class Body:
+    """Messages that one or more sessions send: packed once.
+
+    Attributes:
+        count: messages.
+        frame: BODY frame.
+        size: bytes of the frame.
+        position: of the first message.
+        differences: of the positions, as in a head.
+        native: for the engine, which may keep a frame object of ZeroMQ here.
+    """
+
+    __slots__ = ("_flat", "_positions", "count", "differences", "frame", "native", "position", "size")
+
+    def __init__(self, flat: list[Any], positions: Sequence[int]) -> None:
+        """Pack messages.
+
+        Args:
+            flat: subject, payload, extras of each message.
+            positions: of the messages, rising.
+        """
+        self.count = len(positions)
+        self.frame = links.encode_body(flat)
+        self.size = len(self.frame)
+        self.position = positions[0]
+        self.differences = b"" if type(positions) is range else links.encode_differences(positions)
+        self.native: Any = None
+        self._positions = positions
+        self._flat: list[Any] | None = flat
+
+    def settle(self) -> None:
+        """Free the unpacked messages: every session has received the body."""
+        self._flat = None
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """Position of each message."""
+        return self._positions
+
+    def flat(self) -> list[Any]:
+        """Return subject, payload and extras of each message."""
+        return self._flat if self._flat is not None else links.decode_body(self.frame, self.count)
+
+    def messages(self) -> Iterator[tuple[int, bytes, bytes, Any]]:
+        """Return position, subject, payload and extras of each message."""
+        flat = self.flat()
+        return zip(self._positions, flat[0::3], flat[1::3], flat[2::3], strict=True)
+
+    def part(self, start: int, stop: int) -> Body:
+        """Return a body of the messages from `start` to `stop`."""
+        body = Body(self.flat()[3 * start : 3 * stop], self._positions[start:stop])
+        body.settle()
+        return body
+
+
+class Batcher:
+    """Messages that wait for the next flush.
+
+    Attributes:
+        waiting: recipients, subject, payload, extras of each message, one after the other. `publish` appends to it.
+        position: of the first message that waits.
+        unmatched: messages without recipients, counted by `publish`.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch: int = 512,
+        batch_delay: float = 0.0005,
+        body_bytes: int = BODY_BYTES,
+        alone_bytes: int = ALONE_BYTES,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            batch: messages of a batch at most; not above `MAX_COUNT` of the protocol.
+            batch_delay: seconds that a message waits at most.
+            body_bytes: bytes of a body with several messages at most.
+            alone_bytes: bytes from which a message is a body of its own.
+        """
+        self.waiting: list[Any] = []
+        self.position = 0
+        self.unmatched = 0
+        self.batch = min(batch, links.MAX_COUNT)
+        self.batch_delay = batch_delay
+        self._body_bytes, self._alone_bytes = body_bytes, alone_bytes
+        self._sent_at, self._pause, self._unmatched_then = float("-inf"), QUIET, 0
+
+    def add(self, recipients: Recipients, subject: bytes, payload: bytes, extras: Any = None) -> None:
+        """Add a message.
+
+        Args:
+            recipients: streams that receive it.
+            subject: as bytes.
+            payload: of the message.
+            extras: map of headers and ids, or None.
+        """
+        self.waiting += (recipients, subject, payload, extras)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the messages go out now: the batch is full or old, or the publisher is quiet."""
+        waiting = len(self.waiting)
+        if waiting >= 4 * self.batch:
+            return True
+        age = now - self._sent_at
+        if waiting == 4:
+            return age > self._pause * (1 + self.unmatched - self._unmatched_then)
+        return waiting > 0 and age >= self.batch_delay
+
+    def sent(self, began: float, ended: float) -> None:
+        """Record a send, from its begin to its end in seconds."""
+        self._pause = QUIET + (ended - began) / 4
+        self._sent_at, self._unmatched_then = ended, self.unmatched
+
+    def deadline(self) -> float | None:
+        """Return the time at which the waiting messages are due, None without messages."""
+        return self._sent_at + self.batch_delay if self.waiting else None
+
+    def flush(self) -> list[tuple[Recipients, Body]]:
+        """Return the waiting messages as bodies, each with the streams that receive it.
+
+        The bodies of each stream are in the order of their positions.
+        """
+        items = self.waiting[:]
+        if not items:
+            return []
+        # `publish` may append while this runs: only the copied part is removed.
+        del self.waiting[: len(items)]
+        recipients: list[Recipients] = items[0::4]
+        first, count = recipients[0], len(recipients)
+        base, self.position = self.position, self.position + count
+        del items[0::4]
+        if recipients.count(first) == count:
+            return [(first, body) for body in self._bodies(items, range(base, base + count))]
+        return self._mixed(recipients, items, base)
+
+    def _mixed(
+        self, recipients: list[Recipients], items: list[Any], base: int
+    ) -> list[tuple[Recipients, Body]]:
+        """Group the messages by stream. Streams with equal messages share bodies."""
+        by_choice: dict[Recipients, list[int]] = {}
+        for index, chosen in enumerate(recipients):
+            indexes = by_choice.get(chosen)
+            if indexes is None:
+                by_choice[chosen] = [index]
+            else:
+                indexes.append(index)
+        of_stream: dict[Stream, list[Recipients]] = {}
+        for chosen in by_choice:
+            for stream in chosen:
+                of_stream.setdefault(stream, []).append(chosen)
+        shared: dict[tuple[Recipients, ...], list[Stream]] = {}
+        for stream, choices in of_stream.items():
+            shared.setdefault(tuple(choices), []).append(stream)
+        found: list[tuple[Recipients, Body]] = []
+        for key, streams in shared.items():
+            indexes = by_choice[key[0]] if len(key) == 1 else sorted(i for one in key for i in by_choice[one])
+            own = [part for i in indexes for part in items[3 * i : 3 * i + 3]]
+            found += [(tuple(streams), body) for body in self._bodies(own, [base + i for i in indexes])]
+        return found
+
+    def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
+        count = len(positions)
+        total = sum(map(len, flat[0::3])) + sum(map(len, flat[1::3])) + _OVERHEAD * count
+        has_extras = flat.count(None) < count
+        if total < min(self._alone_bytes, self._body_bytes) and not has_extras and count <= self.batch:
+            return iter((Body(flat, positions),))
+        return split(flat, positions, self._body_bytes, self._alone_bytes, self.batch)
+
+
+def split(
+    flat: list[Any], positions: Sequence[int], body_bytes: int = BODY_BYTES, alone_bytes: int = ALONE_BYTES,
+    batch: int = 512,
+) -> Iterator[Body]:  # fmt: skip
+    """Return messages as bodies within the bounds of the protocol.
+
+    Args:
+        flat: subject, payload, extras of each message.
+        positions: of the messages.
+        body_bytes: bytes of a body with several messages at most.
+        alone_bytes: bytes from which a message is a body of its own.
+        batch: messages of a body at most.
+    """
+    start = size = 0
+    for index in range(len(positions)):
+        own = len(flat[3 * index]) + len(flat[3 * index + 1]) + _OVERHEAD
+        extras = flat[3 * index + 2]
+        if extras is not None:
+            own += len(links.encode_body([extras]))
+        step = positions[index] - positions[index - 1] if index > start else 1
+        is_full = (
+            size + own > body_bytes or size >= alone_bytes or own >= alone_bytes or index - start >= batch
+        )
+        if index > start and (is_full or not 0 < step <= links.MAX_DIFFERENCE):
+            yield Body(flat[3 * start : 3 * index], positions[start:index])
+            start, size = index, 0
+        size += own
+    yield Body(flat[3 * start :], positions[start:])

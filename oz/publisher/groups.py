@@ -1,0 +1,118 @@
+"""Queue groups: one member of a group receives each message.
+
+Theory of operation
+-------------------
+A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A member
+has *room* if its session is UP, if its subscriber was heard within 3 seconds or has nothing to acknowledge, and if
+it has fewer messages than its prefetch limit that are not acknowledged (or not handled, with `ack="handled"`).
+
+=========== ==========================================================================================
+policy      choice
+=========== ==========================================================================================
+round_robin next member with room, in turn; without one, the UP member with the fewest messages
+sticky      largest hash of key and member id among members that are UP or DOWN; moves at ENDED only
+failover    member that joined first among those UP
+any         members that are DOWN, if none is UP: the messages wait for their return
+=========== ==========================================================================================
+
+`pick` counts the message at the member at once (`load`), because messages of one batch are picked before the session
+numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oz.publisher.session import Stream
+
+HEARD_WITHIN = 3.0
+"""Seconds since the last frame after which a member with unacknowledged messages gets no new ones."""
+HANDLED_PREFETCH = 64
+RECEIVED_PREFETCH = 4_096
+_CACHED_KEYS = 65_536
+
+
+class Group:
+    """One queue group of a publisher.
+
+    Attributes:
+        name: of the group.
+        policy: "round_robin", "sticky" or "failover": the policy of the first member.
+        members: in the order in which they joined.
+    """
+
+    __slots__ = ("_owners", "_turn", "members", "name", "policy")
+
+    def __init__(self, name: str, policy: str) -> None:
+        self.name, self.policy = name, policy
+        self.members: list[Stream] = []
+        self._turn = 0
+        self._owners: dict[bytes, tuple[Sequence[Stream], Stream]] = {}
+
+    def join(self, stream: Stream) -> None:
+        """Add a member at the end."""
+        self.members.append(stream)
+        self._owners.clear()
+
+    def leave(self, stream: Stream) -> None:
+        """Remove a member, if it is one."""
+        if stream in self.members:
+            self.members.remove(stream)
+            self._owners.clear()
+
+    def pick(self, matching: Sequence[Stream], key: bytes, now: float) -> Stream | None:
+        """Choose a member for one message and count the message at the member.
+
+        Args:
+            matching: members whose patterns match, in the order in which they joined; the same object while the
+                interest stays the same.
+            key: of the message, for "sticky".
+            now: in seconds.
+
+        Returns:
+            The member; None if all members have ended.
+        """
+        if self.policy == "sticky":
+            chosen = self._owner(matching, key)
+        elif self.policy == "failover":
+            chosen = next((one for one in matching if one.session.is_up), None)
+        else:
+            chosen = self._next(matching, now)
+        if chosen is None:
+            chosen = next((one for one in matching if not one.session.has_ended), None)
+            if chosen is None:
+                return None
+        chosen.load += 1
+        return chosen
+
+    def _next(self, matching: Sequence[Stream], now: float) -> Stream | None:
+        count = len(matching)
+        turn = self._turn
+        for step in range(1, count + 1):
+            stream = matching[(turn + step) % count]
+            if stream.load < stream.prefetch and stream.session.is_responsive(now):
+                self._turn = turn + step
+                return stream
+        up = [one for one in matching if one.session.is_up]
+        return min(up, key=lambda one: one.load) if up else None
+
+    def _owner(self, matching: Sequence[Stream], key: bytes) -> Stream | None:
+        found = self._owners.get(key)
+        if found is not None and found[0] is matching and not found[1].session.has_ended:
+            return found[1]
+        alive = [one for one in matching if not one.session.has_ended]
+        if not alive:
+            return None
+        owner = max(alive, key=lambda one: rank(key, one.session.member))
+        if len(self._owners) >= _CACHED_KEYS:
+            self._owners.clear()
+        self._owners[key] = matching, owner
+        return owner
+
+
+def rank(key: bytes, member: bytes) -> bytes:
+    """Return the rank of a member for a key: the member with the highest rank owns the key."""
+    return blake2b(key, digest_size=8, key=member).digest()

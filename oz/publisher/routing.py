@@ -1,0 +1,177 @@
+"""Interest of all sessions: which streams receive a subject.
+
+Theory of operation
+-------------------
+`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. A pair of pattern and
+stream is counted, because several subscriptions of a subscriber may have the same pattern.
+
+A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes are
+cached by subject. Any change of the interest clears the cache; equal tuples of recipients are one object, so that a
+batch compares identities.
+
+A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions that
+declared it see it as refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oz.publisher.groups import Group
+from oz.publisher.session import Stream
+from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.pattern import Pattern
+
+CACHED_SUBJECTS = 65_536
+STRIKES = 3
+"""Matches over the time limit after which a pattern is suspended."""
+_MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.
+
+
+class Route:
+    """Recipients of one subject.
+
+    Attributes:
+        subject: as bytes.
+        plain: streams outside groups.
+        groups: each group with the members that match, in the order in which they joined.
+    """
+
+    __slots__ = ("_choices", "groups", "plain", "subject")
+
+    def __init__(
+        self, subject: bytes, streams: list[Stream], choices: dict[tuple[Stream, ...], tuple[Stream, ...]]
+    ):
+        self.subject = subject
+        plain = tuple(one for one in streams if one.group is None)
+        self.plain = choices.setdefault(plain, plain)
+        members: dict[Group, list[Stream]] = {}
+        for one in streams:
+            if one.group is not None:
+                members.setdefault(one.group, []).append(one)
+        self.groups = [(group, tuple(found)) for group, found in members.items()]
+        self._choices = choices
+
+    def recipients(self, key: bytes, now: float) -> tuple[Stream, ...]:
+        """Return the plain streams and one member of each group.
+
+        Args:
+            key: of the message, for sticky groups.
+            now: in seconds.
+        """
+        if not self.groups:
+            return self.plain
+        chosen = list(self.plain)
+        for group, members in self.groups:
+            member = group.pick(members, key, now)
+            if member is not None:
+                chosen.append(member)
+        found = tuple(chosen)
+        choices = self._choices
+        if len(choices) >= _MAX_CHOICES:
+            choices.clear()
+        return choices.setdefault(found, found)
+
+
+class Interest:
+    """Patterns of all sessions of a publisher.
+
+    Attributes:
+        routes: cached routes; None for a subject without recipients. `publish` reads it directly.
+        groups: by name, while they have members.
+        on_change: called when cached routes become invalid. The engine clears its own caches.
+        on_suspended: called with a pattern that exceeded its time and the streams that had it.
+    """
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route | None] = {}
+        self.groups: dict[str, Group] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
+        self._index: PatternIndex[Stream] = PatternIndex(cache_size=0)
+        self._counts: dict[Pattern, dict[Stream, int]] = {}
+        self._strikes: dict[Pattern, int] = {}
+        self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}
+        self._joined = 0
+
+    def add(self, pattern: Pattern, stream: Stream) -> None:
+        """Add a pattern of a stream. The first pattern of a stream joins its group."""
+        streams = self._counts.setdefault(pattern, {})
+        streams[stream] = streams.get(stream, 0) + 1
+        if streams[stream] == 1:
+            self._index.add(pattern, stream)
+        stream.patterns += 1
+        if stream.patterns == 1:
+            self._joined += 1
+            stream.joined = self._joined
+            if stream.group is not None:
+                self.groups.setdefault(stream.group.name, stream.group)
+                stream.group.join(stream)
+        self.forget()
+
+    def discard(self, pattern: Pattern, stream: Stream) -> None:
+        """Remove a pattern of a stream. Without patterns, the stream leaves its group."""
+        streams = self._counts[pattern]
+        streams[stream] -= 1
+        if not streams[stream]:
+            del streams[stream]
+            self._index.discard(pattern, stream)
+            if not streams:
+                del self._counts[pattern]
+                self._strikes.pop(pattern, None)
+        stream.patterns -= 1
+        if not stream.patterns:
+            self.leave(stream)
+        self.forget()
+
+    def leave(self, stream: Stream) -> None:
+        """Remove a stream from its group."""
+        group = stream.group
+        if group is not None:
+            group.leave(stream)
+            if not group.members and self.groups.get(group.name) is group:
+                del self.groups[group.name]
+
+    def group(self, name: str, policy: str) -> Group:
+        """Return the group of a name. A new group is registered when its first member joins."""
+        return self.groups.get(name) or Group(name, policy)
+
+    def forget(self) -> None:
+        """Clear the cached routes."""
+        if self.routes:
+            self.routes, self._choices = {}, {}
+        self.on_change()
+
+    def find(self, subject: str, raw: bytes) -> Route | None:
+        """Return the route of a subject; None without recipients.
+
+        Args:
+            subject: as text, the key of the cache.
+            raw: the subject as bytes.
+        """
+        try:
+            return self.routes[subject]
+        except KeyError:
+            pass
+        streams, timed_out = self._index.find(raw)
+        alive = [one for one in set(streams) if not one.session.has_ended]
+        alive.sort(key=lambda one: one.joined)
+        route = Route(raw, alive, self._choices) if alive else None
+        if timed_out:
+            # The answer is incomplete: it is not cached.
+            self._strike(timed_out)
+            return route
+        if len(self.routes) >= CACHED_SUBJECTS:
+            self.routes = {}
+        self.routes[subject] = route
+        return route
+
+    def _strike(self, patterns: tuple[Pattern, ...]) -> None:
+        for pattern in set(patterns):
+            count = self._strikes[pattern] = self._strikes.get(pattern, 0) + 1
+            if count >= STRIKES:
+                streams = list(self._counts.get(pattern, ()))
+                for stream in streams:
+                    self._index.discard(pattern, stream)
+                self.forget()
+                self.on_suspended(pattern, streams)

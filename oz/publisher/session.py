@@ -1,0 +1,753 @@
+"""Session of one link at its publisher: numbers, window, backlogs, acknowledgements.
+
+Theory of operation
+-------------------
+A message of a session passes these places:
+
+    offer → backlog of its stream → window (numbered, not acknowledged) → held (acknowledged, not handled) → freed
+
+`offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits in the
+backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a number, so that
+the numbers of a session have no holes. A dropped message has no number: the next body of its stream carries the count
+of drops before it, so that the subscriber reports a drop in its place. A body that is dropped hands its count on.
+
+An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering stream
+stay *held* until their messages are handled, because another member may need them.
+
+The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted them. After
+EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches.
+
+A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set it. A HELLO
+that resumes makes every unacknowledged batch unsent, so that the new connection carries them again.
+
+States and events (`Sessions` handles HELLO without a session, DECLARE and redelivery):
+
+============================ ================================ =========================== =========
+event                        UP                               DOWN                        ENDED
+============================ ================================ =========================== =========
+HELLO that resumes           free, unsend, WELCOME            same, UP                    –
+ACK(n), acked ≤ n ≤ sent     free, release held, fill window  –                           –
+ACK(n), other n              count as invalid                 –                           –
+message matches              number, or backlog, or drop      same                        given up
+EAGAIN                       keep                             –                           –
+EHOSTUNREACH                 DOWN                             stay, resume clock runs     –
+every second                 PING                             PING; accepted: clock stops –
+`resume_seconds` over        –                                ENDED                       –
+============================ ================================ =========================== =========
+
+**matched = numbered + pending + dropped** holds for each stream at any time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oz.publisher.batching import Body
+from oz.publisher.groups import HANDLED_PREFETCH, HEARD_WITHIN, RECEIVED_PREFETCH
+from oz.wire import links
+from oz.wire.links import Bye, Drops, Hello, Ping, Refusal, StreamOptions, Welcome
+
+if TYPE_CHECKING:
+    from oz.publisher.groups import Group
+    from oz.subjects.pattern import Pattern
+
+FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
+"""Reasons of drops, as indexes into `Stream.drops`."""
+
+UP, DOWN, ENDED = "up", "down", "ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits of the sessions of a publisher.
+
+    Attributes:
+        window: batches without acknowledgement at most.
+        window_bytes: bytes without acknowledgement at most, plus one body.
+        pending_bytes: bytes of one session (window, backlogs and held messages) at most.
+        total_bytes: bytes of all sessions at most.
+        high_water_mark: messages in the backlog of a stream without `max_pending`.
+        on_full: "drop", "block" or "raise", for streams without an overflow policy.
+        resume_seconds: a session that is DOWN for longer has ended.
+        largest_frame: bytes of the largest frame that the publisher accepts.
+        joined_bytes: a body below this size travels in one frame with its head.
+        batch: messages of a body at most.
+        body_bytes: bytes of a body with several messages at most.
+        alone_bytes: bytes from which a message is a body of its own.
+        patterns: of one session at most.
+        peers: sessions that are UP or DOWN at most.
+        peers_of_key: sessions of one key at most.
+    """
+
+    window: int = 256
+    window_bytes: int = 8 << 20
+    pending_bytes: int = 64 << 20
+    total_bytes: int = 1 << 30
+    high_water_mark: int = 10_000
+    on_full: str = "drop"
+    resume_seconds: float = 30.0
+    largest_frame: int = 64 << 20
+    joined_bytes: int = 8_192
+    batch: int = 512
+    body_bytes: int = 1 << 20
+    alone_bytes: int = 1 << 16
+    patterns: int = 100_000
+    peers: int = 65_536
+    peers_of_key: int = 64
+
+
+class Batch:
+    """A numbered batch of a session.
+
+    Attributes:
+        stream: of the messages.
+        sequence: of the first message.
+        count: messages.
+        body: None once the batch is withdrawn.
+        size: bytes of the body; 0 once it is withdrawn.
+        flags: of the head.
+        drops: of the stream before the first message.
+        is_acked: whether the subscriber has acknowledged it.
+    """
+
+    __slots__ = ("body", "count", "drops", "flags", "is_acked", "position", "sequence", "size", "stream")
+
+    def __init__(self, stream: Stream, sequence: int, body: Body, drops: int, flags: int) -> None:
+        self.stream, self.sequence, self.count = stream, sequence, body.count
+        self.body: Body | None = body
+        self.size, self.position = body.size, body.position
+        self.drops, self.flags, self.is_acked = drops, flags, False
+
+    def frames(self, joined_bytes: int) -> tuple[Any, ...]:
+        """Return the frames of the batch: one, or head and body."""
+        body = self.body
+        differences = b"" if body is None else body.differences
+        head = links.encode_head(
+            self.flags, self.stream.number, self.sequence, self.count, self.drops, self.position, differences
+        )
+        if body is None:
+            return (head,)
+        if body.size < joined_bytes and not differences:
+            return (links.join(head, body.frame),)
+        return head, body.native or body.frame
+
+    def withdraw(self) -> None:
+        """Replace the batch by a head without body: its messages went to another member."""
+        self.body, self.size = None, 0
+        self.flags |= links.WITHDRAWN
+
+
+class _Waiting:
+    """A body in a backlog, with the drops of the stream directly before it."""
+
+    __slots__ = ("body", "drops", "flags")
+
+    def __init__(self, body: Body, drops: int, flags: int) -> None:
+        self.body, self.drops, self.flags = body, drops, flags
+
+
+class Stream:
+    """Messages of one set of delivery options of a session.
+
+    Attributes:
+        session: of the stream.
+        number: on the wire.
+        options: as the subscriber declared them.
+        group: queue group; None for a plain stream.
+        redelivers: whether messages of a lost member go to other members.
+        holds: whether batches stay `held` after their acknowledgement, until they are handled.
+        prefetch: `load` from which a group prefers other members.
+        limit: messages in the backlog at most.
+        patterns: number of patterns; 0 once the last subscription has ended.
+        joined: order in which the streams got their first pattern.
+        matched: messages that the session was offered, without messages that moved to another member.
+        numbered: messages that have entered the window.
+        pending: messages in the backlog.
+        drops: dropped messages, by reason.
+        load: messages of a group that are not acknowledged, or not handled.
+        held: numbered batches of a group that are not acknowledged, or not handled.
+        mark: sequence below which all messages are handled.
+    """
+
+    __slots__ = (
+        "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds", "joined",
+        "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow", "patterns", "pending",
+        "prefetch", "redelivers", "session",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
+        self.session, self.number, self.options, self.group = session, number, options, group
+        settings = session.settings
+        self.overflow = options.overflow
+        self.limit = options.max_pending or settings.high_water_mark
+        self.redelivers = options.redeliver and group is not None
+        self.holds = group is not None and (options.redeliver or options.handled)
+        default = HANDLED_PREFETCH if options.handled else RECEIVED_PREFETCH
+        self.prefetch = min(options.prefetch or default, self.limit)
+        self.patterns = self.joined = 0
+        self.matched = self.numbered = self.pending = self.load = self.mark = 0
+        self.drops = [0, 0, 0, 0]
+        self.backlog: deque[_Waiting] = deque()
+        self.held: deque[Batch] = deque()
+        self._conflated: dict[bytes, tuple[int, bytes, Any]] = {}
+        self._numbered_drops = self._tail_drops = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `publish` waits for this stream, with `on_full` "block" or "raise"."""
+        return self.overflow is None and self.pending >= self.limit and self.session.is_up
+
+    @property
+    def dropped(self) -> int:
+        """Number of dropped messages."""
+        return sum(self.drops)
+
+    def keep(self, body: Body, flags: int) -> None:
+        """Add a body to the backlog, as the overflow policy says."""
+        session = self.session
+        if flags & links.REDELIVERED:
+            self._insert(body, flags)
+        elif self.overflow == "conflate":
+            self._conflate(body)
+        elif self.overflow == "drop_oldest":
+            self._keep_newest(body, flags)
+        elif self.overflow is None and session.settings.on_full != "drop" and session.is_up:
+            # The engine waits in `publish` while `is_full`: only the bytes are bounded here.
+            self._append(body if session.has_bytes_for(body.size) else self._cut(body, 0), flags)
+        else:
+            room = self.limit - self.pending if session.has_bytes_for(body.size) else 0
+            self._append(body if room >= body.count else self._cut(body, room), flags)
+
+    def _cut(self, body: Body, room: int) -> Body | None:
+        """Return the first messages of a body; count the other messages as dropped after them."""
+        room = max(room, 0)
+        self.drops[FULL] += body.count - room
+        self._unload(body.count - room)
+        kept = body.part(0, room) if room else None
+        if kept is not None:
+            self._append(kept, 0)
+        self._tail_drops += body.count - room
+        return None
+
+    def _append(self, body: Body | None, flags: int) -> None:
+        if body is None:
+            return
+        self.backlog.append(_Waiting(body, self._tail_drops, flags))
+        self._tail_drops = 0
+        self.pending += body.count
+        self.session.bytes += body.size
+
+    def _insert(self, body: Body, flags: int) -> None:
+        """Insert a redelivered body before new messages and behind other redelivered messages."""
+        at = 0
+        for waiting in self.backlog:
+            if not waiting.flags & links.REDELIVERED:
+                break
+            at += 1
+        self.backlog.insert(at, _Waiting(body, 0, flags))
+        self.pending += body.count
+        self.session.bytes += body.size
+
+    def _keep_newest(self, body: Body, flags: int) -> None:
+        session = self.session
+        over = self.pending + body.count - self.limit
+        if over > 0:
+            self.drop_oldest(over)
+        while not session.has_bytes_for(body.size) and self.drop_oldest(1):
+            pass
+        if not session.has_bytes_for(body.size):
+            self._cut(body, 0)
+            return
+        over = self.pending + body.count - self.limit
+        if over > 0:
+            self.drops[FULL] += min(over, body.count)
+            self._unload(min(over, body.count))
+            self._tail_drops += min(over, body.count)
+            if over >= body.count:
+                return
+            body = body.part(over, body.count)
+        self._append(body, flags)
+
+    def drop_oldest(self, count: int) -> int:
+        """Drop up to `count` of the oldest messages of the backlog that were not redelivered; return their number."""
+        if self._conflated:
+            return self._drop_conflated(count)
+        backlog, dropped, at = self.backlog, 0, 0
+        while at < len(backlog) and backlog[at].flags & links.REDELIVERED:
+            at += 1
+        while dropped < count and at < len(backlog):
+            waiting = backlog[at]
+            body, wanted = waiting.body, count - dropped
+            own = min(body.count, wanted)
+            self.session.bytes -= body.size
+            drops = waiting.drops + own
+            if own < body.count:
+                waiting.body = body.part(own, body.count)
+                waiting.drops = drops
+                self.session.bytes += waiting.body.size
+            else:
+                del backlog[at]
+                self._hand_on(at, drops)
+            self.pending -= own
+            dropped += own
+        self.drops[FULL] += dropped
+        self._unload(dropped)
+        return dropped
+
+    def _hand_on(self, at: int, drops: int) -> None:
+        """Add drops to the body at an index of the backlog, or to the next body that comes."""
+        if at < len(self.backlog):
+            self.backlog[at].drops += drops
+        else:
+            self._tail_drops += drops
+
+    def _conflate(self, body: Body) -> None:
+        kept, session = self._conflated, self.session
+        for position, subject, payload, extras in body.messages():
+            size = len(subject) + len(payload) + 32
+            old = kept.pop(subject, None)
+            if old is not None:
+                self._forget(subject, old[1], CONFLATED)
+            while kept and (len(kept) >= self.limit or not session.has_bytes_for(size)):
+                self._drop_conflated(1)
+            if not session.has_bytes_for(size):
+                self.drops[FULL] += 1
+                self._tail_drops += 1
+                self._unload(1)
+                continue
+            kept[subject] = position, payload, extras
+            self.pending += 1
+            session.bytes += size
+
+    def _drop_conflated(self, count: int) -> int:
+        kept = self._conflated
+        for dropped in range(count):
+            if not kept:
+                return dropped
+            subject = next(iter(kept))
+            self._forget(subject, kept.pop(subject)[1], FULL)
+        return count
+
+    def _forget(self, subject: bytes, payload: bytes, reason: int) -> None:
+        self.session.bytes -= len(subject) + len(payload) + 32
+        self.pending -= 1
+        self.drops[reason] += 1
+        self._tail_drops += 1
+        self._unload(1)
+
+    def drop_backlog(self) -> None:
+        """Drop the whole backlog."""
+        while (waiting := self.take()) is not None:
+            self.refuse(waiting.body.count, FULL)
+            self._tail_drops += waiting.drops
+
+    def refuse(self, count: int, reason: int) -> None:
+        """Drop messages that cannot enter the window or the backlog."""
+        self.drops[reason] += count
+        self._tail_drops += count
+        self._unload(count)
+
+    def take(self) -> _Waiting | None:
+        """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
+        if self.backlog:
+            waiting = self.backlog.popleft()
+            self.pending -= waiting.body.count
+            self.session.bytes -= waiting.body.size
+            return waiting
+        if not self._conflated:
+            return None
+        settings = self.session.settings
+        flat: list[Any] = []
+        positions: list[int] = []
+        size = 0
+        kept = self._conflated
+        while kept and len(positions) < settings.batch:
+            subject = next(iter(kept))
+            position, payload, extras = kept[subject]
+            own = len(subject) + len(payload) + 32
+            step = position - positions[-1] if positions else 1
+            is_alone = own >= settings.alone_bytes
+            if positions and (
+                size + own > settings.body_bytes or is_alone or not 0 < step <= links.MAX_DIFFERENCE
+            ):
+                break
+            del kept[subject]
+            flat += (subject, payload, extras)
+            positions.append(position)
+            size += own
+            if is_alone:
+                break
+        self.pending -= len(positions)
+        self.session.bytes -= size
+        drops, self._tail_drops = self._tail_drops, 0
+        return _Waiting(Body(flat, positions), drops, 0)
+
+    def assign(self, body: Body, drops: int | None, flags: int) -> Batch:
+        """Return a batch with the next sequence of the session. `drops` None means the drops not handed on yet."""
+        if drops is None:
+            drops, self._tail_drops = self._tail_drops, 0
+        self._numbered_drops += drops
+        self.numbered += body.count
+        batch = Batch(self, self.session.following, body, self._numbered_drops, flags)
+        if self.holds:
+            self.held.append(batch)
+        return batch
+
+    def release(self, mark: int) -> None:
+        """Free held batches below a mark, which is the lowest sequence that is not handled."""
+        if mark <= self.mark or not self.options.handled:
+            return
+        before, self.mark = self.mark, mark
+        held = self.held
+        while held:
+            batch = held[0]
+            start = max(batch.sequence, before)
+            self._unload(max(0, min(mark, batch.sequence + batch.count) - start))
+            if batch.sequence + batch.count > mark:
+                break
+            held.popleft()
+            if batch.is_acked:
+                self.session.bytes -= batch.size
+
+    def acked(self, batch: Batch) -> None:
+        """Record that the subscriber has a batch."""
+        batch.is_acked = True
+        if batch.body is None:
+            return
+        if self.holds:
+            if self.options.handled:
+                return
+            self.held.popleft()
+        self.session.bytes -= batch.size
+        self._unload(batch.count)
+
+    def unhandled(self) -> Iterator[tuple[Batch | _Waiting, Body, int]]:
+        """Return batches and backlog that another member may receive, with the first message that is not handled."""
+        for batch in self.held:
+            if batch.body is not None:
+                yield batch, batch.body, max(0, self.mark - batch.sequence)
+        while self._conflated:
+            waiting = self.take()
+            assert waiting is not None
+            self.backlog.append(waiting)
+            self.pending += waiting.body.count
+            self.session.bytes += waiting.body.size
+        for waiting in self.backlog:
+            yield waiting, waiting.body, 0
+
+    def moved(self, units: list[Batch | _Waiting]) -> None:
+        """Remove batches and bodies that another member has received.
+
+        A batch that the subscriber has not acknowledged is withdrawn: it keeps its sequence and loses its body.
+        """
+        gone = set(map(id, units))
+        session = self.session
+        for unit in units:
+            if isinstance(unit, Batch):
+                self._unload(unit.count - max(0, self.mark - unit.sequence))
+                session.bytes -= unit.size
+                if not unit.is_acked:
+                    session.window_used -= unit.size
+                    unit.withdraw()
+        if any(isinstance(unit, Batch) for unit in units):
+            self.held = deque(batch for batch in self.held if id(batch) not in gone)
+        kept: deque[_Waiting] = deque()
+        drops = 0
+        for waiting in self.backlog:
+            if id(waiting) in gone:
+                drops += waiting.drops
+                self.pending -= waiting.body.count
+                self.matched -= waiting.body.count
+                session.bytes -= waiting.body.size
+                self._unload(waiting.body.count)
+            else:
+                waiting.drops += drops
+                drops = 0
+                kept.append(waiting)
+        self.backlog = kept
+        self._tail_drops += drops
+
+    def _unload(self, count: int) -> None:
+        if self.group is not None:
+            self.load = max(self.load - count, 0)
+
+
+class Session:
+    """Session of one link.
+
+    Attributes:
+        id: of the link object.
+        member: id of the subscriber.
+        epoch: of the numbers.
+        user: name of the key of the subscriber, or None.
+        route: routing id of the connection.
+        attempt: of the HELLO that set the route.
+        state: UP, DOWN or ENDED.
+        following: next sequence.
+        acked: next sequence that the subscriber expects, as far as the publisher knows.
+        sent: next sequence that the socket has not accepted.
+        batches: numbered and not acknowledged.
+        bytes: of window, backlogs and held batches.
+        window_used: bytes of the window.
+        streams: by number; a stream stays until the epoch ends.
+        patterns: pattern and stream of each subscription.
+        refused: refused subscriptions.
+        applied: revision of the declaration that is applied.
+        part: revision of a declaration whose last part is missing, or 0.
+        mentioned: subscriptions in the parts of a declaration that replaces all; None for another declaration.
+        fresh: subscriptions that were added since the last complete declaration.
+        heard_at: time of the last frame from the route, in seconds.
+        given_up: messages that were lost with the session.
+    """
+
+    def __init__(
+        self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
+    ):
+        self.id, self.member, self.epoch, self.user = hello.session, hello.member, epoch, user
+        self.route, self.attempt, self.settings = route, hello.attempt, settings
+        self.largest_frame = hello.largest_frame
+        self.window = max(1, min(settings.window, hello.largest_window))
+        self.is_up, self.has_ended = True, False
+        self.following = self.acked = self.sent = 0
+        self.batches: deque[Batch] = deque()
+        self.bytes = self.window_used = 0
+        self.streams: dict[int, Stream] = {}
+        self.patterns: dict[int, tuple[Pattern, Stream]] = {}
+        self.refused: dict[int, Refusal] = {}
+        self.applied = self.part = 0
+        self.mentioned: set[int] | None = None
+        self.fresh: set[int] = set()
+        self.heard_at = now
+        self.given_up = self.invalid_acks = 0
+        self.down_at: float | None = None
+        self.clock_at: float | None = None
+        self.ping_at = now + 1.0
+        self.resends, self.resends_at = 4.0, now
+        self._sent_batches = 0
+        self._control: deque[bytes] = deque()
+        self._is_ping_due = self._is_ping_next = False
+        self._turn: deque[Stream] = deque()
+
+    @property
+    def state(self) -> str:
+        """UP, DOWN or ENDED."""
+        return ENDED if self.has_ended else UP if self.is_up else DOWN
+
+    # messages
+
+    def offer(self, stream: Stream, body: Body, flags: int = 0) -> None:
+        """Receive messages that match a stream."""
+        if self.has_ended:
+            self.given_up += body.count
+            return
+        stream.matched += body.count
+        if body.size + links.HEAD_BYTES > self.largest_frame:
+            stream.refuse(body.count, TOO_LARGE)
+        elif not stream.pending and self._has_room():
+            self._number(stream, body, None if not flags else 0, flags)
+            self.bytes += body.size
+        else:
+            stream.keep(body, flags)
+
+    def has_bytes_for(self, size: int) -> bool:
+        """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
+        return self.bytes + size <= self.settings.pending_bytes
+
+    def _has_room(self) -> bool:
+        settings = self.settings
+        return (
+            len(self.batches) < self.window
+            and self.window_used < settings.window_bytes
+            and self.bytes < settings.pending_bytes
+        )
+
+    def _number(self, stream: Stream, body: Body, drops: int | None, flags: int) -> None:
+        self.batches.append(stream.assign(body, drops, flags))
+        self.following += body.count
+        self.window_used += body.size
+
+    def fill(self) -> None:
+        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most."""
+        turn = self._turn
+        if not turn:
+            turn.extend(stream for stream in self.streams.values() if stream.pending)
+        for _ in range(64):
+            if not self._has_room():
+                return
+            if not turn:
+                turn.extend(stream for stream in self.streams.values() if stream.pending)
+                if not turn:
+                    return
+            stream = turn.popleft()
+            waiting = stream.take()
+            if waiting is not None:
+                self._number(stream, waiting.body, waiting.drops, waiting.flags)
+                self.bytes += waiting.body.size
+                if stream.pending:
+                    turn.append(stream)
+
+    # acknowledgements
+
+    def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
+        """Free the window below `expected` and held batches below the marks; return whether both are valid."""
+        if not self.acked <= expected <= self.sent:
+            self.invalid_acks += 1
+            return False
+        self._free(expected)
+        for number, mark in marks.items():
+            stream = self.streams.get(number)
+            if stream is None or mark > expected:
+                self.invalid_acks += 1
+                return False
+            stream.release(mark)
+        self.fill()
+        return True
+
+    def _free(self, expected: int) -> None:
+        self.acked = expected
+        batches = self.batches
+        while batches and batches[0].sequence + batches[0].count <= expected:
+            batch = batches.popleft()
+            self.window_used -= batch.size
+            batch.stream.acked(batch)
+            if self._sent_batches:
+                self._sent_batches -= 1
+
+    # connection
+
+    def resumes(self, hello: Hello) -> bool:
+        """Return whether a HELLO continues this session."""
+        if self.has_ended:
+            return False
+        if hello.epoch == self.epoch:
+            return self.acked <= hello.expected <= self.following
+        return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
+
+    def may_resend(self, now: float) -> bool:
+        """Return whether a HELLO may make the session send its window again: four times in 10 seconds."""
+        self.resends = min(4.0, self.resends + (now - self.resends_at) / 2.5)
+        self.resends_at = now
+        if self.resends < 1.0:
+            return False
+        self.resends -= 1.0
+        return True
+
+    def resume(self, hello: Hello, route: bytes, now: float) -> None:
+        """Continue on a new connection: every batch from the expected sequence on is unsent again."""
+        self.route, self.attempt = route, hello.attempt
+        if hello.epoch == self.epoch:
+            self._free(hello.expected)
+        self._sent_batches = 0
+        self.sent = self.first
+        self._control.clear()
+        self.is_up, self.down_at, self.clock_at = True, None, None
+        self.heard_at, self.part = now, 0
+        self._is_ping_due = False
+        self.fill()
+
+    @property
+    def first(self) -> int:
+        """Sequence of the first message that is not acknowledged."""
+        return self.batches[0].sequence if self.batches else self.following
+
+    def welcome(self, origin: bytes) -> None:
+        """Queue a WELCOME."""
+        settings = self.settings
+        self.post(
+            links.encode_welcome(
+                Welcome(origin, self.epoch, self.attempt, self.first, self.applied, self.window,
+                        settings.window_bytes, settings.largest_frame)
+            )
+        )  # fmt: skip
+
+    def unreachable(self, now: float) -> None:
+        """Record EHOSTUNREACH: the route has no connection."""
+        if self.has_ended:
+            return
+        if self.is_up:
+            self.is_up, self.down_at = False, now
+        if self.clock_at is None:
+            self.clock_at = now
+        self._control.clear()
+        self._is_ping_due = False
+
+    def is_responsive(self, now: float) -> bool:
+        """Return whether the session is UP and was heard lately, if it has something to acknowledge."""
+        return self.is_up and (self.acked == self.following or now - self.heard_at < HEARD_WITHIN)
+
+    def end(self) -> None:
+        """End the session. Its messages were moved or are given up."""
+        self.is_up, self.has_ended = False, True
+        self.given_up += sum(stream.pending for stream in self.streams.values())
+        self.given_up += sum(batch.count for batch in self.batches if batch.body is not None)
+        for stream in self.streams.values():
+            stream.backlog.clear()
+            stream.held.clear()
+        self.batches.clear()
+        self.bytes = self.window_used = 0
+
+    # frames
+
+    def post(self, frame: bytes) -> None:
+        """Queue a control frame."""
+        self._control.append(frame)
+
+    def ping(self) -> None:
+        """Queue a PING. Its content is made when it is sent."""
+        self._is_ping_due = True
+
+    def next_frames(self) -> tuple[Any, ...] | None:
+        """Return the frames to send next on the route, None without any. `taken` confirms them."""
+        self._is_ping_next = False
+        if not self.is_up:
+            if self._is_ping_due and not self.has_ended:
+                self._is_ping_next = True
+                return (self._ping(),)
+            return None
+        if self._control:
+            return (self._control[0],)
+        if self._is_ping_due:
+            self._is_ping_next = True
+            return (self._ping(),)
+        if self._sent_batches < len(self.batches):
+            return self.batches[self._sent_batches].frames(self.settings.joined_bytes)
+        return None
+
+    def taken(self) -> None:
+        """Record that the socket has accepted the frames of `next_frames`."""
+        if self._is_ping_next:
+            self._is_ping_due = False
+            # The subscriber has a connection: it says HELLO when its program calls oz.
+            self.clock_at = None
+        elif self._control:
+            self._control.popleft()
+        else:
+            batch = self.batches[self._sent_batches]
+            self._sent_batches += 1
+            self.sent = batch.sequence + batch.count
+
+    def _ping(self) -> bytes:
+        return links.encode_ping(Ping(self.sent, self.applied, self.totals()))
+
+    def totals(self) -> dict[int, Drops]:
+        """Return the streams with pending or dropped messages."""
+        unsent: dict[int, int] = {}
+        if self._sent_batches < len(self.batches):
+            for index in range(self._sent_batches, len(self.batches)):
+                batch = self.batches[index]
+                unsent[batch.stream.number] = unsent.get(batch.stream.number, 0) + batch.count
+        found = {}
+        for number, stream in self.streams.items():
+            pending = stream.pending + unsent.get(number, 0)
+            if pending or any(stream.drops):
+                found[number] = Drops(pending, *stream.drops)
+        return found
+
+    def bye(self, reason: int) -> None:
+        """Queue a BYE. Messages of the backlogs count as dropped."""
+        for stream in self.streams.values():
+            stream.drop_backlog()
+        self.post(links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals())))

@@ -1,0 +1,618 @@
+"""All sessions of one publisher: HELLO, declarations, publishing, redelivery, time.
+
+Theory of operation
+-------------------
+`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and the time
+in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls `next_frames` and
+`taken` of each one until the socket refuses. `replies` holds frames for routing ids without a session.
+
+HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
+
+=========================================================== =================================================
+HELLO                                                       result
+=========================================================== =================================================
+another version                                             BYE(2)
+session of another key                                      BYE(1), the same whether or not the session exists
+attempt below the session's, or equal from another route    ignored
+attempt equal, from the route                               WELCOME again
+attempt above, epoch and expected sequence fit              route and attempt are replaced; session resumes
+anything else                                               session ends; a new one with a new epoch
+too many sessions                                           BYE(3)
+=========================================================== =================================================
+
+ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work` applies a
+number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations that are not
+applied; the link declares everything again.
+
+Redelivery: messages that a member of a redelivering group has not handled move to other members that match, before
+new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in sticky
+groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that matched them is
+removed. After 3 seconds only members that are UP receive them; else members that are DOWN too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from oz.errors import OzError, ProtocolError
+from oz.publisher.batching import Batcher, split
+from oz.publisher.last_values import LastValues
+from oz.publisher.routing import Interest
+from oz.publisher.session import Session, Settings, Stream
+from oz.subjects.pattern import Pattern, compile
+from oz.wire import links
+from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal
+
+PING_INTERVAL = 1.0
+"""Seconds between two PINGs of a session."""
+SLOW_PING_INTERVAL, SLOW_AFTER = 30.0, 60.0
+"""Seconds between two PINGs of a session that was not heard for `SLOW_AFTER` seconds."""
+REDELIVER_AFTER = 3.0
+"""Seconds after which the messages of a member that is DOWN go to other members."""
+MAX_INVALID = 100
+"""Invalid acknowledgements or malformed frames after which a session ends."""
+
+Authorize = Callable[[str | None, Item, Pattern], Refusal | None]
+
+
+class Sessions:
+    """Sessions of a publisher.
+
+    Attributes:
+        ready: sessions that may have frames to send, as keys in order.
+        replies: routing id and frame for senders without a session.
+        by_id: sessions that are UP or DOWN.
+        interest: patterns of all sessions.
+        batcher: messages that wait for the next flush.
+        given_up: messages that were lost with sessions that have ended.
+        redelivered: messages that moved to another member.
+        rejected: frames that the protocol does not allow.
+        now: time of the last event, in seconds.
+    """
+
+    def __init__(
+        self,
+        origin: bytes,
+        settings: Settings,
+        new_id: Callable[[], bytes],
+        *,
+        last_values: LastValues | None = None,
+        authorize: Authorize = lambda user, item, pattern: None,
+    ) -> None:
+        """Start without sessions.
+
+        Args:
+            origin: id of the publisher's process, 16 bytes.
+            settings: limits.
+            new_id: returns 16 random bytes.
+            last_values: newest message of each subject, if the publisher keeps them.
+            authorize: returns why a user may not have a subscription, or None.
+        """
+        self.origin, self.settings, self._new_id = origin, settings, new_id
+        self.interest = Interest()
+        self.interest.on_suspended = self._suspended
+        self.batcher = Batcher(
+            batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes
+        )
+        self.last_values = last_values
+        self._authorize = authorize
+        self.ready: dict[Session, None] = {}
+        self.replies: deque[tuple[bytes, bytes]] = deque()
+        self.by_id: dict[bytes, Session] = {}
+        self._by_route: dict[bytes, Session] = {}
+        self._of_key: dict[str, int] = {}
+        self._work: deque[Iterator[None]] = deque()
+        self._timers: list[tuple[float, int, Session]] = []
+        self._serial = 0
+        self.given_up = self.redelivered = self.rejected = 0
+        self.now = 0.0
+
+    # publishing
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes,
+        extras: Any = None,
+        *,
+        key: bytes | None = None,
+        raw: bytes | None = None,
+    ) -> bool:
+        """Add a message to the next batch; return whether a session receives it.
+
+        Args:
+            subject: of the message.
+            payload: of the message.
+            extras: map of headers and ids, or None.
+            key: for sticky groups; the subject if None.
+            raw: the subject as bytes, if the caller has it.
+        """
+        if raw is None:
+            raw = subject.encode("utf-8", "surrogateescape")
+        route = self.interest.find(subject, raw)
+        batcher = self.batcher
+        if self.last_values is not None:
+            self.last_values.put(batcher.position + len(batcher.waiting) // 4, raw, payload, extras)
+        recipients = () if route is None else route.recipients(raw if key is None else key, self.now)
+        if not recipients:
+            batcher.unmatched += 1
+            if self.last_values is None:
+                return False
+        batcher.add(recipients, raw, payload, extras)
+        return bool(recipients)
+
+    def is_full(self, subject: str, raw: bytes) -> bool:
+        """Return whether `publish` waits for a plain recipient, with `on_full` "block" or "raise"."""
+        route = self.interest.find(subject, raw)
+        return route is not None and any(stream.is_full for stream in route.plain)
+
+    def flush(self) -> None:
+        """Offer the waiting messages to their sessions."""
+        ready = self.ready
+        for streams, body in self.batcher.flush():
+            for stream in streams:
+                session = stream.session
+                session.offer(stream, body)
+                ready[session] = None
+            body.settle()
+        self._relieve()
+
+    def _relieve(self) -> None:
+        """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
+        total = sum(session.bytes for session in self.by_id.values()) if self._is_large() else 0
+        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total else ():
+            streams = sorted(session.streams.values(), key=lambda one: -one.pending)
+            for stream in streams:
+                while total > self.settings.total_bytes and stream.pending:
+                    before = session.bytes
+                    if not stream.drop_oldest(max(1, stream.pending // 8)):
+                        break
+                    total -= before - session.bytes
+
+    def _is_large(self) -> bool:
+        return len(self.by_id) * self.settings.pending_bytes > self.settings.total_bytes
+
+    # frames
+
+    def on_frame(self, route: bytes, frame: bytes, now: float, user: str | None = None) -> None:
+        """Read a frame.
+
+        Args:
+            route: routing id of the sender.
+            frame: behind the routing id. An empty frame is a probe and is ignored.
+            now: in seconds.
+            user: name of the sender's key, or None.
+        """
+        self.now = now
+        if not frame:
+            return
+        session = self._by_route.get(route)
+        if frame[0] == links.HELLO:
+            self._on_hello(route, frame, now, user)
+            return
+        if session is None or session.user != user:
+            return
+        session.heard_at = now
+        try:
+            self._on_control(session, links.decode_control(frame), now)
+        except ProtocolError:
+            self._reject(session, now)
+
+    def _reject(self, session: Session, now: float) -> None:
+        self.rejected += 1
+        session.invalid_acks += 1
+        if session.invalid_acks >= MAX_INVALID:
+            self.replies.append((session.route, self._bye(links.MALFORMED, session.following)))
+            self.end(session, now)
+
+    def _on_control(self, session: Session, control: links.Control, now: float) -> None:
+        if isinstance(control, Ack):
+            if not session.acknowledge(control.expected, control.marks):
+                self._reject(session, now)
+                return
+            self.ready[session] = None
+        elif isinstance(control, Declare):
+            self._work.append(self._apply(session, session.attempt, control))
+        elif isinstance(control, Bye) and control.role == links.SUBSCRIBER:
+            session.acknowledge(control.following, {})
+            self.end(session, now)
+        else:
+            self._reject(session, now)
+
+    # HELLO
+
+    def _on_hello(self, route: bytes, frame: bytes, now: float, user: str | None) -> None:
+        try:
+            hello = links.decode_control(frame)
+        except links.UnsupportedVersion:
+            self.replies.append((route, self._bye(links.OTHER_VERSION)))
+            return
+        except ProtocolError:
+            self.rejected += 1
+            return
+        if not isinstance(hello, Hello) or hello.largest_frame < self.settings.body_bytes + links.HEAD_BYTES:
+            self.rejected += 1
+            self.replies.append((route, self._bye(links.MALFORMED)))
+            return
+        session = self.by_id.get(hello.session)
+        if session is not None:
+            if session.user != user:
+                self.replies.append((route, self._bye(links.KEY_REFUSED)))
+                return
+            if self._is_stale(session, hello, route):
+                return
+            session.heard_at = now
+            if hello.attempt == session.attempt:
+                session.welcome(self.origin)
+                self.ready[session] = None
+                return
+        other = self._by_route.get(route)
+        if other is not None and other is not session:
+            # A link takes a new session id only when it has ended the old session.
+            self.end(other, now)
+        if session is not None and session.resumes(hello):
+            if session.may_resend(now):
+                self._set_route(session, hello, route)
+                session.resume(hello, route, now)
+                session.welcome(self.origin)
+                self.ready[session] = None
+            return
+        if session is not None:
+            self.end(session, now)
+        self._create(hello, route, now, user)
+
+    @staticmethod
+    def _is_stale(session: Session, hello: Hello, route: bytes) -> bool:
+        return hello.attempt < session.attempt or (
+            hello.attempt == session.attempt and route != session.route
+        )
+
+    def _set_route(self, session: Session, hello: Hello, route: bytes) -> None:
+        if self._by_route.get(session.route) is session:
+            del self._by_route[session.route]
+        self._by_route[route] = session
+
+    def _create(self, hello: Hello, route: bytes, now: float, user: str | None) -> None:
+        settings = self.settings
+        if len(self.by_id) >= settings.peers or (
+            user is not None and self._of_key.get(user, 0) >= settings.peers_of_key
+        ):
+            self.replies.append((route, self._bye(links.LIMIT)))
+            return
+        session = Session(hello, route, self._new_id(), settings, now, user)
+        self.by_id[session.id] = self._by_route[route] = session
+        if user is not None:
+            self._of_key[user] = self._of_key.get(user, 0) + 1
+        self._serial += 1
+        heapq.heappush(self._timers, (session.ping_at, self._serial, session))
+        session.welcome(self.origin)
+        self.ready[session] = None
+
+    @staticmethod
+    def _bye(reason: int, following: int = 0) -> bytes:
+        return links.encode_bye(Bye(reason, links.PUBLISHER, following, {}))
+
+    # declarations
+
+    def work(self, steps: int = 1) -> bool:
+        """Apply declarations and remove patterns of ended sessions; return whether more is left.
+
+        Args:
+            steps: patterns at most.
+        """
+        work = self._work
+        while work and steps > 0:
+            steps -= 1
+            try:
+                next(work[0])
+            except StopIteration:
+                work.popleft()
+        return bool(work)
+
+    def _apply(self, session: Session, attempt: int, declare: Declare) -> Iterator[None]:
+        """Apply one part of a declaration, one pattern for each step."""
+        if session.has_ended or session.attempt != attempt or not self._begin_part(session, declare):
+            return
+        for number, options in declare.streams.items():
+            if not self._add_stream(session, number, options):
+                self._reject(session, self.now)
+                return
+        for item in declare.items:
+            self._add_item(session, item)
+            yield
+            if session.has_ended or session.attempt != attempt:
+                return
+        mentioned, removed = session.mentioned, declare.removed
+        if mentioned is not None:
+            mentioned.update(item.sid for item in declare.items)
+            if declare.is_last:
+                removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
+        for sid in removed:
+            session.refused.pop(sid, None)
+            if sid in session.patterns:
+                stream = self._remove(session, sid)
+                # In the same step: a HELLO may end the declaration at the next yield.
+                if stream.redelivers:
+                    self._move_removed(session, stream)
+                yield
+                if session.has_ended or session.attempt != attempt:
+                    return
+        if declare.is_last:
+            session.applied, session.part = declare.revision, 0
+            session.fresh.clear()
+            # Messages that were published before belong to the earlier declaration.
+            self.flush()
+            self._answer(session)
+
+    def _begin_part(self, session: Session, declare: Declare) -> bool:
+        """Return whether a part is applied; answer it if not."""
+        revision, base = declare.revision, declare.base
+        if revision <= session.applied:
+            if declare.is_last:
+                self._answer(session)
+            return False
+        if base == revision:
+            return session.part == revision
+        session.part = 0
+        if base not in (0, session.applied):
+            session.post(links.encode_answer(Answer(session.applied, None)))
+            self.ready[session] = None
+            return False
+        session.part = revision
+        session.mentioned = set() if base == 0 else None
+        return True
+
+    def _answer(self, session: Session) -> None:
+        session.post(links.encode_answer(Answer(session.applied, list(session.refused.values()))))
+        self.ready[session] = None
+
+    def _add_stream(self, session: Session, number: int, options: links.StreamOptions) -> bool:
+        stream = session.streams.get(number)
+        if stream is not None:
+            return stream.options == options
+        group = None if options.group is None else self.interest.group(options.group, options.policy)
+        session.streams[number] = Stream(session, number, options, group)
+        return True
+
+    def _add_item(self, session: Session, item: Item) -> None:
+        sid = item.sid
+        if sid in session.patterns or sid in session.refused:
+            return
+        refusal = None
+        stream = session.streams.get(item.stream)
+        try:
+            if stream is None:
+                raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
+            pattern = compile(item.text, item.dialect)
+            refusal = self._check_item(session, item, pattern, stream)
+        except (OzError, ValueError) as error:
+            refusal = Refusal(sid, str(error))
+        if refusal is not None:
+            session.refused[sid] = refusal
+            return
+        assert stream is not None
+        if not stream.patterns and stream.group is not None:
+            # The last members of a group may have left since the stream was declared.
+            stream.group = self.interest.group(stream.group.name, stream.options.policy)
+        self.flush()
+        self.interest.add(pattern, stream)
+        session.patterns[sid] = pattern, stream
+        session.fresh.add(sid)
+        if item.last_value and self.last_values is not None:
+            self._send_last_values(session, stream, pattern, sid)
+
+    def _check_item(self, session: Session, item: Item, pattern: Pattern, stream: Stream) -> Refusal | None:
+        settings = self.settings
+        if len(session.patterns) >= settings.patterns:
+            return Refusal(item.sid, f"the session has {settings.patterns} subscriptions, which is the limit")
+        if (
+            not stream.patterns
+            and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
+        ):
+            return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
+        options = stream.options
+        if options.group is not None:
+            group = self.interest.group(options.group, options.policy)
+            if group.policy != options.policy:
+                return Refusal(
+                    item.sid,
+                    f"group {options.group!r} has the policy {group.policy!r}, not {options.policy!r}: "
+                    "use one policy for all members",
+                )
+        return self._authorize(session.user, item, pattern)
+
+    def _send_last_values(self, session: Session, stream: Stream, pattern: Pattern, sid: int) -> None:
+        assert self.last_values is not None
+        flat: list[Any] = []
+        positions: list[int] = []
+        for position, subject, payload, extras in self.last_values.matching(pattern, sid):
+            flat += (subject, payload, extras)
+            positions.append(position)
+        if positions:
+            self._offer_all(stream, flat, positions, 0)
+
+    def _offer_all(self, stream: Stream, flat: list[Any], positions: Sequence[int], flags: int) -> None:
+        settings = self.settings
+        if stream.group is not None and not flags:
+            stream.load += len(positions)
+        for body in split(flat, positions, settings.body_bytes, settings.alone_bytes, settings.batch):
+            stream.session.offer(stream, body, flags)
+            body.settle()
+        self.ready[stream.session] = None
+
+    def _remove(self, session: Session, sid: int) -> Stream:
+        pattern, stream = session.patterns.pop(sid)
+        if stream.group is not None:
+            self.flush()
+        self.interest.discard(pattern, stream)
+        return stream
+
+    def _suspended(self, pattern: Pattern, streams: list[Stream]) -> None:
+        for stream in streams:
+            for sid, (own, _) in stream.session.patterns.items():
+                if own == pattern:
+                    stream.session.refused[sid] = Refusal(
+                        sid,
+                        "suspended: the pattern exceeded its time on three subjects; write a simpler pattern",
+                    )
+            self._answer(stream.session)
+
+    # redelivery and end
+
+    def _move_removed(self, session: Session, stream: Stream) -> None:
+        """Move the messages of a stream that only removed patterns match.
+
+        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has added
+        does not protect them: its subscription began after they had arrived.
+        """
+        kept = [
+            pattern
+            for sid, (pattern, owner) in session.patterns.items()
+            if owner is stream and sid not in session.fresh
+        ]
+        self._move(stream, is_final=True, kept=kept)
+
+    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[Pattern] = ()) -> None:
+        """Move messages that a member has not handled to other members of its group.
+
+        Args:
+            stream: the member.
+            is_final: whether the member loses the messages: members that are DOWN receive them too, and the
+                member itself if no other matches.
+            kept: patterns whose messages stay.
+        """
+        moved: list[Any] = []
+        targets: dict[Stream, tuple[list[Any], list[int]]] = {}
+        for unit, body, start in stream.unhandled():
+            messages = list(body.messages())[start:]
+            if kept and all(any(_matches(one, subject) for one in kept) for _, subject, _, _ in messages):
+                continue
+            chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
+            if None in chosen:
+                for heir in chosen:
+                    if heir is not None:
+                        heir.load -= 1
+                continue
+            for heir, (position, subject, payload, extras) in zip(chosen, messages, strict=True):
+                assert heir is not None
+                flat, positions = targets.setdefault(heir, ([], []))
+                flat += (subject, payload, extras)
+                positions.append(position)
+            moved.append(unit)
+        if not moved:
+            return
+        stream.moved(moved)
+        self.ready[stream.session] = None
+        for heir, (flat, positions) in targets.items():
+            self.redelivered += len(positions)
+            self._offer_all(heir, flat, positions, links.REDELIVERED)
+
+    def _heir(self, stream: Stream, subject: bytes, is_final: bool) -> Stream | None:
+        """Pick a member for one message, the stream itself only without another member; None without any."""
+        group = stream.group
+        assert group is not None
+        route = self.interest.find(subject.decode("utf-8", "surrogateescape"), subject)
+        members: Sequence[Stream] = ()
+        if route is not None:
+            members = next((found for one, found in route.groups if one is group), ())
+        alive = [one for one in members if one is not stream and (one.session.is_up or is_final)]
+        if not alive and is_final and stream in members:
+            alive = [stream]
+        return group.pick(alive, subject, self.now) if alive else None
+
+    def end(self, session: Session, now: float) -> None:
+        """End a session: move the messages of redelivering groups, give up all others, remove its patterns."""
+        if session.has_ended:
+            return
+        self.now = now
+        self.flush()
+        session.is_up, session.has_ended = False, True
+        del self.by_id[session.id]
+        if self._by_route.get(session.route) is session:
+            del self._by_route[session.route]
+        if session.user is not None:
+            self._of_key[session.user] -= 1
+            if not self._of_key[session.user]:
+                del self._of_key[session.user]
+        self.interest.forget()
+        for stream in session.streams.values():
+            self.interest.leave(stream)
+            if stream.redelivers:
+                self._move(stream, is_final=True)
+        session.end()
+        self.given_up += session.given_up
+        self.ready.pop(session, None)
+        self._work.append(self._forget(session))
+
+    def _forget(self, session: Session) -> Iterator[None]:
+        for sid in list(session.patterns):
+            self._remove(session, sid)
+            yield
+
+    def unreachable(self, session: Session, now: float) -> None:
+        """Record EHOSTUNREACH for the route of a session."""
+        self.now = now
+        session.unreachable(now)
+
+    # time
+
+    def tick(self, now: float) -> None:
+        """Do what is due: PING, redelivery, end of sessions that stay DOWN."""
+        self.now = now
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            _, serial, session = heapq.heappop(timers)
+            if session.has_ended:
+                continue
+            if not session.is_up:
+                if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
+                    self.end(session, now)
+                    continue
+                if session.down_at is not None and now - session.down_at >= REDELIVER_AFTER:
+                    self._redeliver(session)
+            session.ping()
+            self.ready[session] = None
+            # Without a connection the clock of `resume_seconds` runs: it is read every second.
+            is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
+            interval = SLOW_PING_INTERVAL if is_slow else PING_INTERVAL
+            session.ping_at = now + interval
+            heapq.heappush(timers, (session.ping_at, serial, session))
+
+    def _redeliver(self, session: Session) -> None:
+        for stream in session.streams.values():
+            if stream.redelivers and stream.options.policy != "sticky" and (stream.held or stream.pending):
+                self._move(stream, is_final=False)
+
+    def next_deadline(self) -> float | None:
+        """Return the time of the next `tick` or flush in seconds, None without sessions and messages."""
+        timers = self._timers
+        flush = self.batcher.deadline()
+        if not timers:
+            return flush
+        return timers[0][0] if flush is None else min(flush, timers[0][0])
+
+    def unacknowledged(self, now: float) -> int:
+        """Return the number of messages that sessions heard within the last second have not acknowledged."""
+        return sum(
+            session.following - session.acked + sum(stream.pending for stream in session.streams.values())
+            for session in self.by_id.values()
+            if session.is_up and now - session.heard_at <= 1.0
+        )
+
+    def close(self) -> None:
+        """Queue a BYE for each session that is UP; backlogs count as dropped."""
+        self.flush()
+        for session in self.by_id.values():
+            if session.is_up:
+                session.bye(links.CLOSED)
+                self.ready[session] = None
+
+
+def _matches(pattern: Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except OzError:
+        return False

@@ -1,0 +1,652 @@
+"""Link of a subscriber to one publisher: connections, expected sequence, acknowledgements.
+
+Theory of operation
+-------------------
+A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the attempt
+and the next sequence expected; the WELCOME answers with the same attempt. Between WELCOME and the end of the
+connection every batch arrives in order and once, because a connection is in order and complete. A sequence that is too
+high, or a PING that is ahead, is therefore a fault of the connection, and the link replaces it.
+
+The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame` and
+`taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is sent, so that
+only the newest exists.
+
+Time for silence is *listened* time (`ListeningClock`): it runs only while the program is inside `receive`, and only
+after the socket was empty once, because unread frames may wait in the socket.
+
+States and events. "–" means no effect; "same" means the same as in the column to the left.
+
+================================== ============== ========================= ======================= ==================
+event                              NEW            GREETING                  LIVE                    ENDED
+================================== ============== ========================= ======================= ==================
+connect (a new handle)             HELLO, DECLARE –                         –                       new session, HELLO
+probe (a new connection)           HELLO          HELLO                     HELLO, GREETING         new session, HELLO
+1 s without WELCOME                –              same HELLO again          –                       –
+WELCOME, another attempt           –              –                         –                       –
+WELCOME, epoch known               –              first > expected: Gap     same                    –
+WELCOME, another epoch             –              known before: Gap(None)   same                    –
+sequence = expected                –              –                         deliver                 –
+sequence < expected                –              –                         repeat                  –
+sequence > expected                –              –                         replace                 –
+body malformed                     –              –                         Gap(count)              –
+PING(n)                            –              –                         n > expected: replace;  –
+                                                                            else ACK, drops, DECLARE
+ANSWER                             –              –                         refusals                –
+BYE                                –              known before: Gap(None)   Gap(n − expected),      –
+                                                  ENDED                     drops, ENDED
+no WELCOME for 10 s                replace        replace                   –                       –
+silent for 3.5 s                   –              replace, if heard once    replace                 –
+silent for resume_seconds + 2 s    –              known before: Gap(None),  –                       –
+                                                  ENDED
+retry time over                    –              –                         –                       replace
+================================== ============== ========================= ======================= ==================
+
+Each HELLO but a repeated one has the next attempt. "replace" ends the connection; the engine then calls `connect`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from oz.errors import ProtocolError
+from oz.subscriber.subscriptions import Subscriptions
+from oz.wire import links
+from oz.wire.links import Answer, Bye, Drops, Head, Hello, Ping, Refusal, Welcome
+
+NEW, GREETING, LIVE, ENDED = "new", "greeting", "live", "ended"
+
+SILENT_AFTER = 3.5
+"""Listened seconds without a frame after which the connection is replaced."""
+HELLO_AGAIN = 1.0
+"""Listened seconds after which a HELLO without WELCOME is sent again."""
+WELCOME_WITHIN = 10.0
+"""Listened seconds after which a connection without WELCOME is replaced."""
+ACK_AGE = 0.02
+"""Seconds since the last ACK after which `before_wait` sends another."""
+ACK_BATCHES = 32
+"""Batches after which an ACK is due at the latest."""
+MAX_BACKOFF = 30.0
+"""Seconds between two attempts of a link that has ended."""
+OTHERS_READ = 1_000
+"""Messages read without an empty socket after which the listening clock runs."""
+
+
+class Messages(NamedTuple):
+    """Effect: messages arrived.
+
+    Attributes:
+        stream: number.
+        sequence: of the first message.
+        positions: of each message.
+        flat: subject, payload, extras of each message.
+        is_redelivered: whether another member may have handled them.
+    """
+
+    stream: int
+    sequence: int
+    positions: Sequence[int]
+    flat: list[Any]
+    is_redelivered: bool
+
+
+class Gap(NamedTuple):
+    """Effect: messages are lost or were dropped by the publisher.
+
+    Attributes:
+        count: messages; None if unknown.
+        reason: "lost", "dropped", "malformed", "restarted" or "closed".
+        stream: number, if the loss belongs to one stream.
+    """
+
+    count: int | None
+    reason: str
+    stream: int | None = None
+
+
+class Replace(NamedTuple):
+    """Effect: the engine ends the connection and calls `connect` with a new handle.
+
+    Attributes:
+        reason: in words.
+    """
+
+    reason: str
+
+
+class Refused(NamedTuple):
+    """Effect: the publisher has answered a declaration.
+
+    Attributes:
+        revision: answered.
+        refusals: subscriptions that the publisher does not serve.
+    """
+
+    revision: int
+    refusals: list[Refusal]
+
+
+Effect = Messages | Gap | Replace | Refused
+
+
+class ListeningClock:
+    """Time that a subscriber has spent listening.
+
+    The clock runs between `enter` and `leave`, once the socket was empty or `OTHERS_READ` messages were read.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._since: float | None = None
+        self._read = 0
+        self._is_inside = False
+
+    def enter(self) -> None:
+        """Begin to listen: the program calls `receive`."""
+        self._is_inside = True
+
+    def leave(self, now: float) -> None:
+        """Stop to listen: `receive` returns."""
+        self._total = self.time(now)
+        self._since, self._is_inside = None, False
+
+    def empty(self, now: float) -> None:
+        """Record that the socket has no message."""
+        self._read = 0
+        self._run(now)
+
+    def read(self, now: float) -> None:
+        """Record that a message was read."""
+        self._read += 1
+        if self._read >= OTHERS_READ:
+            self._run(now)
+
+    def _run(self, now: float) -> None:
+        if self._is_inside and self._since is None:
+            self._since = now
+
+    def time(self, now: float) -> float:
+        """Return the listened time in seconds."""
+        return self._total + (now - self._since if self._since is not None else 0.0)
+
+
+class Marks:
+    """Messages of a handled stream that are not handled."""
+
+    __slots__ = ("_done", "_open")
+
+    def __init__(self) -> None:
+        self._open: deque[int] = deque()
+        self._done: set[int] = set()
+
+    def add(self, sequence: int, count: int) -> None:
+        """Record messages that arrived."""
+        self._open.extend(range(sequence, sequence + count))
+
+    def handled(self, sequence: int) -> None:
+        """Record that a message is handled. Messages may be handled in any order."""
+        waiting = self._open
+        if not waiting or not waiting[0] <= sequence <= waiting[-1]:
+            return
+        self._done.add(sequence)
+        while waiting and waiting[0] in self._done:
+            self._done.discard(waiting.popleft())
+
+    def mark(self, expected: int) -> int:
+        """Return the lowest sequence that is not handled; `expected` if all are."""
+        return self._open[0] if self._open else expected
+
+
+class Link:
+    """Link to one publisher.
+
+    Attributes:
+        state: NEW, GREETING, LIVE or ENDED.
+        session: id of the session.
+        origin: id of the publisher's process, None before the first WELCOME.
+        epoch: of the session; `UNKNOWN_EPOCH` before the first WELCOME.
+        attempt: number of the connection.
+        expected: next sequence.
+        answered: revision of the last ANSWER in this epoch.
+        applied: revision that the publisher has applied, as far as known.
+        drops: drops of each stream in this epoch, as reported.
+        delivered: messages that arrived in order.
+        repeated: messages that arrived again.
+        unwanted: messages that were withdrawn.
+        malformed: frames that did not decode.
+    """
+
+    def __init__(
+        self,
+        member: bytes,
+        subscriptions: Subscriptions,
+        new_id: Callable[[], bytes],
+        *,
+        resume_seconds: float = 30.0,
+        largest_frame: int = 64 << 20,
+        largest_window: int = 1_024,
+    ) -> None:
+        """Start without a connection.
+
+        Args:
+            member: id of the subscriber, 16 bytes.
+            subscriptions: of the subscriber.
+            new_id: returns 16 random bytes.
+            resume_seconds: of the publisher.
+            largest_frame: bytes of the largest frame that the subscriber accepts.
+            largest_window: batches without acknowledgement that the subscriber accepts.
+        """
+        self._member, self._subscriptions, self._new_id = member, subscriptions, new_id
+        self._resume_seconds = resume_seconds
+        self._largest_frame, self._largest_window = largest_frame, largest_window
+        self.state = NEW
+        self.attempt = 0
+        self.origin: bytes | None = None
+        self.delivered = self.repeated = self.unwanted = self.malformed = 0
+        self._backoff = 1.0
+        self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
+        self._has_heard = False
+        self._acked_at = float("-inf")
+        self._hello: bytes | None = None
+        self._declares: deque[bytes] = deque()
+        self._bye: bytes | None = None
+        self._is_ack_due = False
+        self._sending = 0
+        self._begin_session()
+
+    def _begin_session(self) -> None:
+        self.session = self._new_id()
+        self._begin_epoch(links.UNKNOWN_EPOCH, 0)
+
+    def _begin_epoch(self, epoch: bytes, first: int) -> None:
+        self.epoch, self.expected = epoch, first
+        self.answered = self.applied = 0
+        self.drops: dict[int, int] = {}
+        self.reasons: dict[int, Drops] = {}
+        self._marks: dict[int, Marks] = {}
+        self._abandoned: list[tuple[int, int, int]] = []
+        self._sent_marks: dict[int, int] = {}
+        self._begin_connection()
+
+    def _begin_connection(self) -> None:
+        self._head: Head | None = None
+        self._declared = self._replaced_by = 0
+        self._unacked_batches = self._unacked_bytes = 0
+        self._ack_batches, self._ack_bytes = 1, 1
+        self._is_ack_due = False
+
+    # connections
+
+    def connect(self, listened: float) -> None:
+        """Begin a connection with a new handle: send HELLO and all subscriptions at once.
+
+        libzmq queues both until the connection stands, so that a publisher learns of them while the program does
+        something else.
+
+        Args:
+            listened: time of the `ListeningClock`.
+        """
+        if self.state == ENDED:
+            self._begin_session()
+        self._connected_at = self._heard_at = listened
+        self._has_heard = False
+        self._greet(listened)
+        if self._subscriptions.by_sid:
+            self._declares.extend(self._subscriptions.declaration(0)[0])
+
+    def _greet(self, listened: float) -> None:
+        self.attempt += 1
+        self._begin_connection()
+        self._declares.clear()
+        self.state = GREETING
+        self._say_hello(listened)
+
+    def _say_hello(self, listened: float) -> None:
+        self._hello_at = listened
+        self._hello = links.encode_hello(
+            Hello(
+                self.session, self._member, self.epoch, self.attempt, self.expected, self.answered,
+                self._largest_frame, self._largest_window,
+            )
+        )  # fmt: skip
+
+    # frames to read
+
+    def on_frame(self, frame: bytes, listened: float) -> list[Effect]:
+        """Read a frame of the current handle.
+
+        Args:
+            frame: behind the handle; empty for a probe.
+            listened: time of the `ListeningClock`.
+
+        Returns:
+            Effects in order.
+        """
+        self._heard_at, self._has_heard = listened, True
+        if not frame:
+            if self.state == ENDED:
+                self._begin_session()
+            self._greet(listened)
+            return []
+        if self.state == LIVE:
+            self._live_at = listened
+        effects: list[Effect] = []
+        kind = frame[0]
+        try:
+            if kind == links.JOINED:
+                self._on_batch(links.decode_head(frame), frame[links.HEAD_BYTES :], effects)
+            elif kind == links.BATCH:
+                self._head = head = links.decode_head(frame)
+                if head.flags & links.WITHDRAWN:
+                    self._head = None
+                    self._on_batch(head, None, effects)
+            elif links.is_body(frame):
+                head_before, self._head = self._head, None
+                if head_before is not None:
+                    self._on_batch(head_before, frame, effects)
+            else:
+                self._on_control(links.decode_control(frame), listened, effects)
+        except ProtocolError:
+            self.malformed += 1
+        return effects
+
+    def _on_batch(self, head: Head, body: bytes | None, effects: list[Effect]) -> None:
+        if self.state != LIVE:
+            return
+        sequence, count = head.sequence, head.count
+        if sequence < self.expected:
+            self.repeated += count
+            return
+        if sequence > self.expected:
+            self._replace("the connection lost messages", effects)
+            return
+        self._report_drops(head.stream, head.drops, effects)
+        self.expected = sequence + count
+        self._unacked_batches += 1
+        if body is None:
+            self.unwanted += count
+        else:
+            self._unacked_bytes += len(body)
+            try:
+                flat = links.decode_body(body, count)
+            except ProtocolError:
+                self.malformed += 1
+                effects.append(Gap(count, "malformed", head.stream))
+            else:
+                self.delivered += count
+                options = self._subscriptions.options_of(head.stream)
+                if options is not None and options.handled:
+                    self._marks.setdefault(head.stream, Marks()).add(sequence, count)
+                is_redelivered = bool(head.flags & links.REDELIVERED)
+                effects.append(Messages(head.stream, sequence, head.positions(), flat, is_redelivered))
+        if self._unacked_batches >= self._ack_batches or self._unacked_bytes >= self._ack_bytes:
+            self._is_ack_due = True
+
+    def _report_drops(self, stream: int, drops: int, effects: list[Effect]) -> None:
+        more = drops - self.drops.get(stream, 0)
+        if more > 0:
+            self.drops[stream] = drops
+            effects.append(Gap(more, "dropped", stream))
+
+    def _on_control(self, control: links.Control, listened: float, effects: list[Effect]) -> None:
+        if isinstance(control, Welcome):
+            self._on_welcome(control, listened, effects)
+        elif isinstance(control, Ping):
+            self._on_ping(control, effects)
+        elif isinstance(control, Answer):
+            self._on_answer(control, effects)
+        elif isinstance(control, Bye) and control.role == links.PUBLISHER:
+            self._on_bye(control, listened, effects)
+
+    def _on_welcome(self, welcome: Welcome, listened: float, effects: list[Effect]) -> None:
+        if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
+            return
+        self._head = None
+        self.origin = welcome.origin
+        if welcome.epoch == self.epoch:
+            if welcome.first > self.expected:
+                effects.append(Gap(welcome.first - self.expected, "lost"))
+                self.expected = welcome.first
+        else:
+            if self.epoch != links.UNKNOWN_EPOCH:
+                effects.append(Gap(None, "restarted"))
+            self._begin_epoch(welcome.epoch, welcome.first)
+        self.state, self._backoff, self._live_at = LIVE, 1.0, listened
+        self.applied = welcome.applied
+        self._ack_batches = max(1, min(welcome.window // 4, ACK_BATCHES))
+        self._ack_bytes = max(1, welcome.window_bytes // 4)
+        if not self.applied == self.answered == self._subscriptions.revision:
+            self._declare_all()
+        else:
+            self._declared = self.answered
+
+    def _on_ping(self, ping: Ping, effects: list[Effect]) -> None:
+        if self.state != LIVE:
+            return
+        if ping.following > self.expected:
+            self._replace("the connection lost messages", effects)
+            return
+        self._acknowledge_ping()
+        self.applied = ping.applied
+        if ping.following == self.expected:
+            self._apply_drops(ping.streams, effects)
+        if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
+            self._declare_all()
+
+    def _acknowledge_ping(self) -> None:
+        self._is_ack_due = True
+
+    def _apply_drops(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
+        for number, drops in streams.items():
+            if not drops.pending:
+                self.reasons[number] = drops
+                self._report_drops(number, drops.dropped, effects)
+
+    def _on_answer(self, answer: Answer, effects: list[Effect]) -> None:
+        if self.state != LIVE:
+            return
+        if answer.refused is None:
+            if not self._replaced_by:
+                self._declare_all()
+            return
+        self.answered = self.applied = answer.revision
+        if self._replaced_by and answer.revision >= self._replaced_by:
+            self._replaced_by = 0
+        abandoned, self._abandoned = self._abandoned, []
+        for revision, stream, sequence in abandoned:
+            if revision <= answer.revision:
+                self._marks[stream].handled(sequence)
+            else:
+                self._abandoned.append((revision, stream, sequence))
+        effects.append(Refused(answer.revision, answer.refused))
+
+    def _on_bye(self, bye: Bye, listened: float, effects: list[Effect]) -> None:
+        if self.state == LIVE:
+            lost = bye.following - self.expected
+            if lost > 0:
+                effects.append(Gap(lost, "closed"))
+            for number, drops in bye.streams.items():
+                self._report_drops(number, drops.dropped, effects)
+        elif self.state == GREETING:
+            if self.epoch != links.UNKNOWN_EPOCH:
+                effects.append(Gap(None, "closed"))
+        else:
+            return
+        self._end(listened)
+
+    def _end(self, listened: float) -> None:
+        self.state = ENDED
+        self._retry_at = listened + self._backoff
+        self._backoff = min(2 * self._backoff, MAX_BACKOFF)
+        self._hello = self._bye = None
+        self._declares.clear()
+        self._begin_epoch(links.UNKNOWN_EPOCH, 0)
+
+    def _replace(self, reason: str, effects: list[Effect]) -> None:
+        self.state = NEW
+        self._hello = None
+        self._declares.clear()
+        self._begin_connection()
+        effects.append(Replace(reason))
+
+    # subscriptions
+
+    def declare(self) -> None:
+        """Declare the changes of the subscriptions since the last declaration. Call it after each change."""
+        revision = self._subscriptions.revision
+        if self.state != LIVE or self._declared == revision:
+            return
+        frames, is_full = self._subscriptions.declaration(self._declared)
+        self._declares.extend(frames)
+        self._declared = revision
+        if is_full:
+            self._replaced_by = revision
+
+    def _declare_all(self) -> None:
+        if self._subscriptions.revision:
+            self._declares.clear()
+            self._declared = 0
+            self.declare()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the publisher has answered the current subscriptions."""
+        return self.state == LIVE and self.answered == self._subscriptions.revision
+
+    # handled messages
+
+    def handled(self, epoch: bytes, stream: int, sequence: int) -> None:
+        """Record that a message is handled.
+
+        Args:
+            epoch: of the link when the message arrived.
+            stream: of the message.
+            sequence: of the message.
+        """
+        if epoch == self.epoch and stream in self._marks:
+            self._marks[stream].handled(sequence)
+
+    def abandon(self, epoch: bytes, stream: int, sequence: int) -> None:
+        """Record that a message is not handled, because its subscription has ended.
+
+        The mark passes the message once the publisher has answered the current revision: another member may
+        receive the message before.
+
+        Args:
+            epoch: of the link when the message arrived.
+            stream: of the message.
+            sequence: of the message.
+        """
+        if epoch != self.epoch or stream not in self._marks:
+            return
+        revision = self._subscriptions.revision
+        if self.answered >= revision:
+            self._marks[stream].handled(sequence)
+        else:
+            self._abandoned.append((revision, stream, sequence))
+
+    # time
+
+    def tick(self, listened: float) -> list[Effect]:
+        """Do what is due.
+
+        Args:
+            listened: time of the `ListeningClock`.
+
+        Returns:
+            Effects in order.
+        """
+        effects: list[Effect] = []
+        if self.state == LIVE:
+            if listened - self._heard_at >= SILENT_AFTER:
+                self._replace("the publisher is silent", effects)
+        elif self.state == ENDED:
+            if listened >= self._retry_at:
+                self._retry_at = listened + self._backoff
+                self._backoff = min(2 * self._backoff, MAX_BACKOFF)
+                effects.append(Replace("the session has ended"))
+        else:
+            self._tick_greeting(listened, effects)
+        return effects
+
+    def _tick_greeting(self, listened: float, effects: list[Effect]) -> None:
+        is_known = self.epoch != links.UNKNOWN_EPOCH
+        if is_known and listened - self._live_at >= self._resume_seconds + 2:
+            effects.append(Gap(None, "lost"))
+            self._end(listened)
+        elif self._has_heard and listened - self._heard_at >= SILENT_AFTER:
+            self._replace("the publisher is silent", effects)
+        elif listened - self._connected_at >= WELCOME_WITHIN:
+            self._replace("the publisher does not answer", effects)
+        elif self.state == GREETING and listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+            self._say_hello(listened)
+
+    def next_deadline(self) -> float:
+        """Return the listened time of the next `tick` in seconds."""
+        if self.state == LIVE:
+            return self._heard_at + SILENT_AFTER
+        if self.state == ENDED:
+            return self._retry_at
+        return self._hello_at + HELLO_AGAIN
+
+    def before_wait(self, now: float) -> None:
+        """Make an ACK due if the last one is old. The engine calls it before `receive` waits or returns.
+
+        Args:
+            now: in seconds.
+        """
+        if (
+            self.state == LIVE
+            and now - self._acked_at >= ACK_AGE
+            and (self._unacked_batches or self._has_new_marks())
+        ):
+            self._is_ack_due = True
+
+    def _has_new_marks(self) -> bool:
+        return bool(self._marks) and self._current_marks() != self._sent_marks
+
+    def _current_marks(self) -> dict[int, int]:
+        return {stream: marks.mark(self.expected) for stream, marks in self._marks.items()}
+
+    # frames to send
+
+    def next_frame(self) -> bytes | None:
+        """Return the frame to send next, None without any. `taken` confirms it."""
+        if self._hello is not None:
+            self._sending = links.HELLO
+            return self._hello
+        if self._declares:
+            self._sending = links.DECLARE
+            return self._declares[0]
+        if self._is_ack_due and self.state == LIVE:
+            self._sending = links.ACK
+            self._sending_marks = self._current_marks()
+            return links.encode_ack(self.expected, self._sending_marks)
+        if self._bye is not None:
+            self._sending = links.BYE
+            return self._bye
+        return None
+
+    def taken(self, now: float) -> None:
+        """Record that the socket has accepted the frame of `next_frame`.
+
+        Args:
+            now: in seconds.
+        """
+        if self._sending == links.HELLO:
+            self._hello = None
+        elif self._sending == links.DECLARE:
+            self._declares.popleft()
+        elif self._sending == links.BYE:
+            self._bye = None
+        else:
+            self._is_ack_due = False
+            self._unacked_batches = self._unacked_bytes = 0
+            self._acked_at, self._sent_marks = now, self._sending_marks
+
+    def close(self) -> None:
+        """Queue a last ACK and a BYE, if the link is LIVE. No frame counts afterwards."""
+        if self.state == LIVE:
+            self._is_ack_due = True
+            self._bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))

@@ -1,0 +1,171 @@
+"""Subscriptions of a subscriber: numbered streams, changes by revision, and dispatch of received messages.
+
+Theory of operation
+-------------------
+All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link knows the revision
+that it declared last and asks for the changes since then; if the log of changes does not reach back, it declares
+everything with base 0.
+
+Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its options
+for the life of the subscriber, so that a message on its way is never dispatched to other options. A publisher sends
+each message once for each stream that matches, and `dispatch` finds the subscriptions of that stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from oz.errors import ConfigurationError
+from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.pattern import Pattern
+from oz.wire import links
+from oz.wire.links import SID, Item, StreamOptions
+
+_LOG = 1_000  # Changes that are kept for incremental declarations.
+_MAX_NUMBERS = 65_536
+
+
+class Subscription:
+    """One pattern of a subscriber.
+
+    Attributes:
+        sid: number, never used again.
+        stream: number of its stream.
+        pattern: compiled.
+        options: of its stream.
+        last_value: whether publishers send the last values that match.
+        owner: object of the caller that receives the messages.
+        is_active: whether the subscription has not ended.
+    """
+
+    __slots__ = ("is_active", "last_value", "options", "owner", "pattern", "sid", "stream")
+
+    def __init__(
+        self, sid: int, stream: int, pattern: Pattern, options: StreamOptions, last_value: bool, owner: Any
+    ) -> None:
+        self.sid, self.stream, self.pattern, self.options = sid, stream, pattern, options
+        self.last_value, self.owner = last_value, owner
+        self.is_active = True
+
+    @property
+    def item(self) -> Item:
+        """Entry of a declaration."""
+        return Item(self.sid, self.stream, self.pattern.dialect, self.pattern.text, self.last_value)
+
+
+class Subscriptions:
+    """All subscriptions of a subscriber.
+
+    Attributes:
+        revision: number of the last change; 0 before the first one.
+        by_sid: active subscriptions.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.by_sid: dict[int, Subscription] = {}
+        self._numbers: dict[StreamOptions, int] = {}
+        self._options: list[StreamOptions] = []
+        self._active: dict[int, int] = {}
+        self._indexes: dict[int, PatternIndex[Subscription]] = {}
+        self._log: deque[tuple[int, Subscription]] = deque(maxlen=_LOG)
+        self._next_sid = 1
+
+    def add(
+        self, pattern: Pattern, options: StreamOptions = StreamOptions(), *, last_value: bool = False, owner: Any = None
+    ) -> Subscription:  # fmt: skip
+        """Add a subscription. The caller makes each link `declare` afterwards.
+
+        Args:
+            pattern: compiled.
+            options: delivery options.
+            last_value: whether publishers send the last values that match.
+            owner: object that receives the messages.
+
+        Raises:
+            ConfigurationError: too many different delivery options.
+        """
+        number = self._numbers.get(options)
+        if number is None:
+            number = len(self._options)
+            if number >= _MAX_NUMBERS:
+                raise ConfigurationError(
+                    "group", options.group, "argument",
+                    f"the subscriber has used {_MAX_NUMBERS} different sets of delivery options; "
+                    "reuse groups, or create another Subscriber",
+                )  # fmt: skip
+            if options not in self._numbers and len(self._active) >= links.MAX_STREAMS:
+                raise ConfigurationError(
+                    "group", options.group, "argument",
+                    f"the subscriber has {links.MAX_STREAMS} different sets of delivery options at once; "
+                    "unsubscribe, or use equal options",
+                )  # fmt: skip
+            self._numbers[options] = number
+            self._options.append(options)
+        one = Subscription(self._next_sid, number, pattern, options, last_value, owner)
+        self._next_sid += 1
+        self.by_sid[one.sid] = one
+        self._active[number] = self._active.get(number, 0) + 1
+        self._indexes.setdefault(number, PatternIndex()).add(pattern, one)
+        self._changed(one)
+        return one
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription, if it is active. The caller makes each link `declare` afterwards."""
+        if not subscription.is_active:
+            return
+        subscription.is_active = False
+        del self.by_sid[subscription.sid]
+        number = subscription.stream
+        self._indexes[number].discard(subscription.pattern, subscription)
+        self._active[number] -= 1
+        if not self._active[number]:
+            del self._active[number], self._indexes[number]
+        self._changed(subscription)
+
+    def _changed(self, subscription: Subscription) -> None:
+        self.revision += 1
+        self._log.append((self.revision, subscription))
+
+    def options_of(self, stream: int) -> StreamOptions | None:
+        """Return the options of a stream number, None for an unknown number."""
+        return self._options[stream] if stream < len(self._options) else None
+
+    def declaration(self, base: int) -> tuple[list[bytes], bool]:
+        """Return the frames that declare the current revision, and whether they replace all subscriptions.
+
+        Args:
+            base: revision that the publisher has; 0 for none.
+        """
+        log = self._log
+        if not base or not log or log[0][0] > base + 1:
+            items = [one.item for one in self.by_sid.values()]
+            streams = {number: self._options[number] for number in self._active}
+            return links.split_declaration(max(self.revision, 1), 0, streams, items, []), True
+        added: dict[int, Subscription] = {}
+        removed: list[int] = []
+        for revision, one in reversed(log):
+            if revision <= base:
+                break
+            added[one.sid] = one
+        for one in added.values():
+            if not one.is_active:
+                removed.append(one.sid)
+        items = [one.item for one in reversed(added.values()) if one.is_active]
+        streams = {item.stream: self._options[item.stream] for item in items}
+        return links.split_declaration(self.revision, base, streams, items, removed), False
+
+    def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
+        """Return the subscriptions of a stream that receive a message; empty if it is unwanted.
+
+        Args:
+            stream: number.
+            subject: as bytes.
+            extras: of the message; a last value belongs to one subscription.
+        """
+        if extras is not None and SID in extras:
+            one = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
+            return () if one is None or one.stream != stream else (one,)
+        index = self._indexes.get(stream)
+        return () if index is None else tuple(index.find(subject).values)

@@ -1,0 +1,766 @@
+"""Frames of links: each kind of message between the publisher and the subscriber of a link.
+
+Theory of operation
+-------------------
+A link message is one frame behind the routing id of a ROUTER, so that no read ends inside a message (libzmq
+aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
+
+A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The body
+holds subjects and payloads; all sessions that receive the same messages share one body. A head is followed by its
+body as the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
+
+The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and they
+check counts against sizes before they allocate. MessagePack values are bounded as follows: msgpack allocates an
+array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, and the untouched
+memory of these arrays is never mapped.
+
+==== ======= ============ =========================================================================
+kind name    receiver     content
+==== ======= ============ =========================================================================
+01   HELLO   publisher    `Hello`
+02   WELCOME subscriber   `Welcome`
+03   DECLARE publisher    `Declare`: subscriptions that are added and removed
+04   ANSWER  subscriber   `Answer`: revision that the publisher has applied, refused subscriptions
+05   BATCH   subscriber   `Head`, the body follows
+06   PING    subscriber   `Ping`: next sequence, drops of each stream
+07   ACK     publisher    `Ack`: next sequence, marks of handled streams
+09   BYE     both         `Bye`
+0a   JOINED  subscriber   `Head` and body in one frame
+0b   CARD    both         `Card`: nodes only
+90…  BODY    subscriber   subject, payload, extras of each message
+==== ======= ============ =========================================================================
+
+`docs/wire.md` documents each field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from struct import Struct
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+import msgpack
+
+from oz.errors import ProtocolError
+
+VERSION = 1
+
+HELLO, WELCOME, DECLARE, ANSWER, BATCH, PING, ACK = range(1, 8)
+BYE, JOINED, CARD = 9, 10, 11
+
+REDELIVERED, WITHDRAWN = 1, 2
+"""Flags of a head. A withdrawn batch has no body: its messages went to another member of the group."""
+
+LAST_PART = 1
+"""Flag of the last part of a declaration."""
+
+CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED = range(5)
+"""Reasons of BYE."""
+
+PUBLISHER, SUBSCRIBER = 0, 1
+"""Roles of the sender of BYE."""
+
+UNKNOWN_EPOCH = bytes(16)
+"""Epoch of a link that has received no WELCOME."""
+
+MAX_COUNT = 4_096
+"""Messages in a batch at most."""
+MAX_PART = 65_536
+"""Bytes of a part of a declaration, and of an answer, at most."""
+MAX_STREAMS = 1_024
+"""Streams of a session that have subscriptions at most."""
+MAX_DIFFERENCE = 2**32 - 1
+"""Largest difference between the positions of two messages of a batch."""
+SID = "sid"
+"""Key of the extras of a last value. It holds the number of the subscription that receives the value."""
+HEAD_BYTES = 32
+"""Bytes of a head without differences."""
+
+_MAX_ENTRIES = 16_384  # Entries of an array in a control frame: each takes 4 bytes at least.
+_MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
+
+_HELLO = Struct(">BB16s16s16sIQIII")
+_WELCOME = Struct(">BB16s16sIQIIII")
+_DECLARE = Struct(">BIIB")
+_ANSWER = Struct(">BI")
+_HEAD = Struct(">BBHQIQQ")
+_PING = Struct(">BQI")
+_ACK = Struct(">BQ")
+_BYE = Struct(">BBBQ")
+_CARD = Struct(">BB16sI")
+_KIND_AND_VERSION = Struct(">BB")
+
+_EMPTY = b"\x80"  # An empty map.
+_JOINED_KIND = bytes([JOINED])
+
+
+class UnsupportedVersion(ProtocolError):
+    """A HELLO, WELCOME or CARD of another version of the protocol.
+
+    Attributes:
+        version: of the peer.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"the peer uses version {version} of the link protocol, this oz uses version {VERSION}: "
+            "install the same release of oz on both sides"
+        )
+        self.version = version
+
+
+class Hello(NamedTuple):
+    """First message of a subscriber on each connection.
+
+    Attributes:
+        session: random id of the link object, 16 bytes.
+        member: random id of the subscriber, 16 bytes. All links of a subscriber share it.
+        epoch: of the last WELCOME; `UNKNOWN_EPOCH` before the first one.
+        attempt: number of the connection, counted by the link.
+        expected: next sequence that the subscriber expects.
+        answered: revision of the last ANSWER in this epoch.
+        largest_frame: bytes of the largest frame that the subscriber accepts.
+        largest_window: batches without acknowledgement that the subscriber accepts.
+    """
+
+    session: bytes
+    member: bytes
+    epoch: bytes
+    attempt: int
+    expected: int
+    answered: int
+    largest_frame: int
+    largest_window: int
+
+
+class Welcome(NamedTuple):
+    """Answer to HELLO.
+
+    Attributes:
+        origin: id of the publisher's process, 16 bytes.
+        epoch: of the session, 16 bytes.
+        attempt: of the HELLO.
+        first: sequence of the next message.
+        applied: revision of the declaration that is applied.
+        window: batches that may be without acknowledgement.
+        window_bytes: the same in bytes.
+        largest_frame: bytes of the largest frame that the publisher accepts.
+    """
+
+    origin: bytes
+    epoch: bytes
+    attempt: int
+    first: int
+    applied: int
+    window: int
+    window_bytes: int
+    largest_frame: int
+
+
+class StreamOptions(NamedTuple):
+    """Delivery options of a stream. Subscriptions with equal options share a stream.
+
+    Attributes:
+        group: name of the queue group; None for a plain stream.
+        policy: of the group: "round_robin", "sticky" or "failover".
+        overflow: "drop_newest", "drop_oldest", "conflate", or None for the `on_full` of the publisher.
+        max_pending: messages in the backlog at most; 0 for the high-water mark of the publisher.
+        handled: whether a message counts as delivered only after its handler has returned.
+        redeliver: whether messages of a lost member go to other members of the group.
+        prefetch: unacknowledged messages of a group member at most; 0 for the default.
+    """
+
+    group: str | None = None
+    policy: str = "round_robin"
+    overflow: str | None = None
+    max_pending: int = 0
+    handled: bool = False
+    redeliver: bool = False
+    prefetch: int = 0
+
+
+class Item(NamedTuple):
+    """One pattern of a declaration.
+
+    Attributes:
+        sid: number of the subscription, never used again in the session.
+        stream: number of its stream.
+        dialect: name of the pattern's dialect.
+        text: the pattern.
+        last_value: whether the publisher sends the last values that match.
+    """
+
+    sid: int
+    stream: int
+    dialect: str
+    text: str | bytes
+    last_value: bool = False
+
+
+class Declare(NamedTuple):
+    """One part of a change of the subscriptions.
+
+    Attributes:
+        revision: number of the change.
+        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts have
+            the new revision as their base.
+        is_last: whether this part completes the change.
+        streams: options of each stream that the items name.
+        items: added subscriptions.
+        removed: removed subscriptions.
+    """
+
+    revision: int
+    base: int
+    is_last: bool
+    streams: dict[int, StreamOptions]
+    items: list[Item]
+    removed: list[int]
+
+
+class Refusal(NamedTuple):
+    """A subscription that the publisher does not serve.
+
+    Attributes:
+        sid: number of the subscription.
+        reason: in words.
+        rule: permission rule that decided, or None.
+        witness: subject that the pattern matches and the rule denies, or None.
+    """
+
+    sid: int
+    reason: str
+    rule: str | None = None
+    witness: str | None = None
+
+
+class Answer(NamedTuple):
+    """Answer to a declaration.
+
+    Attributes:
+        revision: that is applied.
+        refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
+    """
+
+    revision: int
+    refused: list[Refusal] | None
+
+
+class Head(NamedTuple):
+    """Head of a batch.
+
+    Attributes:
+        flags: `REDELIVERED`, `WITHDRAWN`.
+        stream: number of the stream.
+        sequence: of the first message.
+        count: messages.
+        drops: messages of the stream that were dropped before the first message of the batch, in this epoch.
+        position: of the first message among all messages of the publisher.
+        differences: positions minus the position before, as u32 each; empty if all are 1.
+    """
+
+    flags: int
+    stream: int
+    sequence: int
+    count: int
+    drops: int
+    position: int
+    differences: bytes
+
+    def positions(self) -> Sequence[int]:
+        """Return the position of each message."""
+        if not self.differences:
+            return range(self.position, self.position + self.count)
+        position, positions = self.position, [self.position]
+        for (difference,) in _DIFFERENCE.iter_unpack(self.differences):
+            position += difference
+            positions.append(position)
+        return positions
+
+
+class Drops(NamedTuple):
+    """Messages of a stream that wait at the publisher or were dropped by it.
+
+    Attributes:
+        pending: messages that the socket has not accepted.
+        full: dropped because the backlog was full.
+        conflated: replaced by a newer message of the subject.
+        too_large: larger than the subscriber accepts.
+        denied: denied by a permission.
+    """
+
+    pending: int = 0
+    full: int = 0
+    conflated: int = 0
+    too_large: int = 0
+    denied: int = 0
+
+    @property
+    def dropped(self) -> int:
+        """Number of dropped messages, whatever the reason."""
+        return self.full + self.conflated + self.too_large + self.denied
+
+
+class Ping(NamedTuple):
+    """Sign of life of a publisher.
+
+    Attributes:
+        following: next sequence that the socket has not accepted.
+        applied: revision of the declaration that is applied.
+        streams: streams with pending or dropped messages.
+    """
+
+    following: int
+    applied: int
+    streams: dict[int, Drops]
+
+
+class Ack(NamedTuple):
+    """Acknowledgement of a subscriber.
+
+    Attributes:
+        expected: next sequence that the subscriber expects.
+        marks: lowest sequence that is not handled, of each stream with handled messages.
+    """
+
+    expected: int
+    marks: dict[int, int]
+
+
+class Bye(NamedTuple):
+    """End of a session.
+
+    Attributes:
+        reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT` or `MALFORMED`.
+        role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
+        following: next sequence: of the publisher, or expected by the subscriber.
+        streams: as in `Ping`.
+    """
+
+    reason: int
+    role: int
+    following: int
+    streams: dict[int, Drops]
+
+
+class Card(NamedTuple):
+    """Introduction of a node.
+
+    Attributes:
+        node: id of the node, 16 bytes.
+        attempt: of the pair of nodes.
+        fields: bus, name, host, pid, endpoints, kind.
+    """
+
+    node: bytes
+    attempt: int
+    fields: dict[str, Any]
+
+
+# Encoders -----------------------------------------------------------------------------------------------------------
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """Return the frame of a HELLO."""
+    return _HELLO.pack(HELLO, VERSION, *hello)
+
+
+def encode_welcome(welcome: Welcome) -> bytes:
+    """Return the frame of a WELCOME."""
+    return _WELCOME.pack(WELCOME, VERSION, *welcome)
+
+
+def encode_declare(declare: Declare) -> bytes:
+    """Return the frame of one part of a declaration."""
+    head = _DECLARE.pack(DECLARE, declare.revision, declare.base, LAST_PART if declare.is_last else 0)
+    streams = [(number, _map_of(options)) for number, options in declare.streams.items()]
+    return head + _pack((streams, [_entry_of(item) for item in declare.items], declare.removed))
+
+
+def split_declaration(
+    revision: int,
+    base: int,
+    streams: Mapping[int, StreamOptions],
+    items: Sequence[Item],
+    removed: Sequence[int],
+) -> list[bytes]:
+    """Return the parts of a declaration, each at most `MAX_PART` bytes.
+
+    Args:
+        revision: number of the change.
+        base: revision that it applies to, 0 to replace all subscriptions.
+        streams: options of each stream that an item names.
+        items: added subscriptions.
+        removed: removed subscriptions.
+    """
+    parts: list[tuple[dict[int, StreamOptions], list[Item], list[int]]] = [({}, [], [])]
+    room = MAX_PART - 64
+    entries: list[Item | int] = [*removed, *items]
+    for entry in entries:
+        size = 5
+        if isinstance(entry, Item):
+            size = 32 + len(entry.text) * 4 + len(entry.dialect)
+            if entry.stream not in parts[-1][0]:
+                size += 128 + 4 * len(streams[entry.stream].group or "")
+        if size > room and (parts[-1][1] or parts[-1][2]):
+            parts.append(({}, [], []))
+            room = MAX_PART - 64
+        room -= size
+        if isinstance(entry, Item):
+            parts[-1][0][entry.stream] = streams[entry.stream]
+            parts[-1][1].append(entry)
+        else:
+            parts[-1][2].append(entry)
+    last = len(parts) - 1
+    return [
+        encode_declare(Declare(revision, base if at == 0 else revision, at == last, *part))
+        for at, part in enumerate(parts)
+    ]
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Return the frame of an ANSWER.
+
+    Refusals that do not fit `MAX_PART` bytes lose their reasons.
+    """
+    head = _ANSWER.pack(ANSWER, answer.revision)
+    frame = head + _pack(answer.refused)
+    if len(frame) > MAX_PART and answer.refused:
+        full = answer.refused[:100]
+        short = [Refusal(one.sid, "refused") for one in answer.refused[100:_MAX_ENTRIES]]
+        frame = head + _pack([_cut_refusal(one) for one in full] + short)
+    return frame
+
+
+def encode_head(
+    flags: int, stream: int, sequence: int, count: int, drops: int, position: int, differences: bytes = b""
+) -> bytes:
+    """Return the frame of a BATCH. The parameters are the fields of `Head`."""
+    return _HEAD.pack(BATCH, flags, stream, sequence, count, drops, position) + differences
+
+
+def join(head: bytes, body: bytes) -> bytes:
+    """Return the JOINED frame of a head without differences and its body."""
+    return _JOINED_KIND + head[1:] + body
+
+
+def encode_body(flat: Sequence[Any]) -> bytes:
+    """Return the frame of a BODY.
+
+    Args:
+        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are bytes;
+            extras are a dict or None.
+    """
+    return _pack(flat)
+
+
+def encode_ping(ping: Ping) -> bytes:
+    """Return the frame of a PING."""
+    return _PING.pack(PING, ping.following, ping.applied) + _pack_streams(ping.streams)
+
+
+def encode_ack(expected: int, marks: Mapping[int, int] | None = None) -> bytes:
+    """Return the frame of an ACK. The parameters are the fields of `Ack`."""
+    return _ACK.pack(ACK, expected) + (_pack(marks) if marks else _EMPTY)
+
+
+def encode_bye(bye: Bye) -> bytes:
+    """Return the frame of a BYE."""
+    return _BYE.pack(BYE, bye.reason, bye.role, bye.following) + _pack_streams(bye.streams)
+
+
+def encode_card(card: Card) -> bytes:
+    """Return the frame of a CARD."""
+    return _CARD.pack(CARD, VERSION, card.node, card.attempt) + _pack(card.fields)
+
+
+def encode_differences(positions: Sequence[int]) -> bytes:
+    """Return the differences of a head; empty if each position is one above the position before."""
+    if positions[-1] - positions[0] == len(positions) - 1:
+        return b""
+    return b"".join([_DIFFERENCE.pack(after - before) for before, after in pairwise(positions)])
+
+
+# Decoders -----------------------------------------------------------------------------------------------------------
+
+
+def decode_head(frame: bytes) -> Head:
+    """Return the head of a BATCH frame, or the head in a JOINED frame.
+
+    Raises:
+        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences do not
+            fit the count.
+    """
+    if len(frame) < HEAD_BYTES:
+        raise ProtocolError(f"a head of {len(frame)} bytes, at least {HEAD_BYTES} are needed")
+    kind, flags, stream, sequence, count, drops, position = _HEAD.unpack_from(frame)
+    if not 0 < count <= MAX_COUNT:
+        raise ProtocolError(f"a batch of {count} messages, 1 to {MAX_COUNT} are allowed")
+    differences = b""
+    if kind == BATCH and len(frame) > HEAD_BYTES:
+        differences = frame[HEAD_BYTES:]
+        if len(differences) != 4 * (count - 1) or flags & WITHDRAWN:
+            raise ProtocolError(f"{len(differences)} bytes of differences in a batch of {count} messages")
+    return Head(flags, stream, sequence, count, drops, position, differences)
+
+
+def decode_body(body: bytes, count: int) -> list[Any]:
+    """Return subject, payload and extras of each message of a body, one after the other.
+
+    Args:
+        body: frame of a BODY, or the rest of a JOINED frame behind its head.
+        count: messages, as the head says.
+
+    Raises:
+        ProtocolError: the body does not decode, or has another number of messages.
+    """
+    if 3 * count > len(body):
+        raise ProtocolError(f"a body of {len(body)} bytes for {count} messages")
+    flat = _unpack(body, 3 * count)
+    if type(flat) is not list or len(flat) != 3 * count:
+        raise ProtocolError(f"a body has another number of messages than its head, which has {count}")
+    if set(map(type, flat[0::3])) != _BYTES or set(map(type, flat[1::3])) != _BYTES:
+        raise ProtocolError("a subject or a payload of a body is not binary")
+    if not _EXTRAS.issuperset(map(type, flat[2::3])):
+        raise ProtocolError("the extras of a message are neither a map nor nil")
+    return flat
+
+
+Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye | Card
+
+
+def decode_control(frame: bytes) -> Control:
+    """Return the content of a frame that is neither batch nor body.
+
+    Raises:
+        UnsupportedVersion: a HELLO, WELCOME or CARD of another version.
+        ProtocolError: a frame that the protocol does not allow.
+    """
+    if not frame:
+        raise ProtocolError("an empty frame is a probe and has no content")
+    decode = _DECODERS.get(frame[0])
+    if decode is None:
+        raise ProtocolError(f"kind {frame[0]:#04x} is unknown")
+    try:
+        return decode(frame)
+    except StructError as error:
+        raise ProtocolError(f"a frame of kind {frame[0]:#04x} with {len(frame)} bytes: {error}") from None
+    except (TypeError, AttributeError) as error:
+        raise ProtocolError(f"a field of kind {frame[0]:#04x} has another type: {error}") from None
+
+
+def is_body(frame: bytes) -> bool:
+    """Return whether a frame that is not empty is a BODY."""
+    kind = frame[0]
+    return 0x90 <= kind <= 0x9F or kind == 0xDC or kind == 0xDD
+
+
+def _decode_hello(frame: bytes) -> Hello:
+    _check_version(frame)
+    return Hello(*_HELLO.unpack(frame)[2:])
+
+
+def _decode_welcome(frame: bytes) -> Welcome:
+    _check_version(frame)
+    welcome = Welcome(*_WELCOME.unpack(frame)[2:])
+    if not welcome.window or not welcome.window_bytes:
+        raise ProtocolError("the window of a WELCOME is zero")
+    return welcome
+
+
+def _decode_declare(frame: bytes) -> Declare:
+    if len(frame) > MAX_PART:
+        raise ProtocolError(f"a part of a declaration has {len(frame)} bytes, at most {MAX_PART} are allowed")
+    _, revision, base, flags = _DECLARE.unpack_from(frame)
+    if not revision:
+        raise ProtocolError("revision 0 is the empty declaration")
+    streams, items, removed = _tuple_of(_unpack(frame[_DECLARE.size :], _MAX_ENTRIES), 3)
+    options: dict[int, StreamOptions] = {}
+    for entry in _list_of(streams):
+        number, fields = _tuple_of(entry, 2)
+        if type(number) is not int or not 0 <= number < 65_536:
+            raise ProtocolError(f"stream number {number!r}")
+        options[number] = _options_of(fields)
+    found: list[Item] = []
+    for entry in _list_of(items):
+        sid, stream, dialect, text, fields = _tuple_of(entry, 5)
+        if type(sid) is not int or sid < 0 or type(stream) is not int or type(dialect) is not str:
+            raise ProtocolError("a subscription has fields of another type")
+        if type(text) is not str and type(text) is not bytes:
+            raise ProtocolError("the text of a pattern is neither text nor binary")
+        if type(fields) is not dict:
+            raise ProtocolError("the options of a subscription are no map")
+        found.append(Item(sid, stream, dialect, text, fields.get("last_value") is True))
+    for sid in _list_of(removed):
+        if type(sid) is not int:
+            raise ProtocolError("a removed subscription is no number")
+    return Declare(revision, base, bool(flags & LAST_PART), options, found, removed)
+
+
+def _decode_answer(frame: bytes) -> Answer:
+    _, revision = _ANSWER.unpack_from(frame)
+    entries = _unpack(frame[_ANSWER.size :], _MAX_ENTRIES)
+    if entries is None:
+        return Answer(revision, None)
+    refused = []
+    for entry in _list_of(entries):
+        sid, reason, rule, witness = _tuple_of(entry, 4)
+        if type(sid) is not int or type(reason) is not str:
+            raise ProtocolError("a refusal has fields of another type")
+        if not (rule is None or type(rule) is str) or not (witness is None or type(witness) is str):
+            raise ProtocolError("a refusal has fields of another type")
+        refused.append(Refusal(sid, reason, rule, witness))
+    return Answer(revision, refused)
+
+
+def _decode_ping(frame: bytes) -> Ping:
+    _, following, applied = _PING.unpack_from(frame)
+    return Ping(following, applied, _streams_of(frame[_PING.size :]))
+
+
+def _decode_ack(frame: bytes) -> Ack:
+    _, expected = _ACK.unpack_from(frame)
+    packed = frame[_ACK.size :]
+    if packed == _EMPTY:
+        return Ack(expected, {})
+    marks = _unpack(packed, _MAX_ENTRIES)
+    if type(marks) is not dict:
+        raise ProtocolError("the marks of an ACK are no map")
+    for stream, mark in marks.items():
+        if type(stream) is not int or type(mark) is not int or mark < 0:
+            raise ProtocolError("a mark of an ACK is no number")
+    return Ack(expected, marks)
+
+
+def _decode_bye(frame: bytes) -> Bye:
+    _, reason, role, following = _BYE.unpack_from(frame)
+    return Bye(reason, role, following, _streams_of(frame[_BYE.size :]))
+
+
+def _decode_card(frame: bytes) -> Card:
+    _check_version(frame)
+    _, _, node, attempt = _CARD.unpack_from(frame)
+    fields = _unpack(frame[_CARD.size :], _MAX_ENTRIES)
+    if type(fields) is not dict or not all(type(key) is str for key in fields):
+        raise ProtocolError("the fields of a CARD are no map of text")
+    return Card(node, attempt, fields)
+
+
+_DIFFERENCE = Struct(">I")
+_BYTES = {bytes}
+_EXTRAS = {dict, type(None)}
+_DECODERS: dict[int, Callable[[bytes], Control]] = {
+    HELLO: _decode_hello,
+    WELCOME: _decode_welcome,
+    DECLARE: _decode_declare,
+    ANSWER: _decode_answer,
+    PING: _decode_ping,
+    ACK: _decode_ack,
+    BYE: _decode_bye,
+    CARD: _decode_card,
+}
+
+
+def _pack(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def _unpack(packed: bytes, longest: int) -> Any:
+    """Return a MessagePack value whose arrays have at most `longest` entries."""
+    try:
+        return msgpack.unpackb(
+            packed,
+            max_array_len=longest,
+            max_map_len=_MAX_FIELDS if longest != _MAX_ENTRIES else longest,
+            max_ext_len=0,
+            strict_map_key=False,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError, MemoryError) as error:
+        raise ProtocolError(f"a MessagePack value does not decode: {error or type(error).__name__}") from None
+
+
+def _check_version(frame: bytes) -> None:
+    _, version = _KIND_AND_VERSION.unpack_from(frame)
+    if version != VERSION:
+        raise UnsupportedVersion(version)
+
+
+def _list_of(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ProtocolError("a field is no array")
+    return value
+
+
+def _tuple_of(value: Any, size: int) -> list[Any]:
+    if type(value) is not list or len(value) != size:
+        raise ProtocolError(f"a field is no array of {size} entries")
+    return value
+
+
+def _map_of(options: StreamOptions) -> dict[str, Any]:
+    """Return the fields that differ from their defaults."""
+    fields = {
+        name: value
+        for name, value, default in zip(options._fields, options, _DEFAULT_OPTIONS, strict=True)
+        if value != default and name != "handled"
+    }
+    if options.handled:
+        fields["ack"] = "handled"
+    return fields
+
+
+def _options_of(fields: Any) -> StreamOptions:
+    if type(fields) is not dict:
+        raise ProtocolError("the options of a stream are no map")
+    group = fields.get("group")
+    policy = fields.get("policy", "round_robin")
+    overflow = fields.get("overflow")
+    ack = fields.get("ack", "received")
+    if not (group is None or type(group) is str):
+        raise ProtocolError("the group of a stream is no text")
+    if policy not in _POLICIES or overflow not in _OVERFLOWS or ack not in ("received", "handled"):
+        raise ProtocolError("an option of a stream has an unknown value")
+    numbers = fields.get("max_pending", 0), fields.get("prefetch", 0)
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 2**32:
+            raise ProtocolError("max_pending or prefetch of a stream is out of range")
+    redeliver = fields.get("redeliver") is True
+    return StreamOptions(group, policy, overflow, numbers[0], ack == "handled", redeliver, numbers[1])
+
+
+_DEFAULT_OPTIONS = StreamOptions()
+_POLICIES = ("round_robin", "sticky", "failover")
+_OVERFLOWS = (None, "drop_newest", "drop_oldest", "conflate")
+
+
+def _entry_of(item: Item) -> tuple[Any, ...]:
+    return item.sid, item.stream, item.dialect, item.text, {"last_value": True} if item.last_value else {}
+
+
+def _cut_refusal(refusal: Refusal) -> Refusal:
+    rule, witness = refusal.rule, refusal.witness
+    return Refusal(refusal.sid, refusal.reason[:200], rule and rule[:100], witness and witness[:100])
+
+
+def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
+    return _pack(streams) if streams else _EMPTY
+
+
+def _streams_of(packed: bytes) -> dict[int, Drops]:
+    if packed == _EMPTY:
+        return {}
+    streams = _unpack(packed, _MAX_ENTRIES)
+    if type(streams) is not dict:
+        raise ProtocolError("the drops of streams are no map")
+    found = {}
+    for stream, numbers in streams.items():
+        if type(stream) is not int:
+            raise ProtocolError("a stream is no number")
+        for number in _tuple_of(numbers, 5):
+            if type(number) is not int or number < 0:
+                raise ProtocolError("a number of dropped messages is no number")
+        found[stream] = Drops(*numbers)
+    return found

@@ -1,0 +1,226 @@
+"""Frames of links: golden bytes, bounds, and decoders that survive any bytes."""
+
+import json
+import random
+from pathlib import Path
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oz.errors import ProtocolError
+from oz.wire import links
+from oz.wire.links import Answer, Declare, Drops, Head, Item, Refusal, StreamOptions
+
+ROWS = [
+    json.loads(line)
+    for line in Path(__file__).with_name("vectors").joinpath("links.jsonl").read_text().splitlines()
+]
+FRAMES = [bytes.fromhex(row["hex"]) for row in ROWS]
+
+
+def plain(value):
+    """Return a decoded value in the form of the vectors."""
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if hasattr(value, "_fields"):
+        return {name: plain(one) for name, one in zip(value._fields, value, strict=True)}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    return value
+
+
+def decode(kind, frame, count=1):
+    if kind == "BATCH":
+        return links.decode_head(frame)
+    if kind == "JOINED":
+        head = links.decode_head(frame)
+        return head, links.decode_body(frame[links.HEAD_BYTES :], head.count)
+    if kind == "BODY":
+        return links.decode_body(frame, count)
+    return links.decode_control(frame)
+
+
+def encode(kind, value):
+    if kind == "BATCH":
+        return links.encode_head(*value)
+    if kind == "JOINED":
+        return links.join(links.encode_head(*value[0]), links.encode_body(value[1]))
+    if kind == "ACK":
+        return links.encode_ack(*value)
+    return getattr(links, f"encode_{kind.lower()}")(value)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["name"] for row in ROWS])
+def test_golden_bytes(row):
+    kind, frame, fields = row["kind"], bytes.fromhex(row["hex"]), row["fields"]
+    value = decode(kind, frame, fields.get("count", 1))
+    if kind == "JOINED":
+        assert {"head": plain(value[0]), "flat": plain(value[1])} == fields
+    elif kind == "BODY":
+        assert plain(value) == fields["flat"]
+    else:
+        assert plain(value) == fields
+    assert encode(kind, value) == frame
+
+
+def test_each_kind_has_golden_bytes():
+    kinds = {row["kind"] for row in ROWS}
+    assert kinds == {*"HELLO WELCOME DECLARE ANSWER BATCH PING ACK BYE JOINED CARD BODY".split()}
+
+
+def survives(frame):
+    """Decode a frame in every way; ProtocolError is the only error."""
+    for attempt in (links.decode_control, links.decode_head):
+        try:
+            value = attempt(frame)
+        except ProtocolError:
+            continue
+        if isinstance(value, Head):
+            assert len(value.positions()) == value.count
+    for count in (1, 2, links.MAX_COUNT):
+        try:
+            flat = links.decode_body(frame, count)
+        except ProtocolError:
+            continue
+        assert len(flat) == 3 * count
+
+
+@given(st.binary(max_size=200))
+def test_decoders_survive_any_bytes(frame):
+    survives(frame)
+
+
+@given(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 9, 10, 11]), st.binary(max_size=120))
+def test_decoders_survive_any_bytes_behind_each_kind(kind, rest):
+    survives(bytes([kind]) + rest)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.sampled_from([(3, 10), (4, 5), (6, 13), (7, 9), (9, 11), (11, 22)]), VALUES)
+def test_decoders_survive_any_structure(layout, value):
+    kind, size = layout
+    survives(bytes([kind, 1]) + bytes(size - 2) + msgpack.packb(value))
+    survives(msgpack.packb(value))
+
+
+def test_decoders_survive_mutations_of_valid_frames():
+    choose = random.Random(1)
+    for _ in range(20_000):
+        frame = bytearray(choose.choice(FRAMES))
+        for _ in range(choose.randint(1, 4)):
+            action = choose.randrange(3)
+            at = choose.randrange(len(frame))
+            if action == 0:
+                frame[at] = choose.choice(
+                    (0, 1, 0x7F, 0x90, 0xC0, 0xDC, 0xDD, 0xDF, 0xFF, choose.randrange(256))
+                )
+            elif action == 1 and len(frame) > 1:
+                del frame[at : at + choose.randint(1, 5)]
+                frame = frame or bytearray(1)
+            else:
+                frame[at:at] = choose.randbytes(choose.randint(1, 5))
+        survives(bytes(frame))
+
+
+def test_nested_arrays_allocate_little():
+    """Each array claims as many entries as are allowed; the arrays are nested as deep as possible."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    frame = bytes([links.DECLARE]) + bytes([0, 0, 0, 1]) + bytes(5) + b"\xdd\x00\x00\x40\x00" * 12_000
+    for _ in range(20):
+        with pytest.raises(ProtocolError):
+            links.decode_control(frame)
+        with pytest.raises(ProtocolError):
+            links.decode_body(b"\xdd\x00\x00\x30\x00" * 12_000, links.MAX_COUNT)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
+def test_other_version_is_an_error_of_its_own():
+    frame = bytearray(FRAMES[0])
+    frame[1] = 9
+    with pytest.raises(links.UnsupportedVersion, match="version 9") as caught:
+        links.decode_control(bytes(frame))
+    assert caught.value.version == 9
+
+
+@pytest.mark.parametrize("count", [0, links.MAX_COUNT + 1])
+def test_count_of_a_batch_is_bounded(count):
+    with pytest.raises(ProtocolError, match="messages"):
+        links.decode_head(links.encode_head(0, 0, 0, count, 0, 0))
+
+
+def test_body_with_another_count_is_malformed():
+    body = links.encode_body([b"a", b"1", None, b"b", b"2", None])
+    assert len(links.decode_body(body, 2)) == 6
+    for count in (1, 3):
+        with pytest.raises(ProtocolError):
+            links.decode_body(body, count)
+
+
+@pytest.mark.parametrize("flat", [["a", b"", None], [b"a", "text", None], [b"a", b"", 7], [b"a", b"", []]])
+def test_fields_of_a_message_have_their_types(flat):
+    with pytest.raises(ProtocolError):
+        links.decode_body(links.encode_body(flat), 1)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20, unique=True))
+def test_positions_survive_a_round_trip(positions):
+    positions.sort()
+    head = Head(0, 0, 0, len(positions), 0, positions[0], links.encode_differences(positions))
+    assert list(links.decode_head(links.encode_head(*head)).positions()) == positions
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.text(max_size=300)), max_size=60),
+    st.lists(st.integers(0, 2**32), max_size=3_000),
+)
+def test_parts_of_a_declaration_hold_everything_once(patterns, removed):
+    streams = {number: StreamOptions(group="g" * number or None) for number in range(6)}
+    items = [Item(sid, stream, "nats", text * 30) for sid, (stream, text) in enumerate(patterns)]
+    parts = links.split_declaration(7, 6, streams, items, removed)
+    decoded = [links.decode_control(part) for part in parts]
+    assert all(len(part) <= links.MAX_PART for part in parts)
+    assert [item for part in decoded for item in part.items] == items
+    assert [sid for part in decoded for sid in part.removed] == removed
+    assert [part.is_last for part in decoded] == [False] * (len(parts) - 1) + [True]
+    assert [part.base for part in decoded] == [6] + [7] * (len(parts) - 1)
+    for part in decoded:
+        assert {item.stream for item in part.items} == set(part.streams)
+        assert all(streams[number] == options for number, options in part.streams.items())
+
+
+def test_large_answer_keeps_each_refusal():
+    refused = [Refusal(sid, "r" * 300, "rule", "witness") for sid in range(2_000)]
+    frame = links.encode_answer(Answer(1, refused))
+    assert len(frame) <= links.MAX_PART
+    assert [one.sid for one in links.decode_control(frame).refused] == list(range(2_000))
+
+
+def test_part_of_a_declaration_is_bounded():
+    frame = links.encode_declare(
+        Declare(1, 0, True, {0: StreamOptions()}, [Item(1, 0, "nats", "x" * 70_000)], [])
+    )
+    with pytest.raises(ProtocolError, match="bytes"):
+        links.decode_control(frame)
+
+
+def test_drops_add_up():
+    assert Drops(9, 1, 2, 3, 4).dropped == 10
