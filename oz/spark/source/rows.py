@@ -16,8 +16,7 @@ from oz.errors import JournalError, OptionError
 from oz.journal.record import Kind
 from oz.journal.schema import bytes_array, whole_number
 from oz.logs import logger
-from oz.spark.fitting import fit
-from oz.spark.payloads import decode_json, decode_msgpack, decode_string, refuse_misread, undecodable
+from oz.spark.payloads import check_payload_type, decode_json, decode_msgpack, decode_string
 from oz.spark.source.headers import HeaderColumns
 
 _log = logger("oz.spark.source")
@@ -104,7 +103,6 @@ def ddl(
         if payload_schema is None or not payload_schema.strip():
             wanted = "payloadSchema, the columns of a payload as in 'price DOUBLE, size BIGINT'"
             raise OptionError("payload", payload, f"it needs the option {wanted}")
-        refuse_misread(payload_schema)
         columns["payload"] = f"STRUCT<{payload_schema}>"
     if payload == "string":
         columns["payload"] = "STRING"
@@ -175,8 +173,6 @@ class DecodedRows:
             if not field.nullable and not self._is_never_null(field.name):
                 # Spark goes by it, and finds none where it is asked for those that are null.
                 raise OptionError("schema", f"{field.name} NOT NULL", "it may be null")
-            if field.name == "payload":
-                _refuse_what_nothing_fits(field.type)
         corrupt, mode = self._malformed.column, self._malformed.mode
         if mode != "permissive" and self._payload != "raw" and "payload" not in self._schema.names:
             raise OptionError("mode", mode, "it needs the column payload, whose type decides")
@@ -266,15 +262,11 @@ class DecodedRows:
 
 def _refuse_undecodable(schema: StructType) -> None:
     for field in schema:
-        if field.name == "payload" and (wrong := next(undecodable(field.dataType), None)):
-            raise OptionError("payloadSchema", field.dataType.simpleString(), wrong)
-
-
-def _refuse_what_nothing_fits(kind: pa.DataType) -> None:
-    try:
-        fit([], kind)
-    except TypeError as error:
-        raise OptionError("payloadSchema", str(kind), str(error)) from None
+        if field.name == "payload":
+            try:
+                check_payload_type(field.dataType)
+            except TypeError as error:
+                raise OptionError("payloadSchema", field.dataType.simpleString(), str(error)) from None
 
 
 def microseconds(times: pa.Array) -> pa.Array:
