@@ -43,7 +43,9 @@ from oz.spark.session import is_remote
 GAPS, OTHER = "@gaps", "@other"
 """Values of `first_token`: gap records, and tokens that have no directory of their own."""
 
-MAX_TOKEN_LENGTH = 64  # characters; a file name has at most 255 bytes, and Spark writes up to 9 for a character
+MAX_TOKEN_LENGTH = (
+    64  # characters; a file name has at most 255 bytes, and Spark writes up to 9 for a character
+)
 ROW_GROUP_ROWS = 20_000
 _BATCH = re.compile(r"batch=(\d{20})-(\d{20})(?:-([0-9a-f]+))?")
 _WRITE_OPTIONS = {
@@ -117,7 +119,7 @@ def archive(
     max_tokens: int = 100,
     batch_rows: int = 4_000_000,
     compact: bool = False,
-    fail_on_data_loss: bool = True,
+    fail_on_loss: bool = True,
     on_progress: OnProgress | None = None,
 ) -> Archived:
     """Copy the new records of a journal to an archive, each record once.
@@ -132,7 +134,7 @@ def archive(
         max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
         batch_rows: offsets of a batch at most.
         compact: merge small neighbouring batches afterwards. Running queries may fail or miss records meanwhile.
-        fail_on_data_loss: raise if retention removed records before they were archived. False skips them.
+        fail_on_loss: raise if retention removed records before they were archived. False skips them.
         on_progress: called before each batch and at the end.
 
     Returns:
@@ -144,7 +146,7 @@ def archive(
     """
     layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
     with _opened(spark, path) as store:
-        start = _start(store, journal, fail_on_data_loss)
+        start = _start(store, journal, fail_on_loss)
         end = checkpoint(journal).offset
         done = Archived(first_offset=start, end_offset=start)
         while done.end_offset < end:
@@ -152,7 +154,11 @@ def archive(
             first = done.end_offset
             stop = range_end(journal, first, end, max_records=batch_rows)
             batch = Batch(first, stop, checkpoint(journal, stop).segment)
-            done.rows += store.write(read(spark, journal, start=first, end=stop), layout, batch)
+            done.rows += store.write(
+                read(spark, journal, start=first, end=stop, gaps=True, fail_on_loss=fail_on_loss),
+                layout,
+                batch,
+            )
             done.batches += 1
             done.end_offset = stop
         if compact:
@@ -195,7 +201,7 @@ def archive_stream(
     separator: str = ".",
     max_tokens: int = 100,
     interval: float = 10.0,
-    fail_on_data_loss: bool = True,
+    fail_on_loss: bool = True,
 ) -> Any:
     """Start a streaming query that archives new records of a journal until it is stopped.
 
@@ -209,7 +215,7 @@ def archive_stream(
         separator: as for `archive`.
         max_tokens: as for `archive`.
         interval: seconds between the starts of micro-batches.
-        fail_on_data_loss: as for `archive`.
+        fail_on_loss: as for `archive`.
 
     Returns:
         The `StreamingQuery`.
@@ -219,10 +225,10 @@ def archive_stream(
     """
     register(spark)
     with _opened(spark, path) as store:
-        start = _start(store, journal, fail_on_data_loss)
+        start = _start(store, journal, fail_on_loss)
         store.delete(store.checkpoint)
     options = {"journal": os.fspath(journal), "startingOffset": start, "gaps": True}
-    stream = spark.readStream.format("oz").options(**options, failOnDataLoss=fail_on_data_loss).load()
+    stream = spark.readStream.format("oz").options(**options, failOnDataLoss=fail_on_loss).load()
     sink = archive_batch(path, separator=separator, max_tokens=max_tokens, journal=journal)
     writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", store.checkpoint)
     return writer.trigger(processingTime=f"{int(interval * 1000)} milliseconds").start()
@@ -301,7 +307,9 @@ class _Files:
         """
         self.make(target.rpartition("/")[0])
         if not self._system.rename(self._hadoop(source), self._hadoop(target)):
-            raise ArchiveError(f"{source} cannot be renamed to {target}; check the permissions of the directories")
+            raise ArchiveError(
+                f"{source} cannot be renamed to {target}; check the permissions of the directories"
+            )
 
     def delete(self, directory: str) -> None:
         """Delete a directory and its contents, if it exists."""
@@ -351,7 +359,9 @@ class _Store(_Files):
     def _stage(self, rows: DataFrame, layout: Layout, staged: str) -> _Written:
         laid_out = _lay_out(rows, layout)
         with _settings(self._spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
-            writer = laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
+            writer = (
+                laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
+            )
             writer.parquet(staged)
         # Counted in the files, so that the result tells what was written.
         written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
@@ -397,14 +407,16 @@ def _opened(spark: SparkSession, path: Path) -> Iterator[_Store]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ArchiveError(f"{store.path}: another process writes to this archive; wait for its end") from None
+            raise ArchiveError(
+                f"{store.path}: another process writes to this archive; wait for its end"
+            ) from None
         store.recover()
         yield store
     finally:
         os.close(descriptor)
 
 
-def _start(store: _Store, journal: Path, fail_on_data_loss: bool) -> int:
+def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
     """Return the offset at which the archive of a journal continues."""
     last = store.last
     if not last.segment and last.end == 0:
@@ -413,10 +425,10 @@ def _start(store: _Store, journal: Path, fail_on_data_loss: bool) -> int:
         gap = resume(journal, Checkpoint(last.end, last.segment or checkpoint(journal, last.end).segment))
     if gap is None:
         return last.end
-    if fail_on_data_loss and last.end > 0:
+    if fail_on_loss and last.end > 0:
         raise JournalError(
             f"{os.fspath(journal)}: retention removed the offsets {gap.first} to {gap.end - 1} before they were archived "
-            f"to {store.path}; archive more often, or skip them with fail_on_data_loss=False (--skip-lost)"
+            f"to {store.path}; archive more often, or skip them with fail_on_loss=False (--skip-lost)"
         )
     return gap.end
 

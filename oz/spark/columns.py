@@ -247,7 +247,11 @@ def _decided_by_python(subject: Column, pattern: Pattern) -> Column:
 
 
 def _for_each_distinct(
-    subject: Column, name: str, function: Callable[[bytes], Any], spark_type: DataType, arrow_type: pa.DataType
+    subject: Column,
+    name: str,
+    function: Callable[[bytes], Any],
+    spark_type: DataType,
+    arrow_type: pa.DataType,
 ) -> Column:
     def batch(subjects: pa.Array) -> pa.Array:
         encoded = subjects.dictionary_encode()
@@ -255,7 +259,9 @@ def _for_each_distinct(
         return pa.array(values, arrow_type).take(encoded.indices)
 
     batch.__name__ = name  # Spark shows this name in plans
-    vectorise: Any = arrow_udf  # its overloads ask for a function type, which Spark infers from the annotations
+    vectorise: Any = (
+        arrow_udf  # its overloads ask for a function type, which Spark infers from the annotations
+    )
     applied: Column = vectorise(batch, spark_type)(subject.cast("binary"))
     return applied
 
@@ -268,7 +274,9 @@ def _text(pattern: Pattern | str) -> str:
     text = pattern.text if isinstance(pattern, Pattern) else pattern
     if isinstance(text, str):
         return text
-    raise ValueError(f"pattern {text!r}: the text is not UTF-8, and Spark's strings are; give the pattern as text")
+    raise ValueError(
+        f"pattern {text!r}: the text is not UTF-8, and Spark's strings are; give the pattern as text"
+    )
 
 
 @lru_cache(maxsize=4)

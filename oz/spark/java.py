@@ -209,7 +209,9 @@ def _regex(pattern: Pattern) -> str | None:
         if item is None:
             return None
         literal = item["literal"]
-        if previous is not None and (literal is None or item["repeat"] or re.fullmatch(previous, literal[-1])):
+        if previous is not None and (
+            literal is None or item["repeat"] or re.fullmatch(previous, literal[-1])
+        ):
             repeats += 1
         previous = item["atom"] if item["repeat"] else None
         written.append(_written(item, dot))

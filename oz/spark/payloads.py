@@ -17,7 +17,7 @@ The functions on Arrow arrays need no session, so that they run in executors.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -66,9 +66,12 @@ def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "P
         PayloadError: in the query, in the mode FAILFAST.
     """
     if mode.upper() not in MODES[:2]:
-        raise ValueError(f"mode={mode!r}: a column has the modes PERMISSIVE and FAILFAST; filter by isNotNull()")
+        raise ValueError(
+            f"mode={mode!r}: a column has the modes PERMISSIVE and FAILFAST; filter by isNotNull()"
+        )
     kind = DataType.fromDDL(schema) if isinstance(schema, str) else schema
-    check_payload_type(kind)
+    for fault in undecodable(kind):
+        raise TypeError(fault)
     arrow, fails = arrow_type(kind), mode.upper() == "FAILFAST"
 
     def batch(payloads: pa.Array) -> pa.Array:
@@ -78,7 +81,9 @@ def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "P
         return decoded
 
     batch.__name__ = "from_msgpack"  # Spark shows this name in plans
-    vectorise: Any = arrow_udf  # its overloads ask for a function type, which Spark infers from the annotations
+    vectorise: Any = (
+        arrow_udf  # its overloads ask for a function type, which Spark infers from the annotations
+    )
     decoded: Column = vectorise(batch, kind)(F.col(column) if isinstance(column, str) else column)
     return decoded
 
@@ -107,28 +112,27 @@ def arrow_type(kind: DataType | pa.DataType) -> pa.DataType:
     return kind if isinstance(kind, pa.DataType) else to_arrow_type(kind, timezone="UTC")
 
 
-def check_payload_type(kind: DataType) -> None:
-    """Check that payloads can decode to a type.
-
-    Raises:
-        TypeError: the type, or a type inside, fits no payload. The message names it.
-    """
+def undecodable(kind: DataType) -> Iterator[str]:
+    """Yield the reasons why payloads cannot decode to a type; nothing if they can."""
     if isinstance(kind, (CharType, VarcharType, VariantType)):
-        raise TypeError(f"{kind.simpleString()}: no payload decodes to this type; use string")
-    if isinstance(kind, StructType):
+        yield f"{kind.simpleString()}: no payload decodes to this type; docs/spark.md lists the types"
+    elif isinstance(kind, StructType):
         for field in kind:
             if kind.names.count(field.name) > 1:
-                raise TypeError(f"{kind.simpleString()}: the field {field.name!r} appears twice")
+                yield f"{kind.simpleString()}: the field {field.name!r} appears twice"
             if not field.nullable:
-                raise TypeError(f"{field.name!r} is NOT NULL, and a payload may lack it; remove NOT NULL")
-            check_payload_type(field.dataType)
+                yield f"{field.name!r} is NOT NULL, and a payload may lack it; remove NOT NULL"
+            yield from undecodable(field.dataType)
     elif isinstance(kind, ArrayType):
-        check_payload_type(kind.elementType)
+        yield from undecodable(kind.elementType)
     elif isinstance(kind, MapType):
-        check_payload_type(kind.keyType)
-        check_payload_type(kind.valueType)
+        yield from undecodable(kind.keyType)
+        yield from undecodable(kind.valueType)
     else:
-        _converter(arrow_type(kind))
+        try:
+            _converter(arrow_type(kind))
+        except TypeError as error:
+            yield str(error)
 
 
 def decode_msgpack(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array:

@@ -87,14 +87,33 @@ def test_the_matrix_vectors_hold(spark, family):
     encoding = "latin1" if "latin1" in first.get("encoding", "") else "utf-8"
     universe = [subject.encode(encoding) for subject in first["universe"]]
     expected = {
-        oz.compile(row["pattern"].encode(encoding), dialect): {each.encode(encoding) for each in row["matched"]}
+        oz.compile(row["pattern"].encode(encoding), dialect): {
+            each.encode(encoding) for each in row["matched"]
+        }
         for dialect in MATRICES[family]
         for row in matrix[:: max(1, len(matrix) // size(100, 1_000_000))]
     }
     assert answers(spark, expected, universe) == expected
 
 
-ATOMS = ["a", "b", "k", ".", r"\.", "é", "😀", "[^.]", "[a-cé]", "[^a.]", "[.k]", "^", "$", "(a|b)", r"(?:a\.)?", "|"]
+ATOMS = [
+    "a",
+    "b",
+    "k",
+    ".",
+    r"\.",
+    "é",
+    "😀",
+    "[^.]",
+    "[a-cé]",
+    "[^a.]",
+    "[.k]",
+    "^",
+    "$",
+    "(a|b)",
+    r"(?:a\.)?",
+    "|",
+]
 REPEATS = ["", "", "", "*", "+", "?", "*?", "+?", "*+", "{2}", "{1,2}", "{0,3}?"]
 ODD = [r"\w", r"\d", "(?i:k)", r"\b", "(?=a)", "(a*)*"]
 
@@ -104,7 +123,9 @@ def random_regexes(chance, count):
     while len(found) < count:
         parts = [chance.choice(ATOMS) for _ in range(chance.randint(1, 6))]
         text = "".join(part + (chance.choice(REPEATS) if part not in "^$|" else "") for part in parts)
-        text = chance.choice(["", "", "(?s)", ""]) + text + (chance.choice(ODD) if chance.random() < 0.1 else "")
+        text = (
+            chance.choice(["", "", "(?s)", ""]) + text + (chance.choice(ODD) if chance.random() < 0.1 else "")
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -128,8 +149,32 @@ def test_random_regexes_agree_whether_java_or_python_evaluates_them(spark):
     assert len(patterns) // 3 < native < len(patterns)
 
 
-BYTES = [b"\xff", b"\xc3\xa9", b"\xc3", b"a\xff", b"a\xffb", b"a\xef\xbf\xbdb", b"aXb", b"", b"a\n", b"\xc3\xa9x"]
-BYTE_GLOBS = [b"a\xff*", b"a?b", b"\xc3*", b"a\xffb", b"[\xc3\xff]*", b"*\xff*", b"??", b"*", b"*?*", b"[^a]*", b"", b"a*b*"]
+BYTES = [
+    b"\xff",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"a\xff",
+    b"a\xffb",
+    b"a\xef\xbf\xbdb",
+    b"aXb",
+    b"",
+    b"a\n",
+    b"\xc3\xa9x",
+]
+BYTE_GLOBS = [
+    b"a\xff*",
+    b"a?b",
+    b"\xc3*",
+    b"a\xffb",
+    b"[\xc3\xff]*",
+    b"*\xff*",
+    b"??",
+    b"*",
+    b"*?*",
+    b"[^a]*",
+    b"",
+    b"a*b*",
+]
 
 
 def test_subjects_that_are_not_utf8_match_byte_dialects_only(spark):
@@ -143,8 +188,24 @@ def test_subjects_that_are_not_utf8_match_byte_dialects_only(spark):
 @pytest.mark.parametrize("token", ["a", "é😀"])
 def test_deep_subjects_and_long_patterns_do_not_overflow_javas_stack(spark, token):
     subject = ".".join(["a", *[token] * 20_000, "a"]).encode()
-    specs = ["a.>", "*.>", ">", "rv:a.*.a.>", "redis:a*a", "redis:*a*a*b", "raims.glob:a?*a", "mqtt:+/#", "amqp:#.a"]
-    specs += ["amqp:a.#.b.#", "amqp:a.#.a.#.a", r"regex:a\.(?:[^.]++\.)*+a", r"regex:(?:[^.]+\.)*a", "regex:a[^b]*a"]
+    specs = [
+        "a.>",
+        "*.>",
+        ">",
+        "rv:a.*.a.>",
+        "redis:a*a",
+        "redis:*a*a*b",
+        "raims.glob:a?*a",
+        "mqtt:+/#",
+        "amqp:#.a",
+    ]
+    specs += [
+        "amqp:a.#.b.#",
+        "amqp:a.#.a.#.a",
+        r"regex:a\.(?:[^.]++\.)*+a",
+        r"regex:(?:[^.]+\.)*a",
+        "regex:a[^b]*a",
+    ]
     specs += [".".join("*" * count) for count in (90, 2_000)]
     patterns = [oz.compile(spec) for spec in specs]
     subjects = [subject, ".".join("a" * 90).encode(), ".".join("a" * 2_000).encode()]
@@ -154,7 +215,10 @@ def test_deep_subjects_and_long_patterns_do_not_overflow_javas_stack(spark, toke
 
 def test_hostile_globs_end_soon(spark):
     subject = b"a" * 5_000
-    patterns = [oz.compile("*".join(["a"] * 60) + "*b", "redis"), oz.compile("#." + "a.#." * 40 + "b", "amqp")]
+    patterns = [
+        oz.compile("*".join(["a"] * 60) + "*b", "redis"),
+        oz.compile("#." + "a.#." * 40 + "b", "amqp"),
+    ]
     assert answers(spark, patterns, [subject]) == {pattern: set() for pattern in patterns}
 
 
@@ -254,7 +318,9 @@ def test_token_and_depth_split_at_the_separator(spark):
     found = values_of(spark, tokens | depths)
     for n, separator in cases:
         expected = [each and token_at(each.split(separator), n) for each in SUBJECTS]
-        expected = [token_at([""], n) if each == "" else value for each, value in zip(SUBJECTS, expected, strict=True)]
+        expected = [
+            token_at([""], n) if each == "" else value for each, value in zip(SUBJECTS, expected, strict=True)
+        ]
         assert found[n, separator] == expected, (n, separator)
     for separator in (".", "/"):
         expected = [None if each is None else len(each.split(separator)) for each in SUBJECTS]
@@ -270,12 +336,24 @@ def test_prefix_passes_the_subjects_that_zeromq_passes(spark):
     found = values_of(spark, {spec: oz.spark.prefix("subject", spec) for spec in specs})
     for spec in specs:
         prefixes = oz.compile(spec).prefixes
-        assert found[spec] == [None if each is None else each.encode().startswith(prefixes) for each in SUBJECTS]
+        assert found[spec] == [
+            None if each is None else each.encode().startswith(prefixes) for each in SUBJECTS
+        ]
 
 
 # match_all, join_patterns -----------------------------------------------------------------------------------------
 
-PATTERNS = ["a.*", "a.b", "rv:a.>", "redis:*b", r"regex:^a\.\w$", "mqtt:a/+", "amqp:#.b", oz.compile("*.b"), "a.*"]
+PATTERNS = [
+    "a.*",
+    "a.b",
+    "rv:a.>",
+    "redis:*b",
+    r"regex:^a\.\w$",
+    "mqtt:a/+",
+    "amqp:#.b",
+    oz.compile("*.b"),
+    "a.*",
+]
 MATCHED = ["a.b", "a.c", "a/c", "b", "x", "", "a.b", "é.b", None]
 
 
@@ -292,7 +370,9 @@ def test_match_all_lists_patterns_in_the_given_order_and_join_patterns_joins_the
         assert patterns == (None if subject is None else matching(subject))
     joined = oz.spark.join_patterns(table, table.subject, PATTERNS, name="interest")
     assert joined.columns == ["number", "subject", "interest"]
-    expected = [(at, each, one) for at, each in enumerate(MATCHED) if each is not None for one in matching(each)]
+    expected = [
+        (at, each, one) for at, each in enumerate(MATCHED) if each is not None for one in matching(each)
+    ]
     assert sorted(map(tuple, joined.collect())) == sorted(expected)
     single = table.select(oz.spark.match_all("subject", "a.*"), oz.spark.match_all("subject", [])).first()
     assert tuple(single) == (["a.*"], [])

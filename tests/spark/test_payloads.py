@@ -156,7 +156,9 @@ ROWS = [
 
 
 def test_from_msgpack_makes_a_struct_and_null_of_a_malformed_payload(spark):
-    payloads = [value if value is None or isinstance(value, bytes) else msgpack.packb(value) for value, _ in ROWS]
+    payloads = [
+        value if value is None or isinstance(value, bytes) else msgpack.packb(value) for value, _ in ROWS
+    ]
     table = spark.createDataFrame(list(enumerate(payloads)), "number int, payload binary")
     column = oz.spark.from_msgpack("payload", "price double, name string")
     assert table.select(column).columns == ["from_msgpack(payload)"]
@@ -181,7 +183,10 @@ def test_failfast_fails_the_query_and_names_the_payload(spark):
     [
         (T.VariantType(), "no payload decodes to"),
         (T.ArrayType(T.VarcharType(3)), r"varchar\(3\): no payload decodes to"),
-        (T.StructType([T.StructField("n", T.LongType(), False)]), "'n' is NOT NULL, and a payload may lack it"),
+        (
+            T.StructType([T.StructField("n", T.LongType(), False)]),
+            "'n' is NOT NULL, and a payload may lack it",
+        ),
         (T.StructType([T.StructField("n", T.LongType())] * 2), "the field 'n' appears twice"),
     ],
 )

