@@ -18,9 +18,9 @@ from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.loading import lake_files
 from oz.spark.jobs.report import Report, report
 from oz.spark.payloads import from_msgpack, from_payload
+from oz.spark.reading import read
 from oz.spark.registration import register
 from oz.spark.session import session
-from oz.spark.sink.publishing import publish_batches
 
 __all__ = [
     "Archived",
@@ -37,7 +37,7 @@ __all__ = [
     "match_all",
     "matches",
     "prefix",
-    "publish_batches",
+    "read",
     "register",
     "report",
     "session",

@@ -16,7 +16,6 @@ from oz.spark.columns import SEPARATOR
 from oz.spark.jobs.reporting.figures import figures
 from oz.spark.jobs.reporting.rows import Source, narrow_rows
 from oz.spark.jobs.reporting.tasks import few_tasks
-from oz.spark.source.options import refuse_commas
 from oz.subjects.pattern import Pattern
 from oz.system import refuse_planted
 
@@ -103,8 +102,6 @@ def report(
         raise ValueError(f"levels={levels}, most={most}, silent_after={silent_after}: all are above 0")
     if not separator:
         raise ValueError("the separator is empty")
-    if isinstance(pattern, str):
-        refuse_commas(pattern, "pattern")
     with few_tasks(spark):
         found = figures(
             narrow_rows(spark, source, pattern),
