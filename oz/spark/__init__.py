@@ -12,13 +12,22 @@ try:
 except ImportError as error:
     raise SparkMissing(error.name or "pyspark") from None
 
+from oz.spark.archive import Archived, ArchiveError, archive, archive_batch, archive_stream, read_archive
 from oz.spark.columns import depth, gaps, join_patterns, match_all, matches, prefix, token
-from oz.spark.payloads import from_msgpack
+from oz.spark.payloads import PayloadError, from_msgpack
+from oz.spark.reading import read
 from oz.spark.registration import register
+from oz.spark.report import Report, report
 from oz.spark.session import session
-from oz.spark.sink.publishing import publish_batches
 
 __all__ = [
+    "ArchiveError",
+    "Archived",
+    "PayloadError",
+    "Report",
+    "archive",
+    "archive_batch",
+    "archive_stream",
     "depth",
     "from_msgpack",
     "gaps",
@@ -26,8 +35,10 @@ __all__ = [
     "match_all",
     "matches",
     "prefix",
-    "publish_batches",
+    "read",
+    "read_archive",
     "register",
+    "report",
     "session",
     "token",
 ]
