@@ -419,10 +419,8 @@ def _opened(spark: SparkSession, path: Path) -> Iterator[_Store]:
 def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
     """Return the offset at which the archive of a journal continues."""
     last = store.last
-    if not last.segment and last.end == 0:
-        gap = resume(journal, Checkpoint(0, ""))
-    else:
-        gap = resume(journal, Checkpoint(last.end, last.segment or checkpoint(journal, last.end).segment))
+    segment = last.segment or checkpoint(journal, last.end).segment
+    gap = resume(journal, Checkpoint(last.end, segment))
     if gap is None:
         return last.end
     if fail_on_loss and last.end > 0:
