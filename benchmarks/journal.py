@@ -1,12 +1,13 @@
 """The journal beside the journal of an older commit, in one interleaved run.
 
     git worktree add --detach /tmp/old b7aea18b
-    python benchmarks/journal.py --old /tmp/old [--rounds 5] [--rows 400000] [--directory DIR] [--row NAME ...]
+    python benchmarks/journal.py --old /tmp/old [--rounds 5] [--rows 400000] [--directory DIR] [--row NAME]
 
 Each journal runs in a process of its own, because both import as `oz`. The processes take turns: each row is
 measured once with the old journal and once with the new one in each round, and the order alternates. The
 times are medians of the rounds. The ratio in brackets compares the fastest rounds, and decides, because other
-programs disturb the medians. `first` is the first reading of a process, when no footer is cached. Records have JSON payloads of about 110 bytes and 250 subjects.
+programs disturb the medians. `first` is the first reading of a process, when no footer is cached. Records
+have JSON payloads of about 110 bytes and 250 subjects.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ READS = ("read", "subject", "absent", "time", "offset", "read_messages")
 ABSOLUTE = ("pause", "open")
 
 
-# --- the measured side: one process for each journal ----------------------------------------------------------
+# --- measured side: one process for each journal ----------------------------------------------------------
 
 
 class Side:
@@ -210,7 +211,7 @@ def serve(package: str, rows: int, directory: Path) -> None:
         print(json.dumps(measured()), flush=True)
 
 
-# --- the measuring side -----------------------------------------------------------------------------------------
+# --- measuring side ---------------------------------------------------------------------------------------
 
 
 class Process:
