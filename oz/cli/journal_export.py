@@ -107,6 +107,8 @@ def _output(file: str) -> Iterator[BinaryIO]:
         with path.open("wb") as out:
             yield out
         return
+    if not path.parent.is_dir():
+        raise click.ClickException(f"{file}: there is no directory {path.parent}; create it first")
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as out:
