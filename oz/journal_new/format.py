@@ -25,10 +25,13 @@ those that retention removed, those that damage cost, and those that a power cut
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 import struct
+import sys
+from array import array
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +49,9 @@ TEMPORARY = ".tmp"
 """Suffix of a file that is not complete. Readers ignore it, the next writer removes it."""
 DAMAGED = ".damaged"
 """Suffix of a file that `repair` or a writer set aside. Readers ignore it."""
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers of a full disk."""
 
 MESSAGE, GAP = 0, 1
 """Values of `kind`. A gap record stands for `lost` messages that never reached the recorder."""
@@ -78,6 +84,24 @@ null if it is unknown. The subject of a gap record is the pattern that the lost 
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
 TYPES: dict[str, pa.DataType] = {field.name: field.type for field in SCHEMA}
 NULLABLE: tuple[str, ...] = tuple(field.name for field in SCHEMA if field.nullable)
+
+
+def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
+    """Return an Arrow scalar of an integer type, or of another type with the same width.
+
+    `pa.scalar` and `pa.array` import pandas if it is installed, which takes a reader up to a second.
+
+    Raises:
+        OverflowError: the value does not fit the type.
+    """
+    data = value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
+
+
+def int_sequence(count: int) -> pa.Array:
+    """Return the int64 array 0, 1, 2, …, without an import of pandas."""
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])
+
 
 _SEALED = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.parquet")
 _ACTIVE = re.compile(r"(\d{20})-([0-9a-f]{16})\.arrows")
@@ -179,6 +203,7 @@ class Head(NamedTuple):
 
 
 _MARK = struct.Struct("<16sQQQI")
+MARK_SIZE = _MARK.size
 _MARK_READS = 3
 """Reads of a mark whose checksum is wrong. A read may overlap a write, which takes microseconds."""
 
@@ -224,6 +249,11 @@ def read_mark(directory: Path) -> Mark | None:
             if mark is not None:
                 return mark
     return None
+
+
+def sync_data(descriptor: int) -> None:
+    """Make the data of a file durable."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
 
 
 def sync_directory(directory: Path) -> None:
