@@ -193,13 +193,17 @@ class Side:
 
 
 def json_payloads(count: int) -> list[bytes]:
-    """Return payloads as of a market data feed."""
+    """Return payloads as of a market data feed: ticks around a price of each symbol, volumes in lots."""
     chance = random.Random(1)
-    return [
-        b'{"symbol":"S%03d","bid":%.2f,"ask":%.2f,"volume":%d,"venue":"XETR","time":%d,"flags":["a","b"]}'
-        % (at % 250, chance.uniform(90, 99), chance.uniform(99, 110), chance.randrange(10**6), START + at)
-        for at in range(count)
-    ]
+    prices = [chance.randrange(2_000, 20_000) for _ in range(250)]
+    made = []
+    for at in range(count):
+        price = prices[at % 250] = prices[at % 250] + chance.randint(-3, 3)
+        made.append(
+            b'{"symbol":"S%03d","bid":%.2f,"ask":%.2f,"volume":%d,"venue":"XETR","time":%d,"flags":["a","b"]}'
+            % (at % 250, price / 100, (price + 1) / 100, 100 * chance.randint(1, 50), START + at * STEP)
+        )
+    return made
 
 
 def serve(package: str, rows: int, directory: Path) -> None:
