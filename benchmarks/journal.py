@@ -85,7 +85,7 @@ class Side:
         """Read all columns as Arrow batches."""
         return iter(self.module.Journal(self.main).batches(pattern, **bounds))
 
-    # what is measured: each returns seconds, and what must be equal on both sides ---
+    # rows: each returns seconds, and a count that must be equal on both sides ---
 
     def write(self) -> tuple[float, int]:
         """Write the journal that is read; return its bytes."""
@@ -114,7 +114,7 @@ class Side:
         return self._read("md.3.7")
 
     def absent(self) -> tuple[float, int]:
-        """Read a subject that does not occur, between others that do."""
+        """Read a subject that does not occur, although it lies between two subjects of the journal."""
         return self._read("md.3.absent")
 
     def time(self) -> tuple[float, int]:

@@ -108,9 +108,9 @@ class Recorder:
         Args:
             directory: the directory of the journal; created if it is absent.
             patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
-            source: an endpoint, or a list of them, for a subscriber of the recorder's own; or a `Subscriber`,
-                from which nothing else may receive meanwhile; or a `Node`, which records its bus. `close`
-                leaves a given subscriber or node open.
+            source: an endpoint or a list of endpoints, for which the recorder creates a subscriber; a
+                `Subscriber`, from which nothing else may receive meanwhile; or a `Node`, whose bus is
+                recorded. `close` leaves a given subscriber or node open.
             subscriber: options of the recorder's own `oz.Subscriber`, such as `filtering` and `bind`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.

@@ -1,7 +1,7 @@
 """Replay: publishes the messages of a journal again, at the pace at which they were received.
 
-A message is due when as much time has passed since the first as lay between the two in the journal, divided
-by the speed. If the replay falls more than a second behind, or was paused, the schedule starts again with the
+The delay of a message after the first is the delay between the two records, divided by the speed.
+If the replay falls more than a second behind, or was paused, the schedule starts again with the
 next message, so that the following messages keep their distances. A message whose time is before that of an
 earlier one is due at once.
 """
@@ -27,7 +27,7 @@ from oz.sync.waiting import Bell
 MAX_DELAY = 1.0
 """Seconds behind the schedule beyond which the schedule starts again."""
 MIN_WAIT = 0.0002
-"""Seconds. A message that is due within them is published at once, because a wait takes about as long."""
+"""Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of `on_poll`."""
 RETRY_INTERVAL = 0.005
@@ -159,7 +159,7 @@ class Replay:
             self._began = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait at most so long, until the next `on_poll`, or until the bell rings."""
+        """Wait for some seconds, until the next `on_poll`, or until the bell rings."""
         assert self._bell is not None
         self._poll()
         if self._on_poll is not None:
@@ -229,14 +229,14 @@ def replay(
 ) -> Replay:
     """Publish the messages of a journal again, in the order of their offsets, and wait for the end.
 
-    Subscribers of an oz publisher get the fields of each record as headers: `oz-offset`, `oz-time-ns`, and as
-    far as they are recorded `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`; besides the headers
-    that the message was published with. Plain subscribers get subject and payload.
+    Subscribers of an oz publisher get the headers of the message, and the fields of the record as headers:
+    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers
+    get subject and payload.
 
     Args:
         journal: the journal.
-        publisher: an `oz.Publisher` without codec. One that raises `WouldBlock` if a subscriber is full makes
-            the replay wait; one with `on_full="drop"` drops messages.
+        publisher: an `oz.Publisher` without codec. If it raises `WouldBlock` because a subscriber is full,
+            the replay waits. A publisher with `on_full="drop"` drops messages.
         pattern: publish only the messages whose subject matches, as in `Journal.read`.
         start: the first offset or the earliest time.
         end: the offset or the time before which to stop.

@@ -23,7 +23,12 @@ def directory(tmp_path):
     """Records of three and of two hours ago, and of half an hour ago."""
     where, now = tmp_path / "recorded", time.time_ns()
     with Writer(where) as writer:
-        writer.append([{"subject": "a", "payload": b"%d" % at, "time_ns": now - half * HOUR // 2} for at, half in enumerate((6, 4, 1))])
+        writer.append(
+            [
+                {"subject": "a", "payload": b"%d" % at, "time_ns": now - half * HOUR // 2}
+                for at, half in enumerate((6, 4, 1))
+            ]
+        )
     return where
 
 

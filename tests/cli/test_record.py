@@ -228,4 +228,6 @@ def test_a_bus_is_recorded(oz_start, tmp_path):
         ended = running.end()
     assert ended.code == 0
     assert "recorded 300 messages" in ended.stderr
-    assert [one.payload for one in Journal(directory, codec="msgpack").read()] == [{"n": at} for at in range(300)]
+    assert [one.payload for one in Journal(directory, codec="msgpack").read()] == [
+        {"n": at} for at in range(300)
+    ]

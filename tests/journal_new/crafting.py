@@ -25,9 +25,7 @@ def table_of(rows, first=0, **columns):
         "payload": pa.array([b"%d" % at for at in range(rows)], pa.binary()),
     }
     made |= columns
-    return pa.table(
-        [made.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA], SCHEMA
-    )
+    return pa.table([made.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA], SCHEMA)
 
 
 def sealed_file(directory, table, *, first=0, end=None, metadata=(), **options):
@@ -38,16 +36,24 @@ def sealed_file(directory, table, *, first=0, end=None, metadata=(), **options):
         table: the records, of any schema.
         first: first offset in the name and in the metadata.
         end: the offset after the last there; by default as the table has rows.
-        metadata: entries that replace those that belong to the table.
+        metadata: entries that replace the right entries.
         options: options of `pyarrow.parquet.ParquetWriter`.
     """
     end = first + table.num_rows if end is None else end
     options = {"compression": "zstd", "write_page_checksum": True, "store_schema": False, **options}
     entries = {
-        "oz.version": "1", "oz.journal": "1" * 16, "oz.segment": "2" * 16, "oz.previous": "", "oz.first": first,
-        "oz.end": end, "oz.times": "1700000000000000 1700000000000000", "oz.gaps": "0", "oz.empty": "",
-        "oz.missing": "", **dict(metadata),
-    }  # fmt: skip
+        "oz.version": "1",
+        "oz.journal": "1" * 16,
+        "oz.segment": "2" * 16,
+        "oz.previous": "",
+        "oz.first": first,
+        "oz.end": end,
+        "oz.times": "1700000000000000 1700000000000000",
+        "oz.gaps": "0",
+        "oz.empty": "",
+        "oz.missing": "",
+        **dict(metadata),
+    }
     path = directory / "crafted"
     with pq.ParquetWriter(path, table.schema, **options) as writer:
         writer.write_table(table)
@@ -90,7 +96,13 @@ def stamped(batch, segment, *, first=0, rows=None, schema=SCHEMA, options=None):
 
 def stream_file(directory, *messages, segment="2" * 16, first=0, end=0, schema=SCHEMA, named=None):
     """Write an active segment of messages, and a mark that acknowledges all of it; return its path."""
-    head = {"oz.version": "1", "oz.journal": "1" * 16, "oz.segment": segment, "oz.previous": "", "oz.first": first}
+    head = {
+        "oz.version": "1",
+        "oz.journal": "1" * 16,
+        "oz.segment": segment,
+        "oz.previous": "",
+        "oz.first": first,
+    }
     data = schema.with_metadata({key: str(value) for key, value in head.items()}).serialize().to_pybytes()
     data += b"".join(messages)
     path = directory / f"{first:020}-{named or segment}.arrows"

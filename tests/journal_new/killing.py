@@ -2,13 +2,14 @@
 
     python killing.py random|sealing DIRECTORY ROUNDS SEED
 
-In each round a child process opens the journal and appends until it is killed with SIGKILL. `random` kills it
-from outside at a random time, or before, within or after a random system call that changes a file. `sealing`
-kills it before and after each system call of sealing, retention and opening, in turn. The child reports through
-a pipe each group that it begins to append, and each acknowledged one with its offsets and digest.
+In each round a child process opens the journal and appends until it is killed with SIGKILL. `random` kills
+it from outside at a random time, or before, within or after a random system call that changes a file.
+`sealing` kills it before and after each system call of sealing, retention and opening, in turn. The child
+reports through a pipe each group that it begins to append, and each acknowledged group with its offsets and
+digest.
 
-Between the rounds the tail behind the acknowledged size is torn or overwritten. Two readers follow the journal
-all the time. The oracle is the pipe: no acknowledged record may be lost, none may come twice, no offset may
+Between the rounds the tail behind the acknowledged size is torn or overwritten. Two readers follow the
+journal all the time. The oracle is the pipe: no acknowledged record may be lost, none may come twice, no offset may
 name two records, and readers must see every record once.
 """
 
@@ -34,9 +35,20 @@ warnings.filterwarnings("ignore", "This process .* is multi-threaded", Deprecati
 os.fsync = os.fdatasync = os.fstat
 
 CHANGING = (
-    "open", "write", "writev", "pwrite", "pwritev", "fsync", "fdatasync", "rename", "replace", "unlink", "link",
-    "ftruncate", "truncate",
-)  # fmt: skip
+    "open",
+    "write",
+    "writev",
+    "pwrite",
+    "pwritev",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "replace",
+    "unlink",
+    "link",
+    "ftruncate",
+    "truncate",
+)
 OPTIONS = (
     {"segment_bytes": 60_000},
     {"segment_bytes": 8_000, "sync": 0.001},
@@ -319,8 +331,17 @@ def main(mode, directory, rounds, seed):
         seen.append(check_reader(path, oracle, keeps_all=mode == "random"))
     assert Journal(directory).verify().ok
     acked = len(oracle.acknowledged)
-    print(json.dumps({"rounds": number + 1, "records": acked, "seen": seen, "calls": calls,
-                      "torn": sum(how != "none" for how in torn)}))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "rounds": number + 1,
+                "records": acked,
+                "seen": seen,
+                "calls": calls,
+                "torn": sum(how != "none" for how in torn),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

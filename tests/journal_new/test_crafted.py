@@ -1,4 +1,4 @@
-"""Crafted files: whoever can write the directory cannot crash a reader, and gets no wrong records through."""
+"""Crafted files: they do not crash a reader, and their wrong records are errors."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from journal_new.crafting import bomb, sealed_file, stamped, stream_file, table_of
 from oz.journal_new import SCHEMA, Journal, JournalError, Writer
 from support import scripts
-from support.journals import active, batches_of, rows_of, sealed
+from support.journals import active, batches_of, read_or_error, rows_of, sealed
 
 TEN = {at: (f"a.{at}", b"%d" % at) for at in range(10)}
 SEGMENT = "2" * 16
@@ -59,22 +59,30 @@ WRONG_SEALED = {
 }
 
 
+HARMLESS = (
+    "no statistics",
+    "malformed times",
+    "malformed gaps",
+    "a row group of a million rows",
+    "a subject list of numbers",
+    "a subject list that is no JSON",
+)
+
+
 @pytest.mark.parametrize("name", WRONG_SEALED)
 def test_a_crafted_sealed_file_is_an_error_with_its_name_or_harmless(tmp_path, name):
     table, options = WRONG_SEALED[name]
     path = sealed_file(tmp_path, table, **options)
-    try:
-        rows, _ = rows_of(tmp_path)
-        matching, _ = rows_of(tmp_path, pattern="a.>")
-    except JournalError as error:
+    rows, error = read_or_error(tmp_path)
+    matching, _ = read_or_error(tmp_path, "a.>")
+    if error is not None:
         assert path.name in str(error)
         assert not Journal(tmp_path).verify().ok
-    else:
-        # Only claims of the metadata that do not decide about these records may be wrong without an error.
-        assert name in ("no statistics", "malformed times", "malformed gaps", "a row group of a million rows",
-                        "a subject list of numbers", "a subject list that is no JSON")  # fmt: skip
-        assert rows == matching
-        assert TEN.items() <= rows.items()
+        return
+    # Only claims of the metadata that do not decide about these records may be wrong without an error.
+    assert name in HARMLESS
+    assert rows == matching
+    assert TEN.items() <= rows.items()
 
 
 def batch_of(**columns):
@@ -95,7 +103,9 @@ WRONG_STREAMS = {
     "another first offset in the stamp": lambda: stamped(batch_of(), SEGMENT, first=1),
     "the checksum of another segment": lambda: stamped(batch_of(), "3" * 16),
     "payloads beyond their buffer": lambda: stamped(with_lengths([0, *[1 << 30] * 10]), SEGMENT),
-    "payloads of negative length": lambda: stamped(with_lengths([0, 9, -5, 3, 4, 5, 6, 7, 8, 9, 10]), SEGMENT),
+    "payloads of negative length": lambda: stamped(
+        with_lengths([0, 9, -5, 3, 4, 5, 6, 7, 8, 9, 10]), SEGMENT
+    ),
     "an offset twice": lambda: stamped(batch_of(offset=pa.array([0, 1, 2, 3, 3, 5, 6, 7, 8, 9])), SEGMENT),
     "no UTF-8 in subjects": lambda: stamped(
         batch_of(subject=pa.array([b"\xff"] * 10, pa.binary()).view(pa.string())), SEGMENT
@@ -149,7 +159,7 @@ def test_what_is_no_file_of_a_journal_is_an_error_and_never_waited_for(written, 
 
 
 def test_swapped_segments_are_an_error(written):
-    directory, rows = written(*[10] * 8, seal=True, segment_bytes=2000)
+    directory, _ = written(*[10] * 8, seal=True, segment_bytes=2000)
     first, second = sealed(directory)[:2]
     contents = first.read_bytes(), second.read_bytes()
     first.write_bytes(contents[1])
@@ -180,10 +190,7 @@ def test_a_file_of_another_journal_does_not_pass_for_records_of_this_one(written
         writer.append([("stranger", b"")] * 5)
     [foreign] = sealed(tmp_path / "other")
     shutil.copy(foreign, directory)
-    try:
-        found, _ = rows_of(directory)
-    except JournalError as error:
-        assert foreign.name in str(error) or sealed(directory)[0].name in str(error)
-    else:
-        assert found == rows
+    found, error = read_or_error(directory)
+    assert error is not None or found == rows
+    assert found.items() <= rows.items()
     assert not Journal(directory).verify().ok

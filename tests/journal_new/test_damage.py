@@ -1,4 +1,4 @@
-"""Flipped bits, cut files and overwritten ranges: readers never return wrong bytes, verify names the range."""
+"""Flipped bits, cut files, overwritten ranges: readers return no wrong bytes, verify names the range."""
 
 import os
 import random
@@ -6,24 +6,21 @@ import random
 import pytest
 
 from oz.journal_new import Journal, JournalError, Writer
-from support.journals import acknowledged, active, batches_of, flip, lost_by, overwrite, ranges_of, rows_of, sealed
+from support.journals import (
+    acknowledged,
+    active,
+    batches_of,
+    flip,
+    lost_by,
+    overwrite,
+    ranges_of,
+    read_or_error,
+    rows_of,
+    sealed,
+)
 from support.sizes import size
 
 SIZES = (30, 1, 20, 50, 9)
-
-
-def read_or_error(directory):
-    """Return the rows that can be read before an error, and the error."""
-    from oz.journal_new import Record
-
-    rows = {}
-    try:
-        for one in Journal(directory).read():
-            if isinstance(one, Record):
-                rows[one.offset] = (one.subject, one.payload)
-    except JournalError as error:
-        return rows, error
-    return rows, None
 
 
 def bits_of(path, chance, *, first=0, end=None):
@@ -72,7 +69,13 @@ def test_a_cut_or_overwritten_stream_loses_exactly_what_verify_and_the_next_writ
     chance = random.Random(seed)
     path = active(directory)
     batches = batches_of(path)
-    assert [(first, end) for *_, first, end in batches] == [(0, 30), (30, 31), (31, 51), (51, 101), (101, 110)]
+    assert [(first, end) for *_, first, end in batches] == [
+        (0, 30),
+        (30, 31),
+        (31, 51),
+        (51, 101),
+        (101, 110),
+    ]
     end_byte = acknowledged(directory)[2]
     place = chance.randrange(batches[0][0], end_byte)
     if seed % 2:

@@ -81,16 +81,18 @@ def test_a_full_file_system_is_an_error_until_a_file_is_removed(tmp_path):
         lines = []
         with Writer(disk / "journal", segment_bytes=200_000) as writer:
             group = 0
-            with pytest.raises(JournalFull):
+            try:
                 while True:
                     end = writer.append([content(group, at) for at in range(5)])
                     lines.append(f"{end - 5} {group}")
                     group += 1
+            except JournalFull:
+                pass
             with pytest.raises(JournalFull):
                 writer.append([("a", os.urandom(1 << 20))])
             check(disk / "journal", lines)
             ballast.unlink()
-            for group in range(group, group + 200):
+            for group in range(10_000, 10_200):
                 end = writer.append([content(group, at) for at in range(5)])
                 lines.append(f"{end - 5} {group}")
         check(disk / "journal", lines)
@@ -99,12 +101,9 @@ def test_a_full_file_system_is_an_error_until_a_file_is_removed(tmp_path):
 def test_a_journal_is_not_created_on_a_full_file_system_and_nothing_is_left_locked(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         (disk / "ballast").write_bytes(os.urandom((1 << 21) - 8192))
-        with pytest.raises(JournalError):
-            writer = Writer(disk / "journal")
+        with pytest.raises(JournalError), Writer(disk / "journal") as writer:
             writer.append([("a", os.urandom(100_000))])
         (disk / "ballast").unlink()
-        if "writer" in locals():
-            writer.close()
         with Writer(disk / "journal") as writer:
             assert writer.append([("a", b"b")]) == 1
 

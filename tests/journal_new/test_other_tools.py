@@ -1,4 +1,4 @@
-"""The one-liners of docs/journal.md: DuckDB, Polars and pandas read the sealed files while a recorder runs."""
+"""One-liners of docs/journal.md: DuckDB, Polars and pandas read sealed files while a recorder runs."""
 
 import re
 import signal
@@ -18,7 +18,9 @@ def rows_by(tool, directory):
     """Return the number of rows, as a tool reads them."""
     if tool == "duckdb":
         duckdb = pytest.importorskip("duckdb")
-        return duckdb.sql(f"SELECT count(*) FROM '{directory}/*.parquet' WHERE subject LIKE 'md.%'").fetchone()[0]
+        return duckdb.sql(
+            f"SELECT count(*) FROM '{directory}/*.parquet' WHERE subject LIKE 'md.%'"
+        ).fetchone()[0]
     if tool == "polars":
         polars = pytest.importorskip("polars")
         return polars.scan_parquet(f"{directory}/*.parquet").filter(polars.col("kind") == 0).collect().height
@@ -60,15 +62,22 @@ def test_other_tools_read_the_sealed_part_while_a_recorder_runs(tmp_path, tool):
 def test_values_are_those_of_the_journal(tmp_path):
     duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     with Writer(tmp_path) as writer:
-        writer.append({"subject": [f"a.{at}" for at in range(50)], "payload": [b"%d" % at for at in range(50)],
-                       "time_ns": range(10**18, 10**18 + 50_000, 1000), "sequence": range(50)})  # fmt: skip
+        writer.append(
+            {
+                "subject": [f"a.{at}" for at in range(50)],
+                "payload": [b"%d" % at for at in range(50)],
+                "time_ns": range(10**18, 10**18 + 50_000, 1000),
+                "sequence": range(50),
+            }
+        )
     table = Journal(tmp_path).table()
     pattern = f"{tmp_path}/*.parquet"
     found = duckdb.sql(f"SELECT * FROM '{pattern}' ORDER BY \"offset\"").fetchall()
     assert [row[:5] for row in found] == [tuple(row.values())[:5] for row in table.to_pylist()]
-    assert polars.read_parquet(pattern).to_arrow().select(["offset", "sequence"]).to_pylist() == table.select(
-        ["offset", "sequence"]
-    ).to_pylist()
+    assert (
+        polars.read_parquet(pattern).to_arrow().select(["offset", "sequence"]).to_pylist()
+        == table.select(["offset", "sequence"]).to_pylist()
+    )
     frame = Journal(tmp_path).to_pandas() if pytest.importorskip("pandas") else None
     assert list(frame["payload"]) == [b"%d" % at for at in range(50)]
 

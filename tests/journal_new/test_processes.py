@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -43,31 +44,97 @@ def test_a_forked_child_cannot_write_and_its_end_leaves_the_parent_alone(tmp_pat
         "writer.close()\n"
         "print([one.payload for one in Journal(sys.argv[1]).read()])\n"
     )
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-P", "-c", code, tmp_path / "journal"],
-                         capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-P", "-c", code, tmp_path / "journal"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.stdout.splitlines() == ["7", "[b'1', b'2']"], ran.stderr
     assert Journal(tmp_path / "journal").verify().ok
 
 
 HOLDERS = {
-    "module": "writer = Writer(d)\nwriter.append(records)",
-    "function": "def work():\n    writer = Writer(d)\n    writer.append(records)\nwork()",
-    "cycle": "class Node: pass\nnode = Node()\nnode.me = node\nnode.writer = Writer(d)\nnode.writer.append(records)",
-    "thread": "import threading\ndef work():\n    global writer\n    writer = Writer(d)\n    writer.append(records)\n"
-    "thread = threading.Thread(target=work)\nthread.start()\nthread.join()",
-    "daemon": "import threading, time\nready = threading.Event()\ndef work():\n    writer = Writer(d)\n"
-    "    writer.append(records)\n    ready.set()\n    time.sleep(1000)\n"
-    "threading.Thread(target=work, daemon=True).start()\nready.wait()",
-    "appending daemon": "import threading\nready = threading.Event()\nwriter = Writer(d)\nwriter.append(records)\n"
-    "def work():\n    while True:\n        writer.append([('later', b'')])\n        ready.set()\n"
-    "threading.Thread(target=work, daemon=True).start()\nready.wait()",
-    "generator": "def work():\n    with Writer(d) as writer:\n        writer.append(records)\n        yield\n"
-    "kept = work()\nnext(kept)",
-    "exit handler": "import atexit\nwriter = Writer(d)\nwriter.append(records)\natexit.register(print, end='')",
-    "error": "writer = Writer(d)\nwriter.append(records)\ntry:\n    1 / 0\nexcept ZeroDivisionError as error:\n"
-    "    kept = error.__traceback__",
-    "follower": "writer = Writer(d)\nwriter.append(records)\nreader = Journal(d).read(follow=True)\nnext(reader)",
-}  # fmt: skip
+    "module": """
+writer = Writer(d)
+writer.append(records)
+""",
+    "function": """
+def work():
+    writer = Writer(d)
+    writer.append(records)
+work()
+""",
+    "cycle": """
+class Node: pass
+node = Node()
+node.me = node
+node.writer = Writer(d)
+node.writer.append(records)
+""",
+    "thread": """
+import threading
+def work():
+    global writer
+    writer = Writer(d)
+    writer.append(records)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""",
+    "daemon": """
+import threading, time
+ready = threading.Event()
+def work():
+    writer = Writer(d)
+    writer.append(records)
+    ready.set()
+    time.sleep(1000)
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""",
+    "appending daemon": """
+import threading
+ready = threading.Event()
+writer = Writer(d)
+writer.append(records)
+def work():
+    while True:
+        writer.append([('later', b'')])
+        ready.set()
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""",
+    "generator": """
+def work():
+    with Writer(d) as writer:
+        writer.append(records)
+        yield
+kept = work()
+next(kept)
+""",
+    "exit handler": """
+import atexit
+writer = Writer(d)
+writer.append(records)
+atexit.register(print, end='')
+""",
+    "error": """
+writer = Writer(d)
+writer.append(records)
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    kept = error.__traceback__
+""",
+    "follower": """
+writer = Writer(d)
+writer.append(records)
+reader = Journal(d).read(follow=True)
+next(reader)
+""",
+}
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
@@ -150,15 +217,11 @@ def test_files_that_somebody_removes_are_an_error_of_the_next_append(tmp_path):
     writer = Writer(tmp_path / "journal")
     writer.append([("a", b"1")])
     shutil.rmtree(tmp_path / "journal")
-    with pytest.raises(JournalError):
-        for _ in range(3):
-            writer.append([("a", b"2")])
-    with pytest.raises(JournalError):
-        writer.append([("a", b"3")])
-    try:
+    for payload in (b"2", b"3"):
+        with pytest.raises(JournalError):
+            writer.append([("a", payload)])
+    with suppress(JournalError):
         writer.close()
-    except JournalError:
-        pass
     with Writer(tmp_path / "journal") as writer:
         assert writer.append([("a", b"1")]) == 1
 

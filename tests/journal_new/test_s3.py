@@ -11,7 +11,9 @@ from oz.journal_new import Journal, JournalError, Writer
 from support import scripts
 from support.journals import flip, rows_of, sealed
 
-MISSING = [name for name in ("moto", "boto3", "flask", "flask_cors") if importlib.util.find_spec(name) is None]
+MISSING = [
+    name for name in ("moto", "boto3", "flask", "flask_cors") if importlib.util.find_spec(name) is None
+]
 SERVER = Path(support.__file__).with_name("s3_server.py")
 
 
@@ -19,7 +21,9 @@ SERVER = Path(support.__file__).with_name("s3_server.py")
 def bucket():
     """Text of a URI with a place for the folder."""
     if MISSING or not hasattr(fs, "S3FileSystem"):
-        pytest.skip(f"needs: pip install '.[test-s3]' ({', '.join(MISSING) or 'a pyarrow with S3'} is missing)")
+        pytest.skip(
+            f"needs: pip install '.[test-s3]' ({', '.join(MISSING) or 'a pyarrow with S3'} is missing)"
+        )
     with scripts.started(SERVER, "bucket") as server, pytest.MonkeyPatch.context() as patch:
         port = server.stdout.readline().strip()
         assert port, server.communicate(timeout=30)[1]
@@ -32,8 +36,12 @@ def bucket():
 def upload(directory, uri):
     system, path = fs.FileSystem.from_uri(uri)
     for one in sealed(directory):
-        fs.copy_files(str(one), f"{path}/{one.name}", source_filesystem=fs.LocalFileSystem(),
-                      destination_filesystem=system)  # fmt: skip
+        fs.copy_files(
+            str(one),
+            f"{path}/{one.name}",
+            source_filesystem=fs.LocalFileSystem(),
+            destination_filesystem=system,
+        )
 
 
 @pytest.mark.timeout(180)

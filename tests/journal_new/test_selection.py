@@ -11,15 +11,52 @@ from support.sizes import size
 
 START = 1_700_000_000  # seconds since 1970 of the first record
 SUBJECTS = [
-    "md.xetra.SAP", "md.xetra.BMW", "md.nyse.IBM", "md", "md.xetra", "order.new.1", "order.fill.1", "a b", "MD.xetra",
-    "sensor:a1:temp", "sensor:b2:temp", "/building/1/temp", "building/1/temp", "$SYS/x", "ümlaut.x", "_hidden.x", "x" * 300,
-]  # fmt: skip
+    "md.xetra.SAP",
+    "md.xetra.BMW",
+    "md.nyse.IBM",
+    "md",
+    "md.xetra",
+    "order.new.1",
+    "order.fill.1",
+    "a b",
+    "MD.xetra",
+    "sensor:a1:temp",
+    "sensor:b2:temp",
+    "/building/1/temp",
+    "building/1/temp",
+    "$SYS/x",
+    "ümlaut.x",
+    "_hidden.x",
+    "x" * 300,
+]
 PATTERNS = [
-    "md.>", "md.xetra.*", "*.xetra.*", "md", "order.*.1", "nats:>", "rv:MD.>", "rv:md.*.SAP", "kubemq:md.*",
-    "redis:sensor:[ab]?:*", "redis:*", "redis:md.[!x]*", "regex:^order\\.(new|fill)\\..*$", "regex:xetra", "regex:x{300}",
-    "mqtt:building/+/temp", "mqtt:#", "amqp:md.#", "amqp:*.xetra", "zmq:md.x", "zmq:", "absent.subject", "zmq:absent",
-    "raims.sub:md.>", "raims.rv:md.>", "raims.glob:md*",
-]  # fmt: skip
+    "md.>",
+    "md.xetra.*",
+    "*.xetra.*",
+    "md",
+    "order.*.1",
+    "nats:>",
+    "rv:MD.>",
+    "rv:md.*.SAP",
+    "kubemq:md.*",
+    "redis:sensor:[ab]?:*",
+    "redis:*",
+    "redis:md.[!x]*",
+    "regex:^order\\.(new|fill)\\..*$",
+    "regex:xetra",
+    "regex:x{300}",
+    "mqtt:building/+/temp",
+    "mqtt:#",
+    "amqp:md.#",
+    "amqp:*.xetra",
+    "zmq:md.x",
+    "zmq:",
+    "absent.subject",
+    "zmq:absent",
+    "raims.sub:md.>",
+    "raims.rv:md.>",
+    "raims.glob:md*",
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +71,9 @@ def mixed(tmp_path_factory):
             subjects = SUBJECTS if group % 3 else SUBJECTS[: 1 + group % 5]
             some = [(chance.choice(subjects), b"%d.%d" % (group, at)) for at in range(20)]
             times = [(START + group * 60 + at) * 10**9 for at in range(20)]
-            writer.append({"subject": [one[0] for one in some], "payload": [one[1] for one in some],
-                           "time_ns": times})  # fmt: skip
+            writer.append(
+                {"subject": [one[0] for one in some], "payload": [one[1] for one in some], "time_ns": times}
+            )
             rows += [(*one, time_ns) for one, time_ns in zip(some, times, strict=True)]
         forms = {segment.is_sealed for segment in Journal(directory).segments}
         assert forms == {True, False}
@@ -135,9 +173,14 @@ def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
 
 def test_all_fields_come_back(tmp_path):
     row = {
-        "subject": "a", "payload": b"\x00\xff", "time_ns": 1_700_000_000_123_456_000, "origin": b"o" * 16,
-        "sequence": 7, "position": 2**63 - 1, "reply_to": "me",
-    }  # fmt: skip
+        "subject": "a",
+        "payload": b"\x00\xff",
+        "time_ns": 1_700_000_000_123_456_000,
+        "origin": b"o" * 16,
+        "sequence": 7,
+        "position": 2**63 - 1,
+        "reply_to": "me",
+    }
     with Writer(tmp_path) as writer:
         writer.append([row])
         for _ in range(2):

@@ -101,11 +101,17 @@ def test_headers_frames_and_ids_are_kept(recording, publisher, met):
     one.recorded(4)
     records = one.end()
     assert [record.frames[1:] for record in records] == [
-        [b"1"], [b"first", b"second", b"third"], [b"first", b"second"], [b"4"],
-    ]  # fmt: skip
+        [b"1"],
+        [b"first", b"second", b"third"],
+        [b"first", b"second"],
+        [b"4"],
+    ]
     assert [dict(record.headers) for record in records] == [
-        {"trace": "7f", "n": 4, "raw": b"\xff"}, {}, {"trace": "x"}, {},
-    ]  # fmt: skip
+        {"trace": "7f", "n": 4, "raw": b"\xff"},
+        {},
+        {"trace": "x"},
+        {},
+    ]
     assert [record.message_id for record in records] == [None, None, (b"s", 3), None]
 
 
@@ -208,10 +214,14 @@ def test_a_node_records_its_bus(recording, tmp_path):
 
 @pytest.mark.parametrize(
     ("patterns", "options", "error"),
-    [([], {}, ValueError), ("a..b", {}, oz.PatternError), ("a", {"sync": "often"}, ValueError),
-     ("a", {"source": "tcp//x"}, (ValueError, zmq.ZMQError)),
-     ("a", {"subscriber": {"filtering": "nobody"}}, ValueError)],
-)  # fmt: skip
+    [
+        ([], {}, ValueError),
+        ("a..b", {}, oz.PatternError),
+        ("a", {"sync": "often"}, ValueError),
+        ("a", {"source": "tcp//x"}, (ValueError, zmq.ZMQError)),
+        ("a", {"subscriber": {"filtering": "nobody"}}, ValueError),
+    ],
+)
 def test_wrong_arguments_leave_the_journal_unlocked(tmp_path, patterns, options, error):
     with pytest.raises(error):
         Recorder(tmp_path / "journal", patterns, **{"source": "tcp://127.0.0.1:9", **options})
@@ -267,7 +277,11 @@ def test_the_time_between_two_recorders_is_a_gap_of_unknown_size(recording, publ
 def test_messages_that_the_publisher_dropped_are_a_gap_at_their_place(recording, publisher, met, monkeypatch):
     pub = publisher(on_full="drop", high_water_mark=4)
     one = recording(
-        "a.>", source=pub.endpoint, filtering="publisher", max_pending_bytes=1, subscriber={"high_water_mark": 4}
+        "a.>",
+        source=pub.endpoint,
+        filtering="publisher",
+        max_pending_bytes=1,
+        subscriber={"high_water_mark": 4},
     )
     met(pub)
     real, gate = one.recorder.writer.append, threading.Event()
@@ -292,7 +306,9 @@ def test_messages_dropped_on_a_full_disk_are_a_gap_at_their_place(recording, pub
 
     def append(rows):
         if full:
-            raise oz.JournalFull(str(one.directory), one.recorder.writer.end_offset, "No space left on device")
+            raise oz.JournalFull(
+                str(one.directory), one.recorder.writer.end_offset, "No space left on device"
+            )
         return real(rows)
 
     monkeypatch.setattr(one.recorder.writer, "append", append)

@@ -14,7 +14,9 @@ def content(*key):
     """Return subject and payload that belong to a key, such as round, group and number."""
     chance = random.Random(repr(key))
     name = ".".join(map(str, key))
-    return f"r.{chance.randrange(20)}.x", f"{name} ".encode() + chance.randbytes(chance.choice((0, 9, 90, 900)))
+    return f"r.{chance.randrange(20)}.x", f"{name} ".encode() + chance.randbytes(
+        chance.choice((0, 9, 90, 900))
+    )
 
 
 def key_of(payload):
@@ -95,3 +97,17 @@ def rows_of(directory, **bounds):
 def lost_by(findings):
     """Return the offsets that findings of `verify`, `repair` or a writer report as lost."""
     return {at for one in findings if one.first is not None for at in range(one.first, one.end)}
+
+
+def read_or_error(directory, pattern=None):
+    """Return the rows that can be read before an error, and the error."""
+    from oz.journal_new import Journal, JournalError, Record
+
+    rows = {}
+    try:
+        for one in Journal(directory).read(pattern):
+            if isinstance(one, Record):
+                rows[one.offset] = (one.subject, one.payload)
+    except JournalError as error:
+        return rows, error
+    return rows, None
