@@ -213,7 +213,8 @@ class Mark(NamedTuple):
 
     Attributes:
         segment: the id of the active segment; empty while there is none.
-        first: the first offset of the active segment.
+        first: the first offset of the active segment. While there is none, the offset after the last record that
+            was there: a greater `end` records a gap.
         size: the acknowledged bytes of its stream.
         end: the offset after the last acknowledged record.
     """

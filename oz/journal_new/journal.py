@@ -1,20 +1,22 @@
-"""Reading a journal."""
+"""The journal as its readers see it; the walk over its files is in `oz.journal.reading`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from oz.journal_new.records import JournalGap, Record
+from oz.errors import JournalError
+from oz.journal_new import verification
+from oz.journal_new.format import SCHEMA
+from oz.journal_new.reading import Reading, acknowledged_mark, end_offset
+from oz.journal_new.records import JournalGap, Record, read_records
 from oz.journal_new.report import Report
-from oz.subjects.pattern import Pattern
-
-Bound = int | datetime | str | None
-"""An offset; a time; text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h"; or None for no bound."""
+from oz.journal_new.sealed import plain_batches
+from oz.journal_new.selection import Bound, Patterns, Selection, checked_columns
+from oz.journal_new.store import LocalStore, open_store
 
 
 class Segment(NamedTuple):
@@ -56,11 +58,13 @@ class Journal:
         Raises:
             JournalError: the directory is no journal.
         """
-        raise NotImplementedError
+        self.directory = os.fspath(directory)
+        self._store = open_store(directory)
+        self._codec = codec
 
     def read(
         self,
-        pattern: str | bytes | Pattern | Sequence[str | bytes | Pattern] | None = None,
+        pattern: Patterns = None,
         *,
         start: Bound = None,
         end: Bound = None,
@@ -84,11 +88,20 @@ class Journal:
             PatternError, ValueError, TypeError: an argument has a wrong type or value.
             PatternTimeout: a pattern exceeded its time limit on a subject.
         """
-        raise NotImplementedError
+        selection = Selection(pattern, start, end, None, gaps=True)
+        return self._read(selection, follow)
+
+    def _read(self, selection: Selection, follow: bool) -> Iterator[Record | JournalGap]:
+        decode = None if self._codec is None else self._codec.decode
+        for part in Reading(self._store, selection, follow=follow).parts():
+            if isinstance(part, JournalGap):
+                yield part
+            else:
+                yield from read_records(part, decode)
 
     def batches(
         self,
-        pattern: str | bytes | Pattern | Sequence[str | bytes | Pattern] | None = None,
+        pattern: Patterns = None,
         *,
         start: Bound = None,
         end: Bound = None,
@@ -109,11 +122,16 @@ class Journal:
         Yields:
             Batches with `columns` in this order.
         """
-        raise NotImplementedError
+        return self._batches(Selection(pattern, start, end, columns, gaps=gaps), follow)
+
+    def _batches(self, selection: Selection, follow: bool) -> Iterator[pa.RecordBatch]:
+        for part in Reading(self._store, selection, follow=follow).parts():
+            if isinstance(part, pa.Table):
+                yield from plain_batches(part)
 
     def table(
         self,
-        pattern: str | bytes | Pattern | Sequence[str | bytes | Pattern] | None = None,
+        pattern: Patterns = None,
         *,
         start: Bound = None,
         end: Bound = None,
@@ -121,11 +139,13 @@ class Journal:
         gaps: bool = False,
     ) -> pa.Table:
         """Return the records as one Arrow table in memory. Arguments and errors as in `batches`."""
-        raise NotImplementedError
+        batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
+        schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
+        return pa.Table.from_batches(batches, schema)
 
     def to_pandas(
         self,
-        pattern: str | bytes | Pattern | Sequence[str | bytes | Pattern] | None = None,
+        pattern: Patterns = None,
         *,
         start: Bound = None,
         end: Bound = None,
@@ -133,33 +153,60 @@ class Journal:
         gaps: bool = False,
     ) -> Any:
         """Return the records as a `pandas.DataFrame`. Arguments and errors as in `batches`."""
-        raise NotImplementedError
+        return self.table(pattern, start=start, end=end, columns=columns, gaps=gaps).to_pandas()
 
     @property
     def first_offset(self) -> int:
         """The offset of the first record that is kept; the end offset if there is none."""
-        raise NotImplementedError
+        files = self._store.segments()
+        return files[0].first if files else self.end_offset
 
     @property
     def end_offset(self) -> int:
         """The offset after the last acknowledged record."""
-        raise NotImplementedError
+        return end_offset(self._store)
 
     @property
     def segments(self) -> list[Segment]:
         """The segments, by offset."""
-        raise NotImplementedError
+        mark, files = acknowledged_mark(self._store), self._store.segments()
+        end = end_offset(self._store)
+        found = []
+        for at, file in enumerate(files):
+            following = files[at + 1].first if at + 1 < len(files) else end
+            try:
+                size = self._store.size(file.name)
+            except FileNotFoundError:  # sealed or removed since it was listed
+                continue
+            reached = mark.end if mark is not None and mark.segment == file.segment else following
+            found.append(Segment(file.name, file.first, file.end or reached, size, file.is_sealed))
+        return found
 
-    def verify(self) -> Report:
-        """Check every byte; change nothing. A writer may append meanwhile."""
-        raise NotImplementedError
+    def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Check every byte; change nothing. A writer may append meanwhile.
 
-    def repair(self) -> Report:
+        Args:
+            progress: called after each file with the number of checked bytes and of all bytes.
+
+        Returns:
+            The faults, each with its file and its offsets.
+        """
+        return verification.verify(self._store, progress)
+
+    def repair(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
         """Repair the faults that `verify` finds. Intact records keep their offsets; lost records become gaps.
 
         A damaged file stays in the directory with the suffix ".damaged".
 
+        Args:
+            progress: as in `verify`.
+
+        Returns:
+            The faults that were found.
+
         Raises:
-            JournalError: a writer has the journal.
+            JournalError: a writer has the journal, or two journals are mixed in the directory.
         """
-        raise NotImplementedError
+        if not isinstance(self._store, LocalStore):
+            raise JournalError(f"{self.directory}: a remote journal is read only; repair the original")
+        return verification.repair(self._store.directory, progress)

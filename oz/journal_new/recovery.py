@@ -39,13 +39,15 @@ class Recovered(NamedTuple):
     """The state of a journal that a new writer continues.
 
     Attributes:
-        end: the next offset.
+        reached: the offset after the last record that is there.
+        end: the next offset, which is greater if acknowledged records are lost.
         journal: the id of the journal.
         previous: the id of the last segment; empty if there is none.
         pending: the ended streams to seal.
         findings: the faults that were repaired.
     """
 
+    reached: int
     end: int
     journal: str
     previous: str
@@ -81,9 +83,9 @@ def recover(directory: Path) -> Recovered:
     last = _last_head(directory, findings)
     if last is not None:
         journal, previous = last
-    if mark is not None and mark.end > end:
+    if mark is not None and mark.end > end and (mark.segment or mark.first != end):
         findings.append(Finding("", "the acknowledged records are lost", end, mark.end))
-    return Recovered(max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings)
+    return Recovered(end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings)
 
 
 def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]) -> list[str]:

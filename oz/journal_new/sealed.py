@@ -526,3 +526,9 @@ def _runs(wanted: Sequence[int], chunks: Sequence[tuple[int, int]]) -> list[list
         else:
             runs.append([at])
     return runs
+
+
+def plain_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Return a table as batches, with the types of `SCHEMA`: subjects as text."""
+    fields = [SCHEMA.field(name) for name in table.schema.names]
+    yield from table.cast(pa.schema(fields)).to_batches()

@@ -71,6 +71,8 @@ def checked_columns(columns: Sequence[str] | None) -> list[str]:
     for name in names:
         if name not in COLUMNS:
             raise ValueError(f"no column {name!r}; the columns are {', '.join(COLUMNS)}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"columns names each column once, and at least one: {names}")
     return names
 
 

@@ -44,6 +44,9 @@ class Store(Protocol):
     def identity(self, name: str) -> Hashable:
         """Return a value that changes when a file is replaced or modified."""
 
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes. Raises FileNotFoundError if it is absent."""
+
     def path(self, name: str) -> str:
         """Return the path or URI of a file."""
 
@@ -122,9 +125,17 @@ class LocalStore:
         status = os.stat(self.directory / name)
         return name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        return os.stat(self.directory / name).st_size
+
     def path(self, name: str) -> str:
-        """Return the path of a file."""
-        return str(self.directory / name)
+        """Return the absolute path of a file."""
+        return os.path.abspath(self.directory / name)
 
 
 class _RemoteFile:
@@ -190,6 +201,17 @@ class RemoteStore:
     def identity(self, name: str) -> Hashable:
         """Return the URI. A sealed file is never written again, and its name has a checksum."""
         return f"{self._uri}/{name}"
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        info = self._fs.get_file_info(f"{self._root}/{name}")
+        if info.size is None:
+            raise FileNotFoundError(f"{self._uri}/{name}")
+        return int(info.size)
 
     def path(self, name: str) -> str:
         """Return the URI of a file."""

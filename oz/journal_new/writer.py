@@ -149,7 +149,7 @@ class Writer:
             )
             opened.callback(self._close_mark)
             os.ftruncate(self._mark, MARK_SIZE)
-            self._acknowledge(Mark("", self._end, 0, self._end), is_durable=True)
+            self._acknowledge(Mark("", self._recovered.reached, 0, self._end), is_durable=True)
             opened.pop_all()
 
     def _acknowledge(self, mark: Mark, *, is_durable: bool = False) -> None:
