@@ -192,7 +192,7 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
         is_after = file.first >= end
         if file.first < first:
             reason = "missing"
-        if min(file.first, end) > reached:
+        if active is None and min(file.first, end) > reached:
             missing.append(missing_gap(reached, min(file.first, end), reason))
         reason = "missing"
         if is_after:
