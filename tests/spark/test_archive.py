@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+import oz
 import oz.spark
 import oz.spark.archive as archiving
+from oz.journal_new import Writer
 from oz.spark.archive import ArchiveError, archive_batch, read_archive
 from support.sizes import size
 
@@ -212,3 +214,78 @@ def test_a_run_killed_at_any_step_is_completed_by_the_next_run(spark, tmp_path, 
         f"batch={0:020}-{60:020}",
         f"batch={60:020}-{70:020}",
     ]
+
+
+def write_journal(directory, first, end, **options):
+    """Append records to a journal; a roll in the middle leaves a sealed and an active segment."""
+    with Writer(directory, **options) as writer:
+        for offset in range(first, end):
+            _, time, kind, subject, payload, *_, lost = row(offset)
+            record = {"subject": subject, "payload": payload, "time": time, "kind": kind, "lost": lost, "origin": b"p"}
+            assert writer.append([record]) == offset + 1
+            if offset == (first + end) // 2:
+                writer.roll()
+
+
+def published(spark, path):
+    return contents(spark, path)
+
+
+def test_a_journal_is_archived_step_by_step_and_compacted(spark, tmp_path):
+    journal, path = tmp_path / "journal", tmp_path / "archive"
+    write_journal(journal, 0, 100)
+    seen = []
+    done = oz.spark.archive(spark, journal, path, batch_rows=40, on_progress=lambda *each: seen.append(each))
+    assert (done.rows, done.first_offset, done.end_offset) == (100, 0, 100)
+    assert done.batches >= 3
+    assert seen[0] == (0, 100)
+    assert seen[-1] == (100, 100)
+    assert published(spark, path) == expected(0, 100)
+    assert oz.spark.archive(spark, journal, path).rows == 0
+    write_journal(journal, 100, 120)
+    done = oz.spark.archive(spark, journal, path, compact=True)
+    assert (done.rows, done.merged_into) == (20, 1)
+    assert len(list(path.iterdir())) == 1
+    assert published(spark, path) == expected(0, 120)
+
+
+def test_another_journal_is_refused(spark, tmp_path):
+    path = tmp_path / "archive"
+    for name in ("one", "other"):
+        write_journal(tmp_path / name, 0, 30)
+    oz.spark.archive(spark, tmp_path / "one", path)
+    with pytest.raises(oz.JournalError, match="replaced or restored"):
+        oz.spark.archive(spark, tmp_path / "other", path)
+
+
+def test_records_that_retention_removed_are_an_error_or_skipped(spark, tmp_path):
+    journal, path = tmp_path / "journal", tmp_path / "archive"
+    write_journal(journal, 0, 20)
+    oz.spark.archive(spark, journal, path)
+    for first in (20, 40):
+        write_journal(journal, first, first + 20)
+    for sealed in sorted(journal.glob("*.parquet"))[:-1]:
+        sealed.unlink()
+    with pytest.raises(oz.JournalError, match="retention removed the offsets 20 to"):
+        oz.spark.archive(spark, journal, path)
+    done = oz.spark.archive(spark, journal, path, fail_on_loss=False)
+    assert done.end_offset == 60
+    kept = [offset for offset, _ in contents(spark, path)]
+    assert kept == [*range(20), *range(done.first_offset, 60)]
+
+
+def test_a_stream_archives_new_records_and_goes_on_where_a_batch_run_ended(spark, tmp_path):
+    journal, path = tmp_path / "journal", tmp_path / "archive"
+    write_journal(journal, 0, 20)
+    oz.spark.archive(spark, journal, path)
+    write_journal(journal, 20, 40)
+    query = oz.spark.archive_stream(spark, journal, path, interval=0.1)
+    try:
+        query.processAllAvailable()
+        write_journal(journal, 40, 50)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    write_journal(journal, 50, 60)
+    oz.spark.archive(spark, journal, path)
+    assert published(spark, path) == expected(0, 60)
