@@ -3,18 +3,19 @@
     <path>/batch=<first>-<end>-<segment>/day=2026-03-01/first_token=flight/part-….parquet
     <path>.staging/        batches that are being written, and the lock
 
-Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging directory,
-and one rename makes it visible, so that readers find complete files only. The names of the batches are the whole
-state of an archive: the next batch starts at the highest end. An archive that is killed loses at most the batch in
-the staging directory, and the next run writes the batch again.
+Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
+directory, and one rename makes it visible, so that readers find complete files only. The names of the batches
+are the whole state of an archive: the next batch starts at the highest end. An archive that is killed loses
+at most the batch in the staging directory, and the next run writes the batch again.
 
-A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away: earlier
-versions of the batch, or the small batches that a compaction has merged. `_recover` completes a batch that is ready,
-so that every step may be repeated. No record is ever visible twice. While a compaction replaces batches, a query that
-runs may fail or miss their records.
+A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away:
+earlier versions of the batch, or the small batches that a compaction has merged. `_recover` completes a batch
+that is ready, so that every step may be repeated. No record is ever visible twice. While a compaction
+replaces batches, a query that runs may fail or miss their records.
 
-`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another segment
-there, the journal was restored or replaced, and its offsets name other records. Batches of a DataFrame have none.
+`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another
+segment there, the journal was restored or replaced, and its offsets name other records. Batches of a
+DataFrame have none.
 
 The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below it.
 """
@@ -27,6 +28,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +50,7 @@ MAX_TOKEN_LENGTH = (
 )
 ROW_GROUP_ROWS = 20_000
 _BATCH = re.compile(r"batch=(\d{20})-(\d{20})(?:-([0-9a-f]+))?")
-_WRITE_OPTIONS = {
+_WRITE_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "parquet.block.row.count.limit": ROW_GROUP_ROWS,
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": False,
@@ -56,7 +58,8 @@ _WRITE_OPTIONS = {
 
 Path = str | os.PathLike[str]
 OnProgress = Callable[[int, int], object]
-"""Function that `archive` calls with the number of offsets archived so far, and the number of all in this run."""
+"""Function that `archive` calls with the number of offsets archived so far, and the number of all in this
+run."""
 
 
 class ArchiveError(OzError):
@@ -133,7 +136,8 @@ def archive(
         separator: text that ends the first token of a subject.
         max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
         batch_rows: offsets of a batch at most.
-        compact: merge small neighbouring batches afterwards. Running queries may fail or miss records meanwhile.
+        compact: merge small neighbouring batches afterwards. Running queries may fail or miss records
+            meanwhile.
         fail_on_loss: raise if retention removed records before they were archived. False skips them.
         on_progress: called before each batch and at the end.
 
@@ -142,7 +146,8 @@ def archive(
 
     Raises:
         ArchiveError: another process writes to the archive, or the session is one of Spark Connect.
-        JournalError: the directory is no journal, is damaged, is another journal than before, or lost records.
+        JournalError: the directory is no journal, is damaged, is another journal than before, or lost
+            records.
     """
     layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
     with _opened(spark, path) as store:
@@ -172,8 +177,9 @@ def archive_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that archives the micro-batches of a stream, each record once.
 
-    Rows whose offset is already in the archive are left out, so that a repeated micro-batch, or a query with a new
-    checkpoint, writes no record twice. The stream must have the columns of one journal, in the order of offsets.
+    Rows whose offset is already in the archive are left out, so that a repeated micro-batch, or a query with
+    a new checkpoint, writes no record twice. The stream must have the columns of one journal, in the order of
+    offsets.
 
     Args:
         path: directory of the archive, or a URI that Spark writes to.
@@ -205,8 +211,8 @@ def archive_stream(
 ) -> Any:
     """Start a streaming query that archives new records of a journal until it is stopped.
 
-    The query starts at the end of the archive. It needs no checkpoint that outlives it, because the archive itself
-    holds the position.
+    The query starts at the end of the archive. It needs no checkpoint that outlives it, because the archive
+    itself holds the position.
 
     Args:
         spark: as for `archive`.
@@ -227,7 +233,7 @@ def archive_stream(
     with _opened(spark, path) as store:
         start = _start(store, journal, fail_on_loss)
         store.delete(store.checkpoint)
-    options = {"journal": os.fspath(journal), "startingOffset": start, "gaps": True}
+    options: dict[str, Any] = {"journal": os.fspath(journal), "startingOffset": start, "gaps": True}
     stream = spark.readStream.format("oz").options(**options, failOnDataLoss=fail_on_loss).load()
     sink = archive_batch(path, separator=separator, max_tokens=max_tokens, journal=journal)
     writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", store.checkpoint)
@@ -257,8 +263,8 @@ class _Files:
     def __init__(self, spark: SparkSession, path: Path) -> None:
         if is_remote(spark):
             raise ArchiveError(
-                "archives are renamed through the JVM of this process, and a session of Spark Connect has none: run "
-                "`oz spark archive` on that machine"
+                "an archive is renamed through the JVM of this process, and a session of Spark Connect has none; "
+                "run `oz spark archive` on the machine of the server"
             )
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
@@ -288,10 +294,10 @@ class _Files:
             ArchiveError: the ranges of two batches overlap.
         """
         found = [_parse(name) for name in self.names(self.path)]
-        for one, other in zip(found, found[1:], strict=False):
+        for one, other in pairwise(found):
             if other.first < one.end:
                 raise ArchiveError(
-                    f"{self.path}: {one.name} and {other.name} overlap, so the archive has records twice; remove one"
+                    f"{self.path}: {one.name} and {other.name} hold the same records; remove one"
                 )
         return found
 
@@ -331,7 +337,7 @@ class _Store(_Files):
     def write(self, rows: DataFrame, layout: Layout, batch: Batch) -> int:
         """Write a batch, replace the batches inside its range, and return the number of rows."""
         staged = f"{self.staging}/writing/{batch.name}"
-        count = self._stage(rows, layout, staged).count
+        count = self._stage(rows, layout, staged).rows
         self._publish(staged, batch)
         return count
 
@@ -339,7 +345,7 @@ class _Store(_Files):
         """Write the rows after the end of the archive as a batch."""
         staged = f"{self.staging}/writing/stream"
         found = self._stage(rows.where(F.col("offset") >= self.last.end), layout, staged)
-        if found.count:
+        if found.rows:
             segment = "" if journal is None else checkpoint(journal, found.end).segment
             self._publish(staged, Batch(found.first, found.end, segment))
 
@@ -365,8 +371,8 @@ class _Store(_Files):
             writer.parquet(staged)
         # Counted in the files, so that the result tells what was written.
         written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
-        columns = (F.count("*"), F.min("offset"), F.max("offset") + 1)
-        return _Written(*written.agg(*columns).first())
+        (found,) = written.agg(F.count("*"), F.min("offset"), F.max("offset") + 1).collect()
+        return _Written(*found)
 
     def _publish(self, staged: str, batch: Batch) -> None:
         self.move(staged, f"{self.staging}/ready/{batch.name}")
@@ -382,7 +388,7 @@ class _Store(_Files):
 
 
 class _Written(NamedTuple):
-    count: int
+    rows: int
     first: int
     end: int
 
@@ -425,14 +431,15 @@ def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
         return last.end
     if fail_on_loss and last.end > 0:
         raise JournalError(
-            f"{os.fspath(journal)}: retention removed the offsets {gap.first} to {gap.end - 1} before they were archived "
-            f"to {store.path}; archive more often, or skip them with fail_on_loss=False (--skip-lost)"
+            f"{os.fspath(journal)}: retention removed the offsets {gap.first} to {gap.end - 1} before they "
+            f"were archived to {store.path}; archive more often, or skip them with fail_on_loss=False "
+            "(--skip-lost)"
         )
     return gap.end
 
 
 def _compact(store: _Store, layout: Layout, batch_rows: int) -> tuple[int, int]:
-    """Merge neighbouring batches up to `batch_rows` offsets; return the numbers of batches before and after."""
+    """Merge neighbouring batches up to `batch_rows` offsets; return their number before and after."""
     groups: list[list[Batch]] = []
     for batch in store.batches():
         if groups and batch.end - groups[-1][0].first <= batch_rows:
@@ -475,8 +482,8 @@ def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, earlier in before.items():
+            if earlier is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, earlier)

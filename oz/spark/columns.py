@@ -1,8 +1,8 @@
 """Spark columns about subjects: matching patterns, tokens, and missing sequence numbers.
 
-`matches` and `prefix` are native expressions: an OR of `startswith` over the pattern's prefixes, which Parquet
-uses to skip row groups, and an RLIKE. A pattern that Java reads differently, and a list of patterns, run as an
-Arrow function in Spark's Python workers, once for each distinct subject of a batch.
+`matches` and `prefix` are native expressions: an OR of `startswith` over the pattern's prefixes, which
+Parquet uses to skip row groups, and an RLIKE. A pattern that Java reads differently, and a list of patterns,
+run as an Arrow function in Spark's Python workers, once for each distinct subject of a batch.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def join_patterns(
 ) -> DataFrame:
     """Return each row once for each pattern that its subject matches, with the pattern in a new column.
 
-    Spark looks up each distinct subject of the data once and joins the result. Rows without a match are left out.
+    Spark looks up each distinct subject of the data once and joins the result. Rows without a match are left
+    out.
 
     Args:
         dataframe: the rows.
@@ -165,8 +166,8 @@ def join_patterns(
 def gaps(sequence: Column | str, origin: Column | str, *, order: Column | str | None = None) -> Column:
     """Return the number of messages of the same publisher that are missing before each row.
 
-    The column is a window expression over each origin, for `select` or `withColumn`. Use it before any filter by
-    subject, because the sequence numbers of filtered rows count as missing.
+    The column is a window expression over each origin, for `select` or `withColumn`. Use it before any filter
+    by subject, because the sequence numbers of filtered rows count as missing.
 
     Args:
         sequence: sequence numbers of the publisher.
@@ -176,7 +177,8 @@ def gaps(sequence: Column | str, origin: Column | str, *, order: Column | str | 
             starts a new count, as after the restart of a recorder.
 
     Returns:
-        A bigint; null for the first row of a publisher or of a new count, and for rows without number or origin.
+        A bigint; null for the first row of a publisher or of a new count, and for rows without number or
+        origin.
     """
     number, publisher = _column(sequence).cast("long"), _column(origin)
     position = number if order is None else _column(order)

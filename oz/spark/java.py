@@ -1,10 +1,11 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end the
-JVM. Three rules keep the two engines in agreement and Java safe:
+Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end
+the JVM. Three rules keep the two engines in agreement and Java safe:
 
-- The output consists of few constructs, which both engines read alike: `\A`, `\z`, escaped literals, classes of
-  listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in Java.
+- The output consists of few constructs, which both engines read alike: `\A`, `\z`, escaped literals, classes
+of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
+Java.
 - Only single characters repeat without a limit; Java runs such a repeat in a loop. The one group that repeats
   is possessive, which Java also runs in a loop. Between two wildcards that match any text, the first match is
   kept in an atomic group, so that the time grows with the square of the subject's length at most.
@@ -69,7 +70,7 @@ def _character(char: str) -> str:
     return f"\\{char}" if "!" <= char <= "~" else f"\\x{{{ord(char):x}}}"
 
 
-# Dot-separated tokens: nats, rv, kubemq, raims.rv ------------------------------------------------------------
+# Dot-separated tokens: nats, rv, kubemq, raims.rv -------------------------------------------------
 
 
 def _tokens(tokens: Sequence[Token]) -> str:
@@ -84,7 +85,7 @@ def _token(token: Token) -> str:
     return "[^.]+" if token is Wild.ONE else r"[^.]+(?:\.[^.]+)*+"
 
 
-# mqtt: levels, which may be empty ------------------------------------------------------------------------------
+# mqtt: levels, which may be empty -----------------------------------------------------------------
 
 
 def _levels(levels: Sequence[Token]) -> str:
@@ -101,7 +102,7 @@ def _levels(levels: Sequence[Token]) -> str:
     return rf"\A{guard}{'/'.join(written)}" + (r"(?:/|\z)" if has_rest else r"\z")
 
 
-# amqp: words, which may be empty, with `#` anywhere --------------------------------------------------------------
+# amqp: words, which may be empty, with `#` anywhere -----------------------------------------------
 
 
 def _routing_key(words: Sequence[Token]) -> str:
@@ -128,7 +129,7 @@ def _routing_key(words: Sequence[Token]) -> str:
     return written
 
 
-# Globs over bytes: redis, raims.glob -------------------------------------------------------------------------------
+# Globs over bytes: redis, raims.glob --------------------------------------------------------------
 
 
 def _glob(elements: Sequence[Element], pattern: Pattern) -> str | None:
@@ -176,7 +177,7 @@ def _ranges(members: Iterable[int]) -> str:
     return "".join(f"{_character(chr(low))}-{_character(chr(high))}" for low, high in pairs)
 
 
-# The regex dialect: a subset that both engines read alike -------------------------------------------------------------
+# The regex dialect: a subset that both engines read alike -----------------------------------------
 
 _PLAIN = r"[A-Za-z0-9_\-/:,;@%=~<>!\"']|[^\x00-\x7f]"
 _ESCAPED = r"\\[!-/:-@\[-`{-~]"

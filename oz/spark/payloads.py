@@ -1,8 +1,9 @@
 """Payloads decoded to typed columns: MessagePack as the sockets' codec writes it, JSON, and text.
 
-A payload fits its schema as a whole, or it is malformed: a wrong type in one field makes the whole payload null.
-The caller decides what happens to malformed payloads, by Spark's modes PERMISSIVE, FAILFAST and DROPMALFORMED.
-The functions on Arrow arrays need no session, so that they run in executors.
+A payload fits its schema as a whole, or it is malformed: a wrong type in one field makes the whole payload
+    null.
+The caller decides what happens to malformed payloads, by Spark's modes PERMISSIVE, FAILFAST and
+DROPMALFORMED. The functions on Arrow arrays need no session, so that they run in executors.
 
 | type | values that fit |
 | --- | --- |
@@ -53,8 +54,8 @@ def from_msgpack(column: Column | str, schema: DataType | str, *, mode: str = "P
     Args:
         column: payloads, binary.
         schema: a type, or DDL that Spark parses: `"price double, size int"`, `"array<double>"`.
-        mode: `PERMISSIVE` gives null for a malformed payload, `FAILFAST` fails the query. A column cannot drop
-            rows: filter by `isNotNull()` instead of `DROPMALFORMED`.
+        mode: `PERMISSIVE` gives null for a malformed payload, `FAILFAST` fails the query. A column cannot
+            drop rows: filter by `isNotNull()` instead of `DROPMALFORMED`.
 
     Returns:
         A column of that type; null for a null payload.
@@ -102,8 +103,8 @@ def check_decoded(payloads: pa.Array, decoded: pa.Array, name: str) -> None:
     for payload, value in zip(payloads, decoded, strict=True):
         if payload.is_valid and not value.is_valid:
             raise PayloadError(
-                f"the payload {payload.as_py()[:_SHOWN_BYTES]!r} is no {name} of the type {decoded.type}; the mode "
-                "PERMISSIVE gives null instead"
+                f"the payload {payload.as_py()[:_SHOWN_BYTES]!r} is no {name} of the type {decoded.type}; "
+                "the mode PERMISSIVE gives null instead"
             )
 
 
@@ -188,8 +189,8 @@ def _is_storable(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-# Converters raise for a value that does not fit. They check exactly the conversions that Arrow does silently, such
-# as text to binary and True to 1; Arrow itself refuses the others.
+# Converters raise for a value that does not fit. They check exactly the conversions that Arrow does silently,
+# such as text to binary and True to 1; Arrow itself refuses the others.
 
 
 def _converter(kind: pa.DataType) -> Converter:

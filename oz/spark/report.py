@@ -1,7 +1,7 @@
 """Reports: what passed over a bus, counted by Spark, as one HTML page and as JSON.
 
-Spark counts; this process only formats the results, which are small. The page loads nothing from elsewhere and has
-no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
+Spark counts; this process only formats the results, which are small. The page loads nothing from elsewhere
+and has no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
@@ -52,7 +53,9 @@ class Report:
         """The page."""
         return _page(self.figures)
 
-    def save(self, *, html: str | os.PathLike[str] | None = None, json: str | os.PathLike[str] | None = None) -> None:
+    def save(
+        self, *, html: str | os.PathLike[str] | None = None, json: str | os.PathLike[str] | None = None
+    ) -> None:
         """Write the page, or the figures as JSON, or both.
 
         Args:
@@ -83,8 +86,8 @@ def report(
     Args:
         spark: a session.
         source: directory of a journal or of an archive, or a DataFrame with the columns of a journal.
-        pattern: count only messages whose subject matches. Missing sequence numbers are then not counted, because
-            other messages have numbers too.
+        pattern: count only messages whose subject matches. Missing sequence numbers are then not counted,
+            because other messages have numbers too.
         start: the first offset or time, as for `oz.spark.read`; for a journal only.
         end: the offset or time before which to stop, as for `oz.spark.read`; for a journal only.
         top: rows of each table.
@@ -120,12 +123,15 @@ def _rows(spark: SparkSession, source: Any, start: Any, end: Any) -> DataFrame:
     is_frame = isinstance(source, DataFrame)
     if is_frame or is_archive(spark, source):
         if start is not None or end is not None:
-            raise ValueError("start and end are for journals; filter a DataFrame by its columns offset and time")
+            raise ValueError(
+                "start and end are for journals; filter a DataFrame by its columns offset and time"
+            )
         return source if is_frame else read_archive(spark, source)
     return read(spark, source, start=start, end=end, gaps=True, fail_on_loss=False)
 
 
-# Counting -----------------------------------------------------------------------------------------------------
+# Counting -----------------------------------------------------------------------------------------
+
 
 def _count(
     messages: DataFrame, losses: DataFrame, top: int, separator: str, *, is_whole: bool
@@ -144,7 +150,7 @@ def _count(
         }
     finally:
         subjects.unpersist()
-    lost = losses.agg(F.count("*"), F.sum("lost"), F.sum(F.col("lost").isNull().cast("int"))).first()
+    (lost,) = losses.agg(F.count("*"), F.sum("lost"), F.sum(F.col("lost").isNull().cast("int"))).collect()
     publishers = _publishers(messages, losses, counts, span, is_whole=is_whole)
     return {
         "total": total | {"publishers": len(publishers)},
@@ -158,7 +164,7 @@ def _count(
 
 def _total(subjects: DataFrame) -> dict[str, Any]:
     columns = (F.sum("messages"), F.sum("bytes"), F.count("*"), F.min("first"), F.max("last"))
-    messages, size, count, first, last = subjects.agg(*columns).first()
+    ((messages, size, count, first, last),) = subjects.agg(*columns).collect()
     seconds = (last - first).total_seconds() if messages else 0.0
     return {
         "messages": messages or 0,
@@ -178,7 +184,11 @@ def _top(table: DataFrame, column: str, top: int) -> list[dict[str, Any]]:
 
 def _prefixes(subjects: DataFrame, separator: str, top: int) -> list[dict[str, Any]]:
     tokens = F.split("subject", _quoted(separator))
-    sums = (F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"), F.count("*").alias("subjects"))
+    sums = (
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.count("*").alias("subjects"),
+    )
     found: list[dict[str, Any]] = []
     for depth in (1, 2):
         prefix = F.array_join(F.slice(tokens, 1, depth), separator)
@@ -193,9 +203,14 @@ def _quoted(separator: str) -> str:
 
 
 def _publishers(
-    messages: DataFrame, losses: DataFrame, counts: Iterable[Column], span: Iterable[Column], *, is_whole: bool
+    messages: DataFrame,
+    losses: DataFrame,
+    counts: Iterable[Column],
+    span: Iterable[Column],
+    *,
+    is_whole: bool,
 ) -> list[dict[str, Any]]:
-    """Return the figures of each publisher: what it sent, and what is missing by its numbers and by gap records."""
+    """Return the figures of each publisher: messages, and losses by sequence numbers and by gap records."""
     missing = gaps("sequence", "origin", order="offset") if is_whole else F.lit(None).cast("long")
     numbered = messages.withColumn("missing", missing)
     sent = numbered.groupBy("origin").agg(*counts, *span, F.sum("missing").alias("missing")).collect()
@@ -216,7 +231,12 @@ def _origin(origin: Any) -> str | None:
 
 
 def _importance(publisher: dict[str, Any]) -> tuple[Any, ...]:
-    return (-publisher["lost"], -(publisher["missing"] or 0), -publisher["messages"], publisher["origin"] or "")
+    return (
+        -publisher["lost"],
+        -(publisher["missing"] or 0),
+        -publisher["messages"],
+        publisher["origin"] or "",
+    )
 
 
 def _rates(
@@ -225,11 +245,16 @@ def _rates(
     if total["first"] is None:
         return {"seconds": _WIDTHS[0], "bins": []}
     first, last = (datetime.fromisoformat(total[name]).timestamp() for name in ("first", "last"))
-    width = next((one for one in _WIDTHS if (last - first) / one < BINS), None) or int((last - first) / BINS) + 1
+    width = (
+        next((one for one in _WIDTHS if (last - first) / one < BINS), None) or int((last - first) / BINS) + 1
+    )
     # Integers, because the text of a timestamp would depend on the time zone of the session.
     number = F.expr(f"unix_micros(time) div {width * 1_000_000}")
     sent = {row.bin: row for row in messages.groupBy(number.alias("bin")).agg(*counts).collect()}
-    lost = {row.bin: row.lost for row in losses.groupBy(number.alias("bin")).agg(F.sum("lost").alias("lost")).collect()}
+    lost = {
+        row.bin: row.lost
+        for row in losses.groupBy(number.alias("bin")).agg(F.sum("lost").alias("lost")).collect()
+    }
     low, high = int(first // width), int(last // width)
     bins = []
     for at in range(low, high + 1):
@@ -243,11 +268,15 @@ def _rates(
 def _sizes(messages: DataFrame, size: Column) -> dict[str, Any]:
     """Return quantiles of payload sizes, and a histogram with bins that double."""
     quantiles = F.percentile_approx(size, list(_QUANTILES), 10_000)
-    mean, largest, found = messages.agg(F.avg(size), F.max(size), quantiles).first()
+    ((mean, largest, found),) = messages.agg(F.avg(size), F.max(size), quantiles).collect()
     power = F.when(size > 0, F.floor(F.log2(size)).cast("int") + 1).otherwise(0)
     counts = messages.groupBy(power.alias("power")).count().orderBy("power").collect()
     bins = [
-        {"from": 0 if row.power == 0 else 2 ** (row.power - 1), "to": 2**row.power - 1, "messages": row["count"]}
+        {
+            "from": 0 if row.power == 0 else 2 ** (row.power - 1),
+            "to": 2**row.power - 1,
+            "messages": row["count"],
+        }
         for row in counts
     ]
     names = [f"p{round(100 * each)}" for each in _QUANTILES]
@@ -270,13 +299,13 @@ def _json_text(figures: dict[str, Any]) -> str:
     return json.dumps(figures, indent=2) + "\n"
 
 
-# The page -----------------------------------------------------------------------------------------------------
+# The page -----------------------------------------------------------------------------------------
 
 
 def _require(*modules: str) -> None:
     for module in modules:
         try:
-            __import__(module)
+            import_module(module)
         except ImportError:
             raise SparkMissing(module) from None
 
@@ -284,7 +313,9 @@ def _require(*modules: str) -> None:
 def _page(figures: dict[str, Any]) -> str:
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters |= {"size": _size, "number": _number, "time": _time, "span": _span, "show": printable}
     template = environment.from_string(files("oz.spark").joinpath("report.html.j2").read_text("utf-8"))
     charts = {
@@ -307,11 +338,10 @@ def _time_chart(rates: dict[str, Any], column: str, color: str) -> str:
     edges = [*times, times[-1] + timedelta(seconds=rates["seconds"])]
     axes.stairs(values, edges, fill=True, color=color, alpha=0.35)
     axes.stairs(values, edges, color=color, linewidth=1.2)
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(tz=UTC, maxticks=8)
+    dates: Any = import_module("matplotlib.dates")  # its functions have no types
+    locator = dates.AutoDateLocator(tz=UTC, maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))
     axes.set_xlim(edges[0], edges[-1])
     unit = "B" if column == "bytes" else ""
     axes.yaxis.set_major_formatter(lambda value, _: _short(value) + unit)

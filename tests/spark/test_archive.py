@@ -22,8 +22,8 @@ from oz.spark.archive import ArchiveError, archive_batch, read_archive
 from support.sizes import size
 
 SCHEMA = (
-    "offset long, time timestamp, kind byte, subject string, payload binary, subject_raw binary, reply_to binary, "
-    "headers binary, origin binary, sequence long, position long, lost long"
+    "offset long, time timestamp, kind byte, subject string, payload binary, subject_raw binary, "
+    "reply_to binary, headers binary, origin binary, sequence long, position long, lost long"
 )
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 TOKENS = ["flight", "weather", "a/b=c%", "", "é", "x" * 300, "42", "007"]
@@ -221,7 +221,14 @@ def write_journal(directory, first, end, **options):
     with Writer(directory, **options) as writer:
         for offset in range(first, end):
             _, time, kind, subject, payload, *_, lost = row(offset)
-            record = {"subject": subject, "payload": payload, "time": time, "kind": kind, "lost": lost, "origin": b"p"}
+            record = {
+                "subject": subject,
+                "payload": payload,
+                "time": time,
+                "kind": kind,
+                "lost": lost,
+                "origin": b"p",
+            }
             assert writer.append([record]) == offset + 1
             if offset == (first + end) // 2:
                 writer.roll()

@@ -239,7 +239,7 @@ def test_a_pattern_that_exceeds_its_time_fails_the_query_by_name(spark):
         table.filter(oz.spark.matches("subject", r"regex:(a|aa)+b|(a+)+c")).collect()
 
 
-# Parquet --------------------------------------------------------------------------------------------------------
+# Parquet ------------------------------------------------------------------------------------------
 
 ROWS, GROUP = 200_000, 2_000
 
@@ -295,7 +295,7 @@ def test_a_prefix_that_ends_within_a_character_loses_no_row(spark, tmp_path):
         assert scan(spark.read.parquet(path), condition)[0] == len(subjects)
 
 
-# token, depth, prefix ---------------------------------------------------------------------------------------------
+# token, depth, prefix -----------------------------------------------------------------------------
 
 SUBJECTS = ["flight.JFK.LAX.AA", "a", "", ".", "a..b", "é.😀.x", "a/b|c", None]
 
@@ -341,7 +341,7 @@ def test_prefix_passes_the_subjects_that_zeromq_passes(spark):
         ]
 
 
-# match_all, join_patterns -----------------------------------------------------------------------------------------
+# match_all, join_patterns -------------------------------------------------------------------------
 
 PATTERNS = [
     "a.*",
@@ -393,7 +393,7 @@ def test_match_all_of_thousands_of_patterns_agrees_with_the_index(spark):
         assert set(found) == set(index.match(subject))
 
 
-# gaps --------------------------------------------------------------------------------------------------------------
+# gaps ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

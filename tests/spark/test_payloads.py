@@ -174,7 +174,7 @@ def test_failfast_fails_the_query_and_names_the_payload(spark):
     with pytest.raises(Exception, match=r"PayloadError.*b'\\xc1\{' is no MessagePack"):
         table.select(column).collect()
     assert table.where("payload is null").select(column).first()[0] is None
-    with pytest.raises(ValueError, match="DROPMALFORMED.*isNotNull"):
+    with pytest.raises(ValueError, match=r"DROPMALFORMED.*isNotNull"):
         oz.spark.from_msgpack("payload", "price double", mode="DROPMALFORMED")
 
 

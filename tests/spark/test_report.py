@@ -10,11 +10,13 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
-from oz.cli import main
 from oz.journal_new import Writer
 from oz.spark.archive import archive_batch
 
-SCHEMA = "offset long, time timestamp, kind byte, subject string, payload binary, origin binary, sequence long, lost long"
+SCHEMA = (
+    "offset long, time timestamp, kind byte, subject string, payload binary, "
+    "origin binary, sequence long, lost long"
+)
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SUBJECTS = ["flight.JFK", "flight.EWR", "md.<b>.&", "weather\n", "alone"]
 
@@ -55,7 +57,9 @@ def test_totals_tables_and_sizes(figures):
     counts = Counter(each[3] for each in messages)
     by_messages = [(row["subject"], row["messages"]) for row in figures["subjects"]["by_messages"]]
     assert by_messages == sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:3]
-    one_token = {row["prefix"]: row["messages"] for row in figures["subjects"]["prefixes"] if row["depth"] == 1}
+    one_token = {
+        row["prefix"]: row["messages"] for row in figures["subjects"]["prefixes"] if row["depth"] == 1
+    }
     assert one_token["flight"] == counts["flight.JFK"] + counts["flight.EWR"]
     assert figures["sizes"]["max"] == 49
     assert abs(figures["sizes"]["p50"] - sizes[len(sizes) // 2]) <= 1
@@ -73,12 +77,11 @@ def test_rates_have_an_interval_for_each_time(figures):
 def test_losses_by_publisher(figures):
     assert figures["losses"] == {"gaps": 2, "lost": 5, "unknown": 1}
     by_origin = {row["origin"]: row for row in figures["publishers"]}
-    assert list(by_origin) == ["61", "62", None] or list(by_origin)[0] == "61"
     assert [by_origin["61"][name] for name in ("lost", "gaps")] == [5, 2]
     lost = {row["origin"]: row["missing"] for row in figures["publishers"]}
     numbers = [each[6] for each in records() if each[5] == b"a" and each[2] == 0]
     assert lost["61"] == numbers[-1] - numbers[0] + 1 - len(numbers)
-    assert lost["62"] == 2 - 2 + sum(1 for each in (100, 200) if each % 3 == 1)
+    assert lost["62"] == 1  # the gap record at offset 100 has a number of this publisher
     assert lost[None] is None
 
 

@@ -18,9 +18,9 @@ from oz.cli.spark.engine import engine, engine_options
 
 _HELP = """Copy the records of a JOURNAL to ARCHIVE, a directory of Parquet files, each record once.
 
-The files lie in directories by day and first token, and are sorted by subject. A further run continues at the end
-of the archive, also after a kill. DuckDB, Polars, pandas and Spark read the archive at every moment. Gap records
-are archived too: they have kind = 1.
+The files lie in directories by day and first token, and are sorted by subject. A further run continues at the
+end of the archive, also after a kill. DuckDB, Polars, pandas and Spark read the archive at every moment. Gap
+records are archived too: they have kind = 1.
 
 \b
 Examples:
