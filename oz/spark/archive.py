@@ -369,7 +369,7 @@ class _Store(_Files):
                 laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
             )
             writer.parquet(staged)
-        # Counted in the files, so that the result tells what was written.
+        # Count the rows in the files, so that the result is right even if a task was repeated.
         written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
         (found,) = written.agg(F.count("*"), F.min("offset"), F.max("offset") + 1).collect()
         return _Written(*found)

@@ -1,14 +1,16 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end
-the JVM. Three rules keep the two engines in agreement and Java safe:
+Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end the
+JVM. Three rules keep the two engines in agreement and Java safe:
 
 - The output consists of few constructs, which both engines read alike: `\A`, `\z`, escaped literals, classes
-of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
-Java.
+  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
+  Java.
+
 - Only single characters repeat without a limit; Java runs such a repeat in a loop. The one group that repeats
-  is possessive, which Java also runs in a loop. Between two wildcards that match any text, the first match is
-  kept in an atomic group, so that the time grows with the square of the subject's length at most.
+  is possessive, which Java also runs in a loop. Text between two stars is matched once, in an atomic group.
+  So the time grows at most with the square of the subject's length.
+
 - Patterns of tokens and globs are written from their parsed tokens. A pattern of the regex dialect is written
   only if it consists of the constructs in `_REGEX_ITEM`. Python evaluates all other patterns.
 

@@ -5,14 +5,7 @@ A payload fits its schema as a whole, or it is malformed: a wrong type in one fi
 The caller decides what happens to malformed payloads, by Spark's modes PERMISSIVE, FAILFAST and
 DROPMALFORMED. The functions on Arrow arrays need no session, so that they run in executors.
 
-| type | values that fit |
-| --- | --- |
-| integers | integers in range; no booleans, no fractions |
-| float, double | numbers |
-| boolean, string, binary | exactly these; MessagePack distinguishes text and bytes |
-| timestamp, timestamp_ntz | MessagePack timestamps, ISO 8601 text; UTC without a time zone |
-| date; decimal | ISO 8601 text; integers and text |
-| array; map; struct | arrays; maps; maps with text keys. Absent fields are null, unknown fields are ignored |
+docs/spark.md lists the types, and the values that fit each type.
 """
 
 from __future__ import annotations

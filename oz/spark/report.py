@@ -1,4 +1,4 @@
-"""Reports: what passed over a bus, counted by Spark, as one HTML page and as JSON.
+"""Reports of recorded traffic: figures that Spark counts, as one HTML page and as JSON.
 
 Spark counts; this process only formats the results, which are small. The page loads nothing from elsewhere
 and has no script. Its charts are SVG by matplotlib, in colors that fit light and dark backgrounds.

@@ -1,5 +1,6 @@
 """One Spark session for all tests of a process."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -16,6 +17,10 @@ CONF = {
     "spark.sql.codegen.wholeStage": False,
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
+# No test runs for long enough to gain by Java's second compiler and its parallel collector.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items):

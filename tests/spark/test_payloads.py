@@ -1,4 +1,4 @@
-"""Payloads decoded to columns: what fits, what does not, and what no bytes can do."""
+"""Payloads decode to their schema or to null, and no bytes make the decoders raise."""
 
 from datetime import UTC, datetime
 

@@ -1,5 +1,4 @@
-"""Record, archive in a stream and report, from outside: after kill -9 of each the result is what was
-published."""
+"""Record, archive in a stream and report, with kill -9 of each: the result has all published messages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The session, the Java that it finds, and the errors about what is missing."""
+"""The session, the choice of its Java, and the errors without Java or without the extra."""
 
 import os
 import subprocess
