@@ -21,14 +21,11 @@ from pyspark.sql import functions as F
 
 from oz.errors import OptionError
 from oz.journal_new import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal_new.selection import Bound
 from oz.spark.columns import matches
 from oz.spark.rows import DDL
 from oz.spark.source import Range, check_loss
 from oz.subjects.pattern import Pattern, compile
-from oz.times import read_moment
-
-Bound = int | datetime | str | None
-"""An offset; a time; text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h"; or None."""
 
 PatternArgument = Pattern | str | bytes
 
@@ -81,10 +78,10 @@ def read(
     plan = ranges.plan(
         name,
         *wanted.offsets,
-        # A sealed file without a matching subject may have gap records.
-        None if gaps else wanted.patterns,
+        wanted.patterns,
         start_time=wanted.start_time,
         end_time=wanted.end_time,
+        gaps=gaps,
     )
     check_loss(name, plan.missing, fails=fail_on_loss)
     parts = []
@@ -168,16 +165,10 @@ def _name(journal: str | os.PathLike[str]) -> str:
 
 
 def _bound(name: str, value: Bound) -> int | datetime | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    if isinstance(value, datetime):
-        return value if value.tzinfo is not None else value.astimezone()
     try:
-        if isinstance(value, str):
-            return read_moment(value)
-    except ValueError as error:
+        return ranges.parse_bound(value)
+    except (ValueError, TypeError) as error:
         raise OptionError(name, value, str(error)) from None
-    raise OptionError(name, value, "it must be an offset of at least 0, a datetime, or text such as -1h")
 
 
 def _offsets(journal: str, low: int | datetime | None, high: int | datetime | None) -> Range:
