@@ -1,8 +1,8 @@
 """`read`: a journal as a DataFrame, by Spark's own Parquet reader.
 
-Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads only
-the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver reads
-the active segment, which is an Arrow stream, and appends it as a second part.
+Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads
+only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
+reads the active segment, which is an Arrow stream, and appends it as a second part.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def read(
 ) -> DataFrame:
     """Return the records of a journal as a DataFrame, with the columns of the journal.
 
-    The result holds the records that are acknowledged at the call. Call again for later ones. The driver holds the
-    matching part of the active segment in memory: at most `segment_bytes` of the writer, compressed.
+    The result holds the records that are acknowledged at the call. The driver holds the matching part of the
+    active segment in memory: at most `segment_bytes` of the writer.
 
     Args:
-        spark: a session. Its executors need the journal's directory under the same path, and no oz unless Java
-            cannot evaluate a pattern (`oz.spark.PythonWarning`).
+        spark: a session. Its executors need the journal's directory under the same path. They need oz only if
+            Java cannot evaluate a pattern (`oz.spark.PythonWarning`).
         journal: the directory; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
         pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
         start: the first offset, or the earliest time of receipt. Text without a zone is local time.
@@ -151,7 +151,7 @@ def _matching(patterns: Sequence[Pattern]) -> Column:
         conditions.append(is_text & matches("subject", pattern))
         if pattern.is_bytes:
             conditions.append(F.col("subject_raw").isNotNull() & matches("subject_raw", pattern))
-    return reduce(or_, conditions) if conditions else F.lit(False)
+    return reduce(or_, conditions)
 
 
 def _patterns(pattern: PatternArgument | Sequence[PatternArgument]) -> list[Pattern]:

@@ -1,15 +1,16 @@
 """The source of `format("oz")`: readers of journals, in batch and in streams.
 
-Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never change. The
-driver plans ranges; a task reads its ranges from the files, which it must see under the same path.
+Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never
+change. The driver plans ranges. A task reads its ranges from the files, which it must see under the same
+path.
 
-The position of a stream in a journal is an offset and the id of the segment that holds the record before it. Spark
-keeps the positions in the checkpoint. If a journal was restored or replaced, the segment of the offset has another
-id, and the query fails. A micro-batch that runs again reads the same range, and partitions depend on nothing but
-the range, so the sink of `format("oz")` makes the same ids again.
+The position of a stream in a journal is an offset and the id of the segment that holds the record before it.
+Spark keeps the positions in the checkpoint. If a journal was restored or replaced, the segment of the offset
+has another id, and the query fails. A repeated micro-batch reads the same range, and its partitions depend on
+nothing but the range, so that the sink of `format("oz")` makes the same ids again.
 
-Missing records are those that retention removed, or damage cost. With `failOnDataLoss` they are an error, else
-they are counted: the count is a part of the position.
+Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Without it
+they are counted, and the count is a part of the position.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from oz.logs import logger
 from oz.spark.rows import RowConverter
 from oz.spark.source_options import LATEST, SourceOptions
 
-MIN_PARTITION_ROWS = 16_384  # a smaller range is not worth a task
-MAX_PARTITION_ROWS = 1_000_000  # a task that fails repeats so many rows at most
+MIN_PARTITION_ROWS = 16_384  # reading fewer rows takes less time than starting a task
+MAX_PARTITION_ROWS = 1_000_000  # limit of the work that a failed task repeats
 
 _log = logger("oz.spark.source")
 
@@ -78,8 +79,8 @@ class SliceReader:
         """Read the rows of a slice, in the order of offsets.
 
         Raises:
-            JournalError: a file is damaged or not visible; or records were removed since the query was planned,
-                and `failOnDataLoss` is set.
+            JournalError: a file is damaged or not visible; or records were removed since the query was
+                planned, and `failOnDataLoss` is set.
         """
         options, columns = self._options, list(self._converter.columns)
         if part.ranges and "://" not in part.journal and not os.path.isdir(part.journal):
@@ -376,7 +377,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the journals, and the number of records between them and the last micro-batch."""
+        """Return the ends of the journals, the records after the last micro-batch, and the lost records."""
         if self._last is None:
             return None
         ends = {name: ranges.checkpoint(name).offset for name in self._last.journals}

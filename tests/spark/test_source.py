@@ -45,7 +45,7 @@ def expected(journal, *patterns, **options):
     return Journal(journal).table(list(patterns) or None, columns=["offset"], **options)["offset"].to_pylist()
 
 
-# batch --------------------------------------------------------------------------------------------------------
+# batch ----------------------------------------------------------------------------------------------------
 
 
 def test_rows_have_the_columns_and_values_of_the_journal(spark, recorded):
@@ -151,7 +151,7 @@ def test_a_temporary_view_takes_options_and_a_table_is_refused(spark, recorded):
         spark.sql(f"CREATE TABLE t USING oz OPTIONS (journal '{recorded}')")
 
 
-# without Spark --------------------------------------------------------------------------------------------------
+# without Spark ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_retention_after_planning_fails_the_task(tmp_path):
     append_numbers(writer, 10, 20)  # retention removes the first segment
     with pytest.raises(JournalError, match="retain_bytes"):
         list(strict.read(part))
-    assert [batch for batch in lenient.read(part)] == []
+    assert list(lenient.read(part)) == []
     writer.close()
 
 
@@ -266,7 +266,7 @@ def test_a_flipped_byte_fails_the_query_with_the_file(tmp_path):
         [list(made.read(part)) for part in made.partitions()]
 
 
-# streams --------------------------------------------------------------------------------------------------------
+# streams ----------------------------------------------------------------------------------------------------
 
 
 class Query:
