@@ -29,16 +29,18 @@ import errno
 import os
 import re
 import secrets
+import stat
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oz.errors import JournalError
 
@@ -101,6 +103,12 @@ def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
 def int_sequence(count: int) -> pa.Array:
     """Return the int64 array 0, 1, 2, …, without an import of pandas."""
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])
+
+
+def is_rising(offsets: Any) -> bool:
+    """Return whether each offset of a column is greater than the one before it."""
+    steps = pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1))
+    return pc.all(steps, min_count=0).as_py() is True
 
 
 _SEALED = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.parquet")
@@ -305,3 +313,23 @@ class DamageError(JournalError):
         return (
             f"{self.file}{place}{offsets}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
         )
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading, and return its descriptor.
+
+    Raises:
+        FileNotFoundError: the file is absent.
+        DamageError: it is no regular file, or the operating system does not open it.
+    """
+    try:
+        # Without O_NONBLOCK the open of a pipe would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamageError(path, f"it cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamageError(path, "it is no regular file")
+    return descriptor

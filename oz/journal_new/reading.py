@@ -16,11 +16,14 @@ added behind the place of the scan. So a gap is reported after a second list onl
 from __future__ import annotations
 
 import bisect
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum, auto
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +37,9 @@ from oz.journal_new.store import LocalStore, Store
 from oz.journal_new.stream import END, ActiveStream, Frame, Scan
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
-_UNIT_ROWS = 65_536  # rows that are decoded at once: few calls, and bounded memory
+_UNIT_ROWS = 32_768  # rows that are decoded at once: few calls, and bounded memory
 _UNIT_BYTES = 16 << 20
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 def acknowledged_mark(store: Store) -> Mark | None:
@@ -85,7 +89,8 @@ class Reading:
             selection.limit(end_offset(store))
         self._at = selection.first
         self._reports_gaps = selection.is_from_offset
-        self._files: list[SegmentFile] = store.segments()
+        self._files: list[SegmentFile] = []
+        self._list()
         self._ended: SegmentFile | None = None  # the stream that was read to its end mark
         self._journal = ""
         self._seen = 0  # the offset after the last record that was acknowledged when it was read
@@ -102,14 +107,14 @@ class Reading:
             mark = acknowledged_mark(self._store)
             file = self._find()
             if file is None or file.first > self._at:
-                self._files = self._store.segments()
+                self._list()
                 file = self._find()
             if file is not None and file.first <= self._at:
                 self._reports_gaps = True
                 try:
                     yield from self._sealed(file) if file.is_sealed else self._stream(file)
                 except FileNotFoundError:
-                    self._files = self._store.segments()
+                    self._list()
                 continue
             # The list is newer than the mark: records between the place and this end are missing.
             reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
@@ -152,6 +157,16 @@ class Reading:
             return file
         return None
 
+    def _list(self) -> None:
+        """List the segments."""
+        self._files = self._store.segments()
+        for file, following in pairwise(self._files):
+            if file.end is not None and following.first < file.end:
+                raise JournalError(
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: two journals "
+                    "were mixed; move the files of one of them away"
+                )
+
     def _check_journal(self, journal: str, name: str) -> None:
         if journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
@@ -171,8 +186,7 @@ class Reading:
         if groups:
             opened = SealedFile(self._store, file)
             try:
-                for unit in _units(groups):
-                    table = self._read_unit(opened, unit)
+                for unit, table in self._read_units(opened, list(_units(groups))):
                     self._at = unit[-1].end
                     yield from _with_gaps(table, gaps, self._at)
             finally:
@@ -186,6 +200,27 @@ class Reading:
             low, high = max(first, self._at), min(last, end or 0)
             if low < high:
                 yield missing_gap(low, high, "missing")
+
+    def _read_units(
+        self, opened: SealedFile, units: Sequence[Sequence[Group]]
+    ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
+        """Read units in order; several at a time, because pyarrow decodes a column in one thread."""
+        if len(units) == 1:
+            yield units[0], self._read_unit(opened, units[0])
+            return
+        with ThreadPoolExecutor(_THREADS, "oz-journal-reader") as pool:
+            pending: deque[tuple[Sequence[Group], Future[pa.Table | None]]] = deque()
+            try:
+                for unit in units:
+                    pending.append((unit, pool.submit(self._read_unit, opened, unit)))
+                    if len(pending) > _THREADS:
+                        done, future = pending.popleft()
+                        yield done, future.result()
+                for done, future in pending:
+                    yield done, future.result()
+            finally:
+                for _, future in pending:
+                    future.cancel()
 
     def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
         """Read the columns that decide, then the other columns of row groups with a selected record."""
@@ -241,7 +276,7 @@ class Reading:
                 if self._is_done():
                     return
                 if stream.is_removed:
-                    self._files = self._store.segments()
+                    self._list()
                     return
                 is_torn = mark is None and stream.find_intact(place + 1, limit) is None
                 if not is_torn and (outcome is _Outcome.DAMAGED or not is_growing):
@@ -270,6 +305,8 @@ class Reading:
                 batch = stream.read(frame)
                 if batch is None:
                     return batches, place, _Outcome.DAMAGED
+                if not frame.has_head:
+                    raise DamageError(stream.path, "the head of the stream is damaged", self._at, position=0)
                 batches.append(batch)
                 rows, size = rows + frame.rows, size + frame.size
                 self._at = self._seen = frame.end

@@ -28,7 +28,7 @@ class OptionValues:
         Args:
             given: names and values.
             names: the known names.
-            foreign: names of other connectors in lower case, and what to use instead.
+            foreign: names of other connectors in lower case, and their replacements.
             side: "source" or "sink", for the error.
 
         Raises:

@@ -1,8 +1,8 @@
 """`read`: a journal as a DataFrame, by Spark's own Parquet reader.
 
-Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads only
-the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver reads
-the active segment, which is an Arrow stream, and appends it as a second part.
+Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads
+only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
+reads the active segment, which is an Arrow stream, and appends it as a second part.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ from pyspark.sql import functions as F
 
 from oz.errors import OptionError
 from oz.journal_new import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal_new.selection import Bound
 from oz.spark.columns import matches
 from oz.spark.rows import DDL
 from oz.spark.source import Range, check_loss
 from oz.subjects.pattern import Pattern, compile
-from oz.times import read_moment
-
-Bound = int | datetime | str | None
-"""An offset; a time; text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h"; or None."""
 
 PatternArgument = Pattern | str | bytes
 
@@ -49,12 +46,12 @@ def read(
 ) -> DataFrame:
     """Return the records of a journal as a DataFrame, with the columns of the journal.
 
-    The result holds the records that are acknowledged at the call. Call again for later ones. The driver holds the
-    matching part of the active segment in memory: at most `segment_bytes` of the writer, compressed.
+    The result holds the records that are acknowledged at the call. The driver holds the matching part of the
+    active segment in memory: at most `segment_bytes` of the writer.
 
     Args:
-        spark: a session. Its executors need the journal's directory under the same path, and no oz unless Java
-            reads a pattern differently.
+        spark: a session. Its executors need the journal's directory under the same path. They need oz only if
+            Java reads a pattern differently.
         journal: the directory; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
         pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
         start: the first offset, or the earliest time of receipt. Text without a zone is local time.
@@ -81,10 +78,10 @@ def read(
     plan = ranges.plan(
         name,
         *wanted.offsets,
-        # A sealed file without a matching subject may have gap records.
-        None if gaps else wanted.patterns,
+        wanted.patterns,
         start_time=wanted.start_time,
         end_time=wanted.end_time,
+        gaps=gaps,
     )
     check_loss(name, plan.missing, fails=fail_on_loss)
     parts = []
@@ -154,7 +151,7 @@ def _matching(patterns: Sequence[Pattern]) -> Column:
         conditions.append(is_text & matches("subject", pattern))
         if pattern.is_bytes:
             conditions.append(F.col("subject_raw").isNotNull() & matches("subject_raw", pattern))
-    return reduce(or_, conditions) if conditions else F.lit(False)
+    return reduce(or_, conditions)
 
 
 def _patterns(pattern: PatternArgument | Sequence[PatternArgument]) -> list[Pattern]:
@@ -168,16 +165,10 @@ def _name(journal: str | os.PathLike[str]) -> str:
 
 
 def _bound(name: str, value: Bound) -> int | datetime | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    if isinstance(value, datetime):
-        return value if value.tzinfo is not None else value.astimezone()
     try:
-        if isinstance(value, str):
-            return read_moment(value)
-    except ValueError as error:
+        return ranges.parse_bound(value)
+    except (ValueError, TypeError) as error:
         raise OptionError(name, value, str(error)) from None
-    raise OptionError(name, value, "it must be an offset of at least 0, a datetime, or text such as -1h")
 
 
 def _offsets(journal: str, low: int | datetime | None, high: int | datetime | None) -> Range:

@@ -1,7 +1,7 @@
 """Records of a journal as rows: the columns, payloads by a schema, and columns from headers.
 
-Spark requires Arrow batches of exactly the types of its schema. The columns are those of the journal, in the
-same order, and those that options add.
+Spark requires Arrow batches of exactly the types of its schema. The columns are the columns of the journal,
+in the same order. Options add further columns.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ class RowConverter:
             return made, None
         first = pc.indices_nonzero(malformed)[0].as_py()
         offset, payload = batch.column("offset")[first].as_py(), payloads[first].as_py()
-        text = f"the payload at offset {offset} is no {options.payload} of the schema: {payload[:_SHOWN_BYTES]!r}"
+        shown = payload[:_SHOWN_BYTES]
+        text = f"the payload at offset {offset} is no {options.payload} of the schema: {shown!r}"
         if options.mode == "failfast":
             raise JournalError(
                 f"{text}; mode=permissive puts such payloads into the column {options.corrupt}"

@@ -1,10 +1,11 @@
 """The sink of `format("oz")`: rows of a DataFrame become messages, in batch and in streams.
 
-Theory of operation. Each task opens a publisher, connects it to the endpoints, waits for subscribers, publishes
-the rows of its partition in order, and closes the publisher when the subscribers have read them. If a subscriber
-is absent, leaves, or does not read in time, the task fails, and Spark runs it again; if the driver dies, Spark
-runs the whole batch again. So each row is published at least once. `oz.spark.sink_rows` says how a message
-gets an id that is the same in each run, by which a subscriber with `dedupe` drops repeated messages.
+Theory of operation. Each task opens a publisher, connects it to the endpoints, and waits for subscribers.
+It publishes the rows of its partition in order, and closes the publisher when the subscribers have read
+them. If a subscriber is absent, leaves, or does not read in time, the task fails, and Spark repeats it. If
+the driver dies, Spark repeats the whole batch. So each row is published at least once. The id of a message
+is the same in each repetition, so that a subscriber with `dedupe` drops repeated messages; see
+`oz.spark.sink_rows`.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class SinkOptions:
         endpoints: endpoints to connect to.
         subscribers: number of subscriptions to wait for before a task publishes.
         timeout: seconds to wait for subscribers, for a full one, and for the last message to be read.
-        subject: the subject of all rows; None if each row has its own.
+        subject: the subject of all rows; None to use the column `subject`.
         dialect: the dialect of the subjects.
         payload: encoding of structs, "msgpack" or "json".
         run: the name of a batch write; writes of equal names make equal ids.

@@ -1,15 +1,15 @@
 """Rows of a DataFrame as messages: subject, payload, headers, key and id.
 
-**Ids.** A message of the sink has an id, so that a subscriber with `dedupe` drops a repeated one. Spark runs a
-task or a batch again after a failure, possibly with its rows in another order. So the number of a row is no
-id: after a reorder, `dedupe` would drop a new row in place of a repeated one. An id is made of
+**Ids.** A message of the sink has an id, so that a subscriber with `dedupe` drops a repeated message. Spark
+repeats a task or a batch after a failure, possibly with its rows in another order. So the number of a row
+cannot be its id: after a reorder, `dedupe` would drop a new row in place of a repeated row. An id is a digest
 
-- the query's id, the batch's number, the partition's number, all fields of the row, and the count of equal rows
-  before it in the partition; or
-- the query's id and the column `id`, if the DataFrame has one. Batch and partition do not count then.
+- of the query's id, the number of the batch, the number of the partition, all fields of the row, and the
+  count of equal rows before it in the partition; or
+- of the query's id and the column `id`, if the DataFrame has this column.
 
-An order of rows that changes never changes an id. A row that moves to another partition gets another id, except
-with the column `id`: the message is then delivered twice, and never lost.
+Another order of rows never changes an id. A row that moves to another partition gets another id, except with
+the column `id`. Its message is then delivered twice, and never lost.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class RowReader:
         Args:
             columns: the positions of the columns.
             ids: makes the ids.
-            subject: the subject of all rows; None if each row has its own.
+            subject: the subject of all rows; None to use the column `subject`.
             encoding: "msgpack" or "json", for payloads that are structs.
         """
         self._columns = columns

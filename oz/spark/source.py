@@ -1,15 +1,16 @@
 """The source of `format("oz")`: readers of journals, in batch and in streams.
 
-Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never change. The
-driver plans ranges; a task reads its ranges from the files, which it must see under the same path.
+Theory of operation. A journal has one sequence of offsets, and the records of a range of offsets never
+change. The driver plans ranges. A task reads its ranges from the files, which it must see under the same
+path.
 
-The position of a stream in a journal is an offset and the id of the segment that holds the record before it. Spark
-keeps the positions in the checkpoint. If a journal was restored or replaced, the segment of the offset has another
-id, and the query fails. A micro-batch that runs again reads the same range, and partitions depend on nothing but
-the range, so the sink of `format("oz")` makes the same ids again.
+The position of a stream in a journal is an offset and the id of the segment that holds the record before it.
+Spark keeps the positions in the checkpoint. If a journal was restored or replaced, the segment of the offset
+has another id, and the query fails. A repeated micro-batch reads the same range, and its partitions depend on
+nothing but the range, so that the sink of `format("oz")` makes the same ids again.
 
-Missing records are those that retention removed, or damage cost. With `failOnDataLoss` they are an error, else
-they are counted: the count is a part of the position.
+Records are missing after retention or damage removed them. With `failOnDataLoss` that is an error. Without it
+they are counted, and the count is a part of the position.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
-from oz.journal_new import Journal, ranges
+from oz.journal_new import Journal, JournalGap, ranges
 from oz.journal_new.ranges import Checkpoint
 from oz.logs import logger
 from oz.spark.rows import RowConverter
 from oz.spark.source_options import LATEST, SourceOptions
 
-MIN_PARTITION_ROWS = 16_384  # a smaller range is not worth a task
-MAX_PARTITION_ROWS = 1_000_000  # a task that fails repeats so many rows at most
+MIN_PARTITION_ROWS = 16_384  # reading fewer rows takes less time than starting a task
+MAX_PARTITION_ROWS = 1_000_000  # limit of the work that a failed task repeats
 
 _log = logger("oz.spark.source")
 
@@ -56,17 +57,10 @@ class Range(NamedTuple):
 class Slice(InputPartition):  # type: ignore[misc]
     """A partition: ranges of one journal."""
 
-    def __init__(self, journal: str, ranges: Sequence[Range], missing: int) -> None:
-        """Describe the partition.
-
-        Args:
-            journal: the directory or URI.
-            ranges: the offsets to read.
-            missing: the number of offsets that were missing when the query was planned.
-        """
+    def __init__(self, journal: str, ranges: Sequence[Range]) -> None:
+        """Describe the partition by the directory or URI of the journal, and the offsets to read."""
         self.journal = journal
         self.ranges = tuple(ranges)
-        self.missing = missing
 
 
 class SliceReader:
@@ -85,8 +79,8 @@ class SliceReader:
         """Read the rows of a slice, in the order of offsets.
 
         Raises:
-            JournalError: a file is damaged or not visible; or records were removed since the query was planned,
-                and `failOnDataLoss` is set.
+            JournalError: a file is damaged or not visible; or records were removed since the query was
+                planned, and `failOnDataLoss` is set.
         """
         options, columns = self._options, list(self._converter.columns)
         if part.ranges and "://" not in part.journal and not os.path.isdir(part.journal):
@@ -104,28 +98,20 @@ class SliceReader:
                 gaps=options.gaps,
                 start_time=options.start_time,
                 end_time=options.end_time,
+                removed="raise" if options.fail_on_loss else "skip",
             )
             for batch in batches:
                 rows = self._converter.convert(batch, part.journal)
                 if rows.num_rows:
                     yield rows
-        if options.fail_on_loss:
-            lost = sum(count_missing(part.journal, each) for each in part.ranges) - part.missing
-            if lost > 0:
-                raise JournalError(
-                    f"{part.journal}: {lost} records were removed after the query was planned; {_KEEP_MORE}"
-                )
 
 
-_KEEP_MORE = "keep records longer with retain_bytes or retain_seconds, or set failOnDataLoss=false to read on without them"
+_REMEDY = (
+    "keep records longer with retain_bytes or retain_seconds, or read on without them: failOnDataLoss=false"
+)
 
 
-def count_missing(journal: str, offsets: Range) -> int:
-    """Return the number of offsets of a range that are not in a journal."""
-    return sum(gap.end - gap.first for gap in ranges.plan(journal, *offsets).missing)
-
-
-def check_loss(journal: str, missing: Sequence[Any], *, fails: bool) -> int:
+def check_loss(journal: str, missing: Sequence[JournalGap], *, fails: bool) -> int:
     """Return the number of missing offsets.
 
     Args:
@@ -141,7 +127,7 @@ def check_loss(journal: str, missing: Sequence[Any], *, fails: bool) -> int:
         gaps = ", ".join(f"{gap.first} to {gap.end - 1} ({gap.reason})" for gap in missing[:3])
         text = f"{journal}: {count} records are not in the journal any more, offsets {gaps}"
         if fails:
-            raise JournalError(f"{text}; {_KEEP_MORE}")
+            raise JournalError(f"{text}; {_REMEDY}")
         _log.warning("%s", text)
     return count
 
@@ -200,7 +186,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             OptionError: an offset is beyond the end of the journal.
         """
         slices = [part for each in self._options.journals for part in self._slices(each)]
-        return slices or [Slice("", (), 0)]
+        return slices or [Slice("", ())]
 
     def _slices(self, journal: str) -> list[Slice]:
         options = self._options
@@ -212,25 +198,18 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             options.patterns or None,
             start_time=options.start_time,
             end_time=options.end_time,
+            gaps=options.gaps,
         )
         check_loss(journal, plan.missing, fails=options.fail_on_loss)
         parts = [Range(part.first, part.end) for part in plan.sealed]
         if plan.active is not None:
             parts.append(Range(*plan.active))
         rows = sum(end - first for first, end in parts)
-        found = []
-        for part in cut(parts, partition_count(rows, options)):
-            missing = sum(_overlap(gap, each) for gap in plan.missing for each in part)
-            found.append(Slice(journal, part, missing))
-        return found
+        return [Slice(journal, part) for part in cut(parts, partition_count(rows, options))]
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
         """Read one partition in a task; errors are those of `SliceReader.read`."""
         return self._reader.read(partition)
-
-
-def _overlap(gap: Any, part: Range) -> int:
-    return max(0, min(gap.end, part.end) - max(gap.first, part.first))
 
 
 def offset_range(journal: str, options: SourceOptions) -> Range:
@@ -398,7 +377,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the journals, and the number of records between them and the last micro-batch."""
+        """Return the ends of the journals, the records after the last micro-batch, and the lost records."""
         if self._last is None:
             return None
         ends = {name: ranges.checkpoint(name).offset for name in self._last.journals}
@@ -423,9 +402,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             whole = Range(first, last.offset)
             missing = ranges.plan(name, *whole).missing
             check_loss(name, missing, fails=self._options.fail_on_loss)
-            for part in cut([whole], partition_count(whole.end - whole.first, self._options)):
-                lost = sum(_overlap(gap, each) for gap in missing for each in part)
-                found.append(Slice(name, part, lost))
+            count = partition_count(whole.end - whole.first, self._options)
+            found += [Slice(name, part) for part in cut([whole], count)]
         return found
 
     def commit(self, end: dict[str, Any]) -> None:

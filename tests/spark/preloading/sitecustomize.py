@@ -16,8 +16,8 @@ def import_oz_once():
     import pyspark.sql.conversion
 
     import oz.spark.registration
-    import oz.spark.sink.writers
-    import oz.spark.source.stream  # noqa: F401
+    import oz.spark.sink
+    import oz.spark.source  # noqa: F401
 
     if sys.orig_argv[-1] == "pyspark.worker":  # that of functions, which take pandas' arrays
         import pandas  # noqa: F401
