@@ -26,8 +26,12 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 def pytest_collection_modifyitems(items):
     """Set the timeout of the tests of this directory."""
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if HERE not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT))
+        if "standalone" in item.fixturenames or "[standalone" in item.name:
+            item.add_marker(pytest.mark.heavy)
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +45,24 @@ def spark(tmp_path_factory):
     signal.signal(signal.SIGINT, handler)  # PySpark replaces the handler
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory):
+    """Start a real cluster on this machine; `.url` is the address of its master."""
+    from spark.cluster import standalone_cluster
+
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session", params=["standalone", "local-cluster"])
+def engine(request, tmp_path_factory):
+    """Return a driver on the real cluster, and one on Spark's local cluster: `engine.run(job, …)`."""
+    from spark.cluster import LOCAL_CLUSTER, Driver
+
+    is_real = request.param == "standalone"
+    master = request.getfixturevalue("standalone").url if is_real else LOCAL_CLUSTER
+    driver = Driver(master, tmp_path_factory.mktemp(request.param))
+    yield driver
+    driver.close()
