@@ -1,19 +1,16 @@
-"""`format("oz")`: what Spark knows it by, and making it known to a session."""
+"""`format("oz")`: the data source that Spark knows, and its registration in a session."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from oz.errors import OptionError
-from oz.spark.source.batch import JournalReader
-from oz.spark.source.journal import found_at
-from oz.spark.source.options import Options, read_options
-from oz.spark.source.rows import Malformed, ddl
+from oz.errors import OptionError, SinkError
+from oz.spark.rows import RowFormat
+from oz.spark.source_options import SourceOptions, read_source_options
 
 _NO_TABLES = (
     "PySpark 4.3 does not keep the options of a table. Create a view: "
@@ -22,74 +19,70 @@ _NO_TABLES = (
 
 
 class OzDataSource(DataSource):  # type: ignore[misc]
-    """Spark data source `oz`: journals as source, the bus as sink. `oz.spark.register` registers it."""
+    """Data source `oz`: journals as source, publishers as sink."""
 
-    tasks = 1
-    """How many tasks the session runs at once, if that is known: `register` makes a class that says it."""
+    parallelism = 1
+    """Number of tasks that the session runs at once; `register` makes a subclass with the number."""
 
-    _read: Options | None = None
+    _parsed: SourceOptions | None = None
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "oz"
 
     def schema(self) -> str:
-        """The columns of the source, as DDL.
+        """Return the columns of the source as DDL.
 
         Raises:
-            JournalError: there is no journal, it is damaged, or of another version.
-            OptionError, PatternError: an option makes no sense.
+            JournalError: a directory is no journal.
+            OptionError, PatternError: an option is wrong.
         """
-        if "provider" in self.options:  # Spark adds it for CREATE TABLE only
+        if "provider" in self.options:  # Spark adds this option for CREATE TABLE only.
             raise OptionError("provider", self.options["provider"], _NO_TABLES)
-        options = self._options()
-        for each in options.each():
-            found_at(each.journal)  # for an error now, and not when the rows are asked for
-        malformed = Malformed(options.mode, options.corrupt)
-        return ddl(
-            options.payload,
-            options.payload_schema,
-            options.headers,
-            malformed,
-            names_journal=bool(options.journals),
-        )
+        options = self._source_options()
+        options.check_journals()
+        return RowFormat(options.rows).ddl
 
-    def reader(self, schema: StructType) -> JournalReader:
-        """Make the reader of a batch; errors are those of `JournalReader`."""
-        return JournalReader(self._options(), schema)
+    def reader(self, schema: StructType) -> Any:
+        """Return the reader of a batch; errors are those of `JournalReader`."""
+        from oz.spark.source import JournalReader
+
+        return JournalReader(self._source_options(), schema)
 
     def streamReader(self, schema: StructType) -> Any:
         """Return the reader of a stream; errors are those of `JournalStreamReader`."""
-        from oz.spark.source.stream import JournalStreamReader
+        from oz.spark.source import JournalStreamReader
 
-        return JournalStreamReader(self._options(), schema)
+        return JournalStreamReader(self._source_options(), schema)
 
-    def _options(self) -> Options:
-        # Read once, so that a glob and a relative time have the meaning that they had at load().
-        if self._read is None:
-            self._read = replace(read_options(self.options), tasks=self.tasks)
-        return self._read
+    def _source_options(self) -> SourceOptions:
+        # Parsed once, so that a glob and a relative time keep the meaning that they had at load().
+        if self._parsed is None:
+            self._parsed = read_source_options(self.options, self.parallelism)
+        return self._parsed
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """Make the writer of a DataFrame; errors are those of the sink."""
-        from oz.spark.sink import batch_writer
+        """Return the writer of a DataFrame; errors are those of `oz.spark.sink.sink_task`."""
+        from oz.spark.sink import SinkWriter, sink_task
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
+        if overwrite:
+            raise SinkError('messages cannot be overwritten: write with mode("append")')
+        return SinkWriter(sink_task(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Make the writer of a streaming query; errors are those of the sink."""
-        from oz.spark.sink import stream_writer
+        """Return the writer of a streaming query; errors are those of `oz.spark.sink.sink_task`."""
+        from oz.spark.sink import SinkStreamWriter, sink_task
 
-        return stream_writer(self.options, schema)
+        return SinkStreamWriter(sink_task(self.options, schema))
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("oz")` known to a session; `oz.spark.session` does so by itself.
+    """Register `format("oz")` in a session. `oz.spark.session` does it itself.
 
     Args:
-        spark: any session. Its executors need oz too.
+        spark: a session, whose executors must be able to import oz.
     """
-    # A session of Spark Connect has no context to ask.
-    tasks = spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1
-    spark.dataSource.register(type(OzDataSource.__name__, (OzDataSource,), {"tasks": tasks}))
+    # A session of Spark Connect has no SparkContext.
+    parallelism = spark.sparkContext.defaultParallelism if isinstance(spark, SparkSession) else 1
+    spark.dataSource.register(type(OzDataSource.__name__, (OzDataSource,), {"parallelism": parallelism}))

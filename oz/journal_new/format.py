@@ -1,0 +1,335 @@
+"""The format of a journal on disk: file names, the schema, metadata, checksums and the acknowledged mark.
+
+A journal is a directory:
+
+    <first>-<segment>.arrows         active segment: an Arrow IPC stream. <first> is the first offset, 20 digits.
+                                     <segment> is a random id of 16 hexadecimal digits.
+    <first>-<end>-<crc>.parquet      sealed segment, never written again. <crc> is the CRC-32 of its footer,
+                                     because Parquet has no checksum of the footer.
+    acknowledged                     44 bytes: segment id, first offset, size of the stream in bytes, end offset
+                                     (u64 each, little endian), CRC-32. Written after each fsync of the stream.
+    writer.lock                      the lock of the writer, with its process id.
+
+**Segment id.** A file name of a stream is never used again, and a writer never continues a stream that it
+finds. So (offset, id of the segment that holds the record before the offset) identifies a place in a journal
+for ever: if the id differs, the journal was restored from a copy and its offsets name other records.
+
+**Checksums.** A batch of a stream has the CRC-32 of its whole message in the metadata of the message, seeded
+by the segment id, so that a batch copied from another stream is detected. Parquet pages have checksums, the
+metadata of a sealed file has the CRC-32 of each row group, and the name of the file has that of the footer.
+
+**Offsets** begin at 0 and rise by 1 for each record. An offset is never given twice. Offsets may be missing:
+those that retention removed, those that damage cost, and those that a power cut took from a writer without
+`sync`. A reader reports them as a gap.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.errors import JournalError
+
+VERSION = 1
+LOCK = "writer.lock"
+MARK = "acknowledged"
+TEMPORARY = ".tmp"
+"""Suffix of a file that is not complete. Readers ignore it, the next writer removes it."""
+DAMAGED = ".damaged"
+"""Suffix of a file that `repair` or a writer set aside. Readers ignore it."""
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers of a full disk."""
+
+MESSAGE, GAP = 0, 1
+"""Values of `kind`. A gap record stands for `lost` messages that never reached the recorder."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("subject_raw", pa.binary()),
+        pa.field("reply_to", pa.binary()),
+        pa.field("headers", pa.binary()),
+        pa.field("origin", pa.binary()),
+        pa.field("sequence", pa.int64()),
+        pa.field("position", pa.int64()),
+        pa.field("lost", pa.int64()),
+    ]
+)
+"""The columns of both forms.
+
+offset: number of the record. time: time of receipt, in microseconds. kind: `MESSAGE` or `GAP`. subject: text;
+bytes that are not UTF-8 are replaced by U+FFFD, and `subject_raw` then has the bytes. payload: bytes of the
+message. reply_to: subject for replies. headers: MessagePack, see `oz.journal.records`. origin, sequence,
+position: id of the publisher and its two numbers of the message. lost: number of messages of a gap record,
+null if it is unknown. The subject of a gap record is the pattern that the lost messages matched.
+"""
+
+COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
+TYPES: dict[str, pa.DataType] = {field.name: field.type for field in SCHEMA}
+NULLABLE: tuple[str, ...] = tuple(field.name for field in SCHEMA if field.nullable)
+
+
+def int_scalar(value: int, kind: pa.DataType) -> pa.Scalar:
+    """Return an Arrow scalar of an integer type, or of another type with the same width.
+
+    `pa.scalar` and `pa.array` import pandas if it is installed, which takes a reader up to a second.
+
+    Raises:
+        OverflowError: the value does not fit the type.
+    """
+    data = value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
+
+
+def int_sequence(count: int) -> pa.Array:
+    """Return the int64 array 0, 1, 2, …, without an import of pandas."""
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", range(count)))])
+
+
+def is_rising(offsets: Any) -> bool:
+    """Return whether each offset of a column is greater than the one before it."""
+    steps = pc.less(offsets.slice(0, len(offsets) - 1), offsets.slice(1))
+    return pc.all(steps, min_count=0).as_py() is True
+
+
+_SEALED = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{8})\.parquet")
+_ACTIVE = re.compile(r"(\d{20})-([0-9a-f]{16})\.arrows")
+
+
+class SegmentFile(NamedTuple):
+    """A file of a segment, as its name describes it.
+
+    Attributes:
+        name: the file name.
+        first: the first offset.
+        end: the offset after the last; None for a stream.
+        segment: the id of the segment; empty for a sealed file, whose footer has it.
+        crc: the CRC-32 of the footer; 0 for a stream.
+    """
+
+    name: str
+    first: int
+    end: int | None
+    segment: str = ""
+    crc: int = 0
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the file is a Parquet file."""
+        return self.end is not None
+
+
+def stream_name(first: int, segment: str) -> str:
+    """Return the file name of an active segment."""
+    return f"{first:020}-{segment}.arrows"
+
+
+def sealed_name(first: int, end: int, crc: int) -> str:
+    """Return the file name of a sealed segment."""
+    return f"{first:020}-{end:020}-{crc:08x}.parquet"
+
+
+def parse_name(name: str) -> SegmentFile | None:
+    """Parse a file name; None if it is not the name of a segment."""
+    if match := _SEALED.fullmatch(name):
+        return SegmentFile(name, int(match[1]), int(match[2]), crc=int(match[3], 16))
+    if match := _ACTIVE.fullmatch(name):
+        return SegmentFile(name, int(match[1]), None, segment=match[2])
+    return None
+
+
+def sort_segments(names: Iterable[str]) -> list[SegmentFile]:
+    """Return the segments among file names, sorted by offset.
+
+    A stream whose sealed form is present too is left out: a kill came between the rename and the unlink.
+    """
+    found = sorted(filter(None, map(parse_name, names)), key=lambda file: (file.first, not file.is_sealed))
+    sealed = {file.first for file in found if file.is_sealed}
+    return [file for file in found if file.is_sealed or file.first not in sealed]
+
+
+def new_id() -> str:
+    """Return a random id of a segment or a journal: 16 hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+class Head(NamedTuple):
+    """The identity of a segment, in the schema's metadata of both forms.
+
+    Attributes:
+        journal: the id of the journal.
+        segment: the id of the segment.
+        previous: the id of the segment before it; empty for the first.
+        first: the first offset.
+    """
+
+    journal: str
+    segment: str
+    previous: str
+    first: int
+
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata entries."""
+        entries = {f"oz.{name}": str(value) for name, value in self._asdict().items()}
+        return {"oz.version": str(VERSION), **entries}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Head:
+        """Read the metadata entries.
+
+        Raises:
+            ValueError: an entry is absent or malformed, or the version is unknown.
+        """
+        found = metadata or {}
+        try:
+            version = found[b"oz.version"].decode()
+            if version != str(VERSION):
+                raise ValueError(f"the format has version {version}; this oz reads version {VERSION}")
+            fields = {name: found[f"oz.{name}".encode()].decode() for name in cls._fields}
+            return cls(fields["journal"], fields["segment"], fields["previous"], int(fields["first"]))
+        except KeyError as error:
+            raise ValueError(f"the metadata has no {error.args[0].decode()}") from None
+
+
+_MARK = struct.Struct("<16sQQQI")
+MARK_SIZE = _MARK.size
+_MARK_READS = 3
+"""Reads of a mark whose checksum is wrong. A read may overlap a write, which takes microseconds."""
+
+
+class Mark(NamedTuple):
+    """The acknowledged mark: how far the records of a journal are acknowledged.
+
+    Attributes:
+        segment: the id of the active segment; empty while there is none.
+        first: the first offset of the active segment. While there is none, the offset after the last record that
+            was there: a greater `end` records a gap.
+        size: the acknowledged bytes of its stream.
+        end: the offset after the last acknowledged record.
+    """
+
+    segment: str
+    first: int
+    size: int
+    end: int
+
+    def to_bytes(self) -> bytes:
+        """Return the 44 bytes of the file."""
+        data = _MARK.pack(self.segment.encode(), self.first, self.size, self.end, 0)[:-4]
+        return data + struct.pack("<I", crc32(data))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Mark | None:
+        """Read the file's bytes; None if the checksum is wrong."""
+        if len(data) != _MARK.size or crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            return None
+        segment, first, size, end, _ = _MARK.unpack(data)
+        return cls(segment.rstrip(b"\0").decode("ascii", "replace"), first, size, end)
+
+
+def read_mark(directory: Path) -> Mark | None:
+    """Read the acknowledged mark of a journal; None if the file is absent or damaged."""
+    with suppress(OSError):
+        for _ in range(_MARK_READS):
+            descriptor = os.open(directory / MARK, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                mark = Mark.from_bytes(os.read(descriptor, _MARK.size + 1))
+            finally:
+                os.close(descriptor)
+            if mark is not None:
+                return mark
+    return None
+
+
+def sync_data(descriptor: int) -> None:
+    """Make the data of a file durable."""
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has no fdatasync
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class DamageError(JournalError):
+    """A file of a journal has other bytes than its writer wrote, or records are missing.
+
+    Attributes:
+        file: the path of the file.
+        first: the first offset that may be affected; None if it is unknown.
+        end: the offset after the last that may be affected; None if it is unknown.
+        reason: the kind of damage.
+        position: the byte of the file at which the damage was noticed; None if it is unknown.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        reason: str,
+        first: int | None = None,
+        end: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(os.fspath(file), reason, first, end, position)
+        self.file, self.reason, self.first, self.end, self.position = (
+            os.fspath(file),
+            reason,
+            first,
+            end,
+            position,
+        )
+
+    def __str__(self) -> str:
+        place = "" if self.position is None else f" at byte {self.position}"
+        if self.first is None:
+            offsets = ""
+        elif self.end is None:
+            offsets = f", from offset {self.first}"
+        else:
+            offsets = f", offsets {self.first} to {self.end - 1}"
+        return (
+            f"{self.file}{place}{offsets}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
+        )
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading, and return its descriptor.
+
+    Raises:
+        FileNotFoundError: the file is absent.
+        DamageError: it is no regular file, or the operating system does not open it.
+    """
+    try:
+        # Without O_NONBLOCK the open of a pipe would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamageError(path, f"it cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamageError(path, "it is no regular file")
+    return descriptor

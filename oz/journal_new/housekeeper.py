@@ -1,0 +1,177 @@
+"""The housekeeper: the thread of a writer that seals ended streams and applies retention.
+
+It holds no reference to the writer, so that a forgotten writer can be collected. The writer gives it a weak
+`tick` function, which rolls a segment by its age and syncs by the interval.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal_new.format import SegmentFile
+from oz.journal_new.recovery import seal
+from oz.journal_new.sealed import read_footer
+from oz.journal_new.store import LocalStore
+from oz.logs import logger
+
+_RETRY = 2.0  # seconds between two attempts to seal, while the disk is full
+_LONGEST_WAIT = 3600.0  # seconds
+
+_log = logger("oz.journal")
+
+
+class Housekeeper:
+    """Seals streams and removes old segments in a thread of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        tick: Callable[[], float | None],
+        *,
+        retain_bytes: int | None,
+        retain_seconds: float | None,
+        sync: bool,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            directory: the directory of the journal.
+            tick: performs the timed work of the writer, and returns the seconds until its next call; None
+                if a `wake` comes before it.
+            retain_bytes: as in `Writer`.
+            retain_seconds: as in `Writer`.
+            sync: wait for the disk when sealing.
+        """
+        self._directory, self._tick, self._sync = directory, tick, sync
+        self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
+        self._changed = threading.Condition()
+        self._pending: deque[SegmentFile] = deque()
+        self._requested = self._completed = 0  # passes
+        self._is_stopping = self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
+        self._thread.start()
+
+    def wake(self, *ended: SegmentFile) -> int:
+        """Request a pass, which seals streams, removes old segments and computes the next deadline.
+
+        Args:
+            ended: further streams to seal.
+
+        Returns:
+            The number of the request, which `wait` takes.
+        """
+        with self._changed:
+            self._pending.extend(ended)
+            self._requested += 1
+            self._changed.notify_all()
+            return self._requested
+
+    def wait(self, request: int, timeout: float | None) -> bool:
+        """Wait until a requested pass is complete; return False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._completed >= request, timeout)
+
+    def wait_sealed(self, timeout: float | None) -> bool:
+        """Wait until no stream waits for sealing and a pass is complete; return False after `timeout` seconds."""
+        request = self.wake()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending and self._completed >= request, timeout)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Request a last pass, and end the thread. Wait at most `timeout` seconds."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                request, is_last = self._requested, self._is_stopping
+            self._retain()  # sealing needs space
+            self._seal_pending()
+            expiry = self._retain()
+            deadline = self._tick()
+            with self._changed:
+                self._completed = request
+                self._changed.notify_all()
+                if is_last:
+                    return
+                delays = [expiry, deadline, _RETRY if self._is_failing else None]
+                delay = min((one for one in delays if one is not None), default=_LONGEST_WAIT)
+                self._changed.wait_for(
+                    lambda: self._requested != self._completed or self._is_stopping, min(delay, _LONGEST_WAIT)
+                )
+
+    def _seal_pending(self) -> None:
+        for _ in range(len(self._pending)):
+            file = self._pending[0]
+            try:
+                seal(self._directory, file, sync=self._sync)
+            except FileNotFoundError:
+                pass  # the directory was removed
+            except OSError as error:
+                if not self._is_failing:
+                    _log.warning(
+                        "%s stays a stream until the disk has room: %s", self._directory / file.name, error
+                    )
+                self._is_failing = True
+                return
+            except (JournalError, pa.ArrowException) as error:
+                _log.warning("%s cannot be sealed: %s", self._directory / file.name, error)
+            self._is_failing = False
+            with self._changed:
+                self._pending.popleft()
+
+    def _retain(self) -> float | None:
+        """Remove the oldest sealed segments. Return the seconds until the next one is too old."""
+        if self._retain_bytes is None and self._retain_seconds is None:
+            return None
+        with suppress(OSError, JournalError):
+            return remove_old(self._directory, self._retain_bytes, self._retain_seconds, time.time())
+        return _RETRY
+
+
+def remove_old(
+    directory: Path, retain_bytes: int | None, retain_seconds: float | None, now: float
+) -> float | None:
+    """Remove the oldest sealed segments by size and age, but never the newest sealed segment.
+
+    Args:
+        directory: the directory of the journal.
+        retain_bytes: as in `Writer`.
+        retain_seconds: as in `Writer`.
+        now: seconds since 1970.
+
+    Returns:
+        The seconds until the oldest remaining segment is too old; None if there is no such time.
+    """
+    store = LocalStore(directory)
+    files = store.segments()
+    sizes = {file: os.stat(directory / file.name).st_size for file in files}
+    total = sum(sizes.values())
+    for file in [file for file in files if file.is_sealed][:-1]:
+        is_removed = retain_bytes is not None and total > retain_bytes
+        if not is_removed and retain_seconds is not None:
+            try:
+                age = now - read_footer(store, file).times[1] / 1e6
+            except JournalError:  # damage: the time of the last write stands in for the last record
+                age = now - os.stat(directory / file.name).st_mtime
+            if age <= retain_seconds:
+                return retain_seconds - age
+            is_removed = True
+        if not is_removed:
+            break
+        os.unlink(directory / file.name)
+        total -= sizes[file]
+    return None

@@ -1,0 +1,212 @@
+"""The journal as its readers see it; the walk over its files is in `oz.journal.reading`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal_new import verification
+from oz.journal_new.format import SCHEMA
+from oz.journal_new.reading import Reading, acknowledged_mark, end_offset
+from oz.journal_new.records import JournalGap, Record, read_records
+from oz.journal_new.report import Report
+from oz.journal_new.sealed import plain_batches
+from oz.journal_new.selection import Bound, Patterns, Selection, checked_columns
+from oz.journal_new.store import LocalStore, open_store
+
+
+class Segment(NamedTuple):
+    """A segment of a journal.
+
+    Attributes:
+        name: the file name.
+        first: the first offset.
+        end: the offset after the last; of the active segment, after the last acknowledged record.
+        bytes: the size of the file.
+        is_sealed: whether the file is a Parquet file.
+    """
+
+    name: str
+    first: int
+    end: int
+    bytes: int
+    is_sealed: bool
+
+
+class Journal:
+    """A journal to read, while a writer in this or another process may append to it.
+
+    Attributes:
+        directory: the directory, or the URI.
+    """
+
+    directory: str
+
+    def __init__(self, directory: str | os.PathLike[str], *, codec: Any = None) -> None:
+        """Open a journal. No file stays open between reads.
+
+        Args:
+            directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
+                files. Through a URI the sealed part is readable.
+            codec: decodes the payloads of `read`, as in `oz.Subscriber`: an object with `encode` and `decode`;
+                None leaves bytes.
+
+        Raises:
+            JournalError: the directory is no journal.
+        """
+        self.directory = os.fspath(directory)
+        self._store = open_store(directory)
+        self._codec = codec
+
+    def read(
+        self,
+        pattern: Patterns = None,
+        *,
+        start: Bound = None,
+        end: Bound = None,
+        follow: bool = False,
+    ) -> Iterator[Record | JournalGap]:
+        """Read records and gaps in the order of offsets.
+
+        Args:
+            pattern: read only the messages whose subject matches; a list of patterns: at least one of them.
+                Text as in `oz.compile`. None reads all.
+            start: the first offset, or the earliest time of receipt. Text without a zone is local time.
+            end: the offset, or the time, before which to stop; by default the acknowledged end at this moment.
+            follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
+
+        Yields:
+            `Record` objects, which are `oz.Message` objects with an `offset`, and `JournalGap` objects for
+            missing offsets and for gap records whose pattern overlaps with `pattern`.
+
+        Raises:
+            JournalError: a file is damaged; a `DamageError` names the file and the offsets.
+            PatternError, ValueError, TypeError: an argument has a wrong type or value.
+            PatternTimeout: a pattern exceeded its time limit on a subject.
+        """
+        selection = Selection(pattern, start, end, None, gaps=True)
+        return self._read(selection, follow)
+
+    def _read(self, selection: Selection, follow: bool) -> Iterator[Record | JournalGap]:
+        decode = None if self._codec is None else self._codec.decode
+        for part in Reading(self._store, selection, follow=follow).parts():
+            if isinstance(part, JournalGap):
+                yield part
+            else:
+                yield from read_records(part, decode)
+
+    def batches(
+        self,
+        pattern: Patterns = None,
+        *,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        gaps: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read records as Arrow batches, none of them empty. Arguments and errors as in `read`.
+
+        Args:
+            pattern: as in `read`.
+            start: as in `read`.
+            end: as in `read`.
+            follow: as in `read`.
+            columns: names of columns of `oz.journal.SCHEMA`; None reads all.
+            gaps: yield gap records too, with kind 1. Missing offsets are not reported.
+
+        Yields:
+            Batches with `columns` in this order.
+        """
+        return self._batches(Selection(pattern, start, end, columns, gaps=gaps), follow)
+
+    def _batches(self, selection: Selection, follow: bool) -> Iterator[pa.RecordBatch]:
+        for part in Reading(self._store, selection, follow=follow).parts():
+            if isinstance(part, pa.Table):
+                yield from plain_batches(part)
+
+    def table(
+        self,
+        pattern: Patterns = None,
+        *,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        gaps: bool = False,
+    ) -> pa.Table:
+        """Return the records as one Arrow table in memory. Arguments and errors as in `batches`."""
+        batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
+        schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
+        return pa.Table.from_batches(batches, schema)
+
+    def to_pandas(
+        self,
+        pattern: Patterns = None,
+        *,
+        start: Bound = None,
+        end: Bound = None,
+        columns: Sequence[str] | None = None,
+        gaps: bool = False,
+    ) -> Any:
+        """Return the records as a `pandas.DataFrame`. Arguments and errors as in `batches`."""
+        return self.table(pattern, start=start, end=end, columns=columns, gaps=gaps).to_pandas()
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record that is kept; the end offset if there is none."""
+        files = self._store.segments()
+        return files[0].first if files else self.end_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last acknowledged record."""
+        return end_offset(self._store)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, by offset."""
+        mark, files = acknowledged_mark(self._store), self._store.segments()
+        end = end_offset(self._store)
+        found = []
+        for at, file in enumerate(files):
+            following = files[at + 1].first if at + 1 < len(files) else end
+            try:
+                size = self._store.size(file.name)
+            except FileNotFoundError:  # sealed or removed since it was listed
+                continue
+            reached = mark.end if mark is not None and mark.segment == file.segment else following
+            found.append(Segment(file.name, file.first, file.end or reached, size, file.is_sealed))
+        return found
+
+    def verify(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Check every byte; change nothing. A writer may append meanwhile.
+
+        Args:
+            progress: called after each file with the number of checked bytes and of all bytes.
+
+        Returns:
+            The faults, each with its file and its offsets.
+        """
+        return verification.verify(self._store, progress)
+
+    def repair(self, *, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Repair the faults that `verify` finds. Intact records keep their offsets; lost records become gaps.
+
+        A damaged file stays in the directory with the suffix ".damaged".
+
+        Args:
+            progress: as in `verify`.
+
+        Returns:
+            The faults that were found.
+
+        Raises:
+            JournalError: a writer has the journal, or two journals are mixed in the directory.
+        """
+        if not isinstance(self._store, LocalStore):
+            raise JournalError(f"{self.directory}: a remote journal is read only; repair the original")
+        return verification.repair(self._store.directory, progress)

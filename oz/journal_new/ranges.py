@@ -1,0 +1,344 @@
+"""Ranges of offsets, for readers that share a journal and remember their place, such as Spark.
+
+A planner asks `checkpoint` for the end, `resume` whether its old checkpoint is still valid, and `plan` for the
+files of a range. Sealed files are for any reader of Parquet. Workers read the active part, or any range, by
+`read_range`, which needs nothing but its arguments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal_new.format import SegmentFile
+from oz.journal_new.reading import Reading, end_offset
+from oz.journal_new.records import JournalGap, missing_gap
+from oz.journal_new.sealed import plain_batches, read_footer
+from oz.journal_new.selection import Patterns, Selection, microseconds, parse_bound
+from oz.journal_new.store import Store, open_store
+
+__all__ = [
+    "Checkpoint",
+    "Plan",
+    "SealedPart",
+    "checkpoint",
+    "parse_bound",
+    "plan",
+    "range_end",
+    "read_range",
+    "resume",
+]
+
+Directory = str | os.PathLike[str]
+
+
+class Checkpoint(NamedTuple):
+    """A place in a journal, which is valid until the journal is restored from a copy.
+
+    Attributes:
+        offset: the offset of the next record to read.
+        segment: the id of the segment that holds the record before it; empty if there is none.
+    """
+
+    offset: int
+    segment: str
+
+
+class SealedPart(NamedTuple):
+    """A sealed file with records of a range. Rows outside of the range need a filter on `offset`.
+
+    Attributes:
+        path: the absolute path, or the URI, of the Parquet file.
+        first: the first offset of the range that the file holds.
+        end: the offset after the last that it holds.
+        is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
+        bytes: the size of the file.
+        gaps: the number of gap records in the file.
+    """
+
+    path: str
+    first: int
+    end: int
+    is_whole: bool
+    bytes: int
+    gaps: int
+
+
+class Plan(NamedTuple):
+    """The places of the records of a range.
+
+    Attributes:
+        sealed: the sealed files, by offset.
+        active: first and end offset of the part that is not sealed, for `read_range`; None if there is none.
+        missing: the offsets of the range that are not in the journal.
+        bytes: the size of all parts in bytes, as far as the range covers them.
+    """
+
+    sealed: tuple[SealedPart, ...]
+    active: tuple[int, int] | None
+    missing: tuple[JournalGap, ...]
+    bytes: int
+
+
+def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
+    """Return the checkpoint of an offset; None: of the acknowledged end.
+
+    Raises:
+        JournalError: the directory is no journal, or the offset is beyond its end.
+    """
+    store = open_store(directory)
+    end = end_offset(store)
+    offset = end if offset is None else offset
+    if offset > end:
+        raise JournalError(f"{directory}: the journal ends at offset {end}, before offset {offset}")
+    while True:
+        file = _before(store.segments(), offset)
+        try:
+            return Checkpoint(offset, _segment_id(store, file) if file is not None else "")
+        except FileNotFoundError:  # sealed or removed since it was listed
+            continue
+
+
+def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
+    """Check a saved checkpoint.
+
+    Returns:
+        None if reading goes on at its offset; the gap if retention removed records after it.
+
+    Raises:
+        JournalError: the offset names another record, because the journal was restored or replaced.
+    """
+    store = open_store(directory)
+    while True:
+        end, files = end_offset(store), store.segments()
+        if saved.offset > end:
+            raise _replaced(directory, saved, f"the journal ends at offset {end}")
+        file = _before(files, saved.offset)
+        if file is None:
+            first = files[0].first if files else end
+            return missing_gap(saved.offset, first, "retention") if first > saved.offset else None
+        try:
+            segment = _segment_id(store, file)
+        except FileNotFoundError:
+            continue
+        # The record before the checkpoint is lost if its segment was damaged and set aside.
+        is_lost = file.end is not None and file.end < saved.offset
+        if segment != saved.segment and not is_lost:
+            raise _replaced(directory, saved, f"the record before it is in segment {segment}")
+        return None
+
+
+def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalError:
+    return JournalError(
+        f"{directory}: the checkpoint at offset {saved.offset} is of segment {saved.segment or 'none'}, and {fact}: "
+        "the journal was replaced or restored from a copy; start anew, without the checkpoint"
+    )
+
+
+def _before(files: Sequence[SegmentFile], offset: int) -> SegmentFile | None:
+    """Return the segment that holds the record before an offset, or the last one before it."""
+    return next((file for file in reversed(files) if file.first < offset), None)
+
+
+def _segment_id(store: Store, file: SegmentFile) -> str:
+    return read_footer(store, file).head.segment if file.is_sealed else file.segment
+
+
+def plan(
+    directory: Directory,
+    first: int,
+    end: int,
+    pattern: Patterns = None,
+    *,
+    start_time: datetime | None = None,
+    end_time: datetime | None = None,
+    gaps: bool = True,
+) -> Plan:
+    """Return the files of a range of offsets.
+
+    Args:
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last, at most the acknowledged end.
+        pattern: as in `Journal.read`. Sealed files without a matching subject are left out.
+        start_time: leave out sealed files without a record at or after this time.
+        end_time: leave out sealed files without a record before this time.
+        gaps: keep sealed files with gap records, whatever their subjects.
+
+    Raises:
+        JournalError: a footer is damaged.
+    """
+    store = open_store(directory)
+    selection = _selection(pattern, first, end, None, start_time, end_time, gaps)
+    while True:
+        try:
+            found = _plan(store, first, end, selection)
+            # A list may miss a segment that is sealed at the same time; the next list has it.
+            return _plan(store, first, end, selection) if found.missing else found
+        except FileNotFoundError:  # sealed or removed since it was listed
+            continue
+
+
+def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
+    sealed: list[SealedPart] = []
+    missing: list[JournalGap] = []
+    active: tuple[int, int] | None = None
+    size, reached = 0, first
+    reason = "retention"
+    for file in store.segments():
+        is_after = file.first >= end
+        if file.first < first:
+            reason = "missing"
+        if active is None and min(file.first, end) > reached:
+            missing.append(missing_gap(reached, min(file.first, end), reason))
+        reason = "missing"
+        if is_after:
+            reached = end
+            break
+        if file.end is None:
+            active = (max(file.first, first) if active is None else active[0], end)
+            size += store.size(file.name)
+            continue
+        if file.end <= first or active is not None:
+            continue  # `read_range` reads sealed files after a stream, and leaves out what is missing
+        reached = file.end
+        footer = read_footer(store, file)
+        for low, high in footer.missing:
+            if max(low, first) < min(high, end):
+                missing.append(missing_gap(max(low, first), min(high, end), "missing"))
+        if not selection.wants_file(footer):
+            continue
+        low, high = max(first, file.first), min(end, file.end)
+        is_whole = (low, high) == (file.first, file.end)
+        sealed.append(SealedPart(store.path(file.name), low, high, is_whole, footer.size, footer.gaps))
+        size += footer.size * (high - low) // (file.end - file.first)
+    if active is None and reached < end:
+        missing.append(missing_gap(reached, end, reason))
+    if active is not None and active[0] >= active[1]:
+        active = None
+    return Plan(tuple(sealed), active, tuple(missing), size)
+
+
+def range_end(
+    directory: Directory,
+    first: int,
+    end: int,
+    *,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+) -> int:
+    """Return the end of a range from `first` that keeps the limits: at least one record, at most `end`.
+
+    Args:
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last.
+        max_records: the number of records.
+        max_bytes: the size of the records in memory, in bytes, estimated for each row group and each stream.
+    """
+    if max_records is not None:
+        end = min(end, first + max(1, max_records))
+    if max_bytes is None:
+        return end
+    store, left = open_store(directory), float(max_bytes)
+    at = first
+    for low, high, size in _sizes(store, first, end):
+        at = max(at, low)
+        cost = size / (high - low)  # bytes of one record
+        if (min(high, end) - at) * cost > left:
+            return min(end, max(first + 1, at + int(left / cost)))
+        left -= (min(high, end) - at) * cost
+        at = min(high, end)
+    return end
+
+
+def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield first offset, end and size of the row groups and streams of a range."""
+    files = store.segments()
+    for at, file in enumerate(files):
+        following = files[at + 1].first if at + 1 < len(files) else max(end, file.first + 1)
+        if (file.end or following) <= first or file.first >= end:
+            continue
+        try:
+            if file.end is None:
+                yield file.first, following, store.size(file.name)
+            else:
+                yield from (
+                    (one.first, one.end, one.bytes)
+                    for one in read_footer(store, file).groups
+                    if one.end > first
+                )
+        except FileNotFoundError:  # sealed or removed since it was listed; the limit is an estimate
+            continue
+
+
+def read_range(
+    directory: Directory,
+    first: int,
+    end: int,
+    *,
+    pattern: Patterns = None,
+    start_time: datetime | None = None,
+    end_time: datetime | None = None,
+    columns: Sequence[str] | None = None,
+    gaps: bool = True,
+    segment: str | None = None,
+    removed: Literal["skip", "raise"] = "skip",
+) -> Iterator[pa.RecordBatch]:
+    """Read a range of offsets in a worker process.
+
+    Args:
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last, which was acknowledged when the range was planned.
+        pattern: as in `Journal.read`.
+        start_time: read only records at or after this time.
+        end_time: read only records before this time.
+        columns: as in `Journal.batches`.
+        gaps: yield gap records too, with kind 1.
+        segment: the id of the segment before `first`, from a `Checkpoint`; None does not check it.
+        removed: "raise": raise if retention removed records of the range; "skip": leave them out.
+
+    Yields:
+        Batches in the order of offsets, none of them empty. Records that are lost through damage are left out.
+
+    Raises:
+        JournalError: a file is damaged, the checkpoint is no longer valid, or retention removed records.
+    """
+    selection = _selection(pattern, first, end, columns, start_time, end_time, gaps)
+    store = open_store(directory)
+    if segment is not None:
+        resume(directory, Checkpoint(first, segment))
+    if (reached := end_offset(store)) < end:
+        raise JournalError(
+            f"{directory}: the journal ends at offset {reached}, before offset {end} of the range: it was replaced "
+            "or restored from a copy"
+        )
+    for part in Reading(store, selection, follow=False).parts():
+        if isinstance(part, pa.Table):
+            yield from plain_batches(part)
+        elif removed == "raise" and part.reason == "retention":
+            raise JournalError(
+                f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} before they "
+                "were read; keep more with retain_bytes or retain_seconds"
+            )
+
+
+def _selection(
+    pattern: Patterns,
+    first: int,
+    end: int,
+    columns: Sequence[str] | None,
+    start_time: datetime | None,
+    end_time: datetime | None,
+    gaps: bool,
+) -> Selection:
+    selection = Selection(pattern, first, end, columns, gaps=gaps)
+    selection.since = None if start_time is None else microseconds(start_time)
+    selection.until = None if end_time is None else microseconds(end_time)
+    return selection

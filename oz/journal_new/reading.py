@@ -1,0 +1,374 @@
+"""The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
+
+**Where the end is.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream
+that begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
+stream, which is readable up to its end mark. The mark is read before the directory is listed, so that the
+files of all records before the acknowledged end are in the list, unless they were removed.
+
+**Where a record is.** A reader at an offset opens the segment that contains it. If that file is gone, it was
+sealed or removed, and the reader lists the directory again. An open file stays readable after its removal.
+A list may miss a segment that was sealed during the listing: the old name is gone, and the new one was
+added behind the place of the scan. So a gap is reported after a second list only.
+
+**Damage** raises `DamageError`, unless the stream was removed meanwhile: then its sealed form has the records.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from enum import Enum, auto
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.errors import JournalError
+from oz.journal_new.format import DamageError, Mark, SegmentFile, int_scalar, read_mark
+from oz.journal_new.records import BATCH_BYTES, JournalGap, missing_gap
+from oz.journal_new.sealed import Footer, Group, SealedFile, read_footer
+from oz.journal_new.selection import Selection, microseconds
+from oz.journal_new.store import LocalStore, Store
+from oz.journal_new.stream import END, ActiveStream, Frame, Scan
+
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
+_UNIT_ROWS = 32_768  # rows that are decoded at once: few calls, and bounded memory
+_UNIT_BYTES = 16 << 20
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def acknowledged_mark(store: Store) -> Mark | None:
+    """Read the acknowledged mark; None if it is absent, damaged, or not local."""
+    return read_mark(store.directory) if isinstance(store, LocalStore) else None
+
+
+def end_offset(store: Store) -> int:
+    """Return the offset after the last acknowledged record.
+
+    Raises:
+        JournalError: the head of the last stream is damaged, and there is no mark.
+    """
+    while True:
+        mark, files = acknowledged_mark(store), store.segments()
+        sealed = max((file.end for file in files if file.end is not None), default=0)
+        if mark is not None:
+            return max(mark.end, sealed)
+        if not files or files[-1].is_sealed or not isinstance(store, LocalStore):
+            return sealed
+        try:
+            stream = ActiveStream(store.directory / files[-1].name, files[-1].segment)
+        except FileNotFoundError:
+            continue
+        try:
+            scan = Scan(stream, stream.size)
+            for _ in scan:
+                pass
+            return max(scan.reached, sealed)
+        finally:
+            stream.close()
+
+
+class Reading:
+    """One walk over a journal. `parts` yields tables of selected records, and gaps of missing offsets."""
+
+    def __init__(self, store: Store, selection: Selection, *, follow: bool) -> None:
+        """Prepare a walk.
+
+        Args:
+            store: the files of the journal.
+            selection: the records to read. Without `follow` it gets an end.
+            follow: wait at the end for further records.
+        """
+        self._store, self._selection, self._follow = store, selection, follow
+        if not follow:
+            selection.limit(end_offset(store))
+        self._at = selection.first
+        self._reports_gaps = selection.is_from_offset
+        self._files: list[SegmentFile] = []
+        self._list()
+        self._ended: SegmentFile | None = None  # the stream that was read to its end mark
+        self._journal = ""
+        self._seen = 0  # the offset after the last record that was acknowledged when it was read
+        self._pause = _SHORTEST_WAIT
+
+    def parts(self) -> Iterator[pa.Table | JournalGap]:
+        """Yield tables, with dictionaries of subjects and none of them empty, and gaps, by offset.
+
+        Raises:
+            DamageError: a file is damaged.
+            JournalError: a file belongs to another journal, or the journal was replaced.
+        """
+        while not self._is_done():
+            mark = acknowledged_mark(self._store)
+            file = self._find()
+            if file is None or file.first > self._at:
+                self._list()
+                file = self._find()
+            if file is not None and file.first <= self._at:
+                self._reports_gaps = True
+                try:
+                    yield from self._sealed(file) if file.is_sealed else self._stream(file)
+                except FileNotFoundError:
+                    self._list()
+                continue
+            # The list is newer than the mark: records between the place and this end are missing.
+            reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
+            if self._selection.end is not None:
+                reached = min(reached, self._selection.end)
+            if mark is not None and max(mark.end, *(file.end or 0 for file in self._files), 0) < self._seen:
+                raise JournalError(
+                    f"{self._store.path('')}: the journal ends at offset {mark.end} and had records up to "
+                    f"{self._seen}: it was replaced or restored from a copy"
+                )
+            if reached > self._at:
+                if self._reports_gaps:
+                    yield missing_gap(self._at, reached, self._reason())
+                self._at = reached
+                self._reports_gaps = True
+            elif not self._wait():
+                return
+
+    def _is_done(self) -> bool:
+        return self._selection.end is not None and self._at >= self._selection.end
+
+    def _reason(self) -> str:
+        return "missing" if any(file.first < self._at for file in self._files) else "retention"
+
+    def _wait(self) -> bool:
+        """Wait for the writer; return False at the end of the reading."""
+        until = self._selection.until
+        if not self._follow or (until is not None and microseconds(datetime.now(UTC)) >= until):
+            return False
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_WAIT)
+        return True
+
+    def _find(self) -> SegmentFile | None:
+        """Return the segment that contains the offset, or the next one."""
+        place = bisect.bisect_right(self._files, self._at, key=lambda file: file.first)
+        for file in self._files[max(0, place - 1) : place + 1]:
+            if file == self._ended or (file.end is not None and file.end <= self._at):
+                continue
+            return file
+        return None
+
+    def _list(self) -> None:
+        """List the segments."""
+        self._files = self._store.segments()
+        for file, following in pairwise(self._files):
+            if file.end is not None and following.first < file.end:
+                raise JournalError(
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: two journals "
+                    "were mixed; move the files of one of them away"
+                )
+
+    def _check_journal(self, journal: str, name: str) -> None:
+        if journal != (self._journal or journal):
+            raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
+        self._journal = journal
+
+    # --- sealed files ---
+
+    def _sealed(self, file: SegmentFile) -> Iterator[pa.Table | JournalGap]:
+        assert file.end is not None
+        footer = read_footer(self._store, file)
+        self._check_journal(footer.head.journal, file.name)
+        self._selection.first = self._at
+        gaps = deque(self._missing(footer))
+        groups = []
+        if self._selection.wants_file(footer):
+            groups = [group for group in footer.groups if self._selection.wants_group(footer, group)]
+        if groups:
+            opened = SealedFile(self._store, file)
+            try:
+                for unit, table in self._read_units(opened, list(_units(groups))):
+                    self._at = unit[-1].end
+                    yield from _with_gaps(table, gaps, self._at)
+            finally:
+                opened.close()
+        yield from gaps
+        self._at = self._seen = file.end
+
+    def _missing(self, footer: Footer) -> Iterator[JournalGap]:
+        end = footer.file.end if self._selection.end is None else self._selection.end
+        for first, last in footer.missing:
+            low, high = max(first, self._at), min(last, end or 0)
+            if low < high:
+                yield missing_gap(low, high, "missing")
+
+    def _read_units(
+        self, opened: SealedFile, units: Sequence[Sequence[Group]]
+    ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
+        """Read units in order; several at a time, because pyarrow decodes a column in one thread."""
+        if len(units) == 1:
+            yield units[0], self._read_unit(opened, units[0])
+            return
+        with ThreadPoolExecutor(_THREADS, "oz-journal-reader") as pool:
+            pending: deque[tuple[Sequence[Group], Future[pa.Table | None]]] = deque()
+            try:
+                for unit in units:
+                    pending.append((unit, pool.submit(self._read_unit, opened, unit)))
+                    if len(pending) > _THREADS:
+                        done, future = pending.popleft()
+                        yield done, future.result()
+                for done, future in pending:
+                    yield done, future.result()
+            finally:
+                for _, future in pending:
+                    future.cancel()
+
+    def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
+        """Read the columns that decide, then the other columns of row groups with a selected record."""
+        selection = self._selection
+        deciding = selection.deciding_columns(unit)
+        if not deciding:
+            return opened.read(unit, selection.columns)
+        table = opened.read(unit, deciding)
+        mask = selection.mask(table)
+        if mask is not None:
+            kept, begin = [], 0
+            for group in unit:
+                if pc.any(mask.slice(begin, group.rows)).as_py():
+                    kept.append((group, begin))
+                begin += group.rows
+            if not kept:
+                return None
+            if len(kept) < len(unit):
+                table = pa.concat_tables(table.slice(begin, group.rows) for group, begin in kept)
+                parts = [mask.slice(begin, group.rows) for group, begin in kept]
+                mask = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.bool_())
+                unit = [group for group, _ in kept]
+        columns = dict(zip(deciding, table.columns, strict=True))
+        if rest := [name for name in selection.columns if name not in deciding]:
+            columns |= zip(rest, opened.read(unit, rest).columns, strict=True)
+        made = pa.Table.from_arrays([columns[name] for name in selection.columns], selection.columns)
+        return made if mask is None else made.filter(mask)
+
+    # --- streams ---
+
+    def _stream(self, file: SegmentFile) -> Iterator[pa.Table]:
+        assert isinstance(self._store, LocalStore)
+        stream = ActiveStream(self._store.directory / file.name, file.segment)
+        try:
+            self._check_journal(stream.head.journal, file.name)
+            place = stream.begin
+            while True:
+                mark = read_mark(self._store.directory)
+                is_growing = mark is None or mark.segment == file.segment or mark.end <= file.first
+                if mark is None or not is_growing:
+                    limit = stream.size
+                else:
+                    limit = mark.size if mark.segment == file.segment else stream.begin
+                outcome = _Outcome.MORE
+                while outcome is _Outcome.MORE:
+                    first = self._at
+                    batches, place, outcome = self._next_batches(stream, place, limit)
+                    if batches:
+                        yield from self._select(pa.Table.from_batches(batches), first)
+                if outcome is _Outcome.ENDED:
+                    self._ended = file
+                    return
+                if self._is_done():
+                    return
+                if stream.is_removed:
+                    self._list()
+                    return
+                is_torn = mark is None and stream.find_intact(place + 1, limit) is None
+                if not is_torn and (outcome is _Outcome.DAMAGED or not is_growing):
+                    raise self._damage(stream, place, limit, mark)
+                if not self._wait():
+                    self._ended = file
+                    return
+        finally:
+            stream.close()
+
+    def _next_batches(
+        self, stream: ActiveStream, place: int, limit: int
+    ) -> tuple[list[pa.RecordBatch], int, _Outcome]:
+        """Read successive batches of bounded size, and return them with the place after them."""
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < _UNIT_ROWS and size < BATCH_BYTES:
+            if place >= limit or self._is_done():
+                return batches, place, _Outcome.LIMIT
+            frame = stream.frame(place, limit)
+            if frame == END:
+                return batches, place, _Outcome.ENDED
+            if not isinstance(frame, Frame):
+                return batches, place, _Outcome.DAMAGED
+            if frame.end > self._at:
+                batch = stream.read(frame)
+                if batch is None:
+                    return batches, place, _Outcome.DAMAGED
+                if not frame.has_head:
+                    raise DamageError(stream.path, "the head of the stream is damaged", self._at, position=0)
+                batches.append(batch)
+                rows, size = rows + frame.rows, size + frame.size
+                self._at = self._seen = frame.end
+            place += frame.size
+            self._pause = _SHORTEST_WAIT
+        return batches, place, _Outcome.MORE
+
+    def _select(self, table: pa.Table, first: int) -> Iterator[pa.Table]:
+        """Yield the selected records of successive batches, from an offset on."""
+        skip = max(0, first - table["offset"][0].as_py())
+        surplus = 0 if self._selection.end is None else max(0, self._at - self._selection.end)
+        table = table.slice(skip, max(0, table.num_rows - skip - surplus))
+        mask = self._selection.mask(table.drop_columns("offset")) if table.num_rows else None
+        if mask is not None:
+            table = table.filter(mask)
+        if table.num_rows:
+            yield table.select(self._selection.columns)
+
+    def _damage(self, stream: ActiveStream, place: int, limit: int, mark: Mark | None) -> DamageError:
+        found = stream.find_intact(place + 1, limit)
+        following = [file.first for file in self._files if file.first > stream.head.first]
+        end = (
+            found.first
+            if found is not None
+            else min([*following, *([mark.end] if mark else [])], default=None)
+        )
+        return DamageError(stream.path, "the stream is damaged", self._at, end, place)
+
+
+class _Outcome(Enum):
+    """The result of reading batches of a stream."""
+
+    MORE = auto()  # further batches may follow before the limit
+    LIMIT = auto()  # all batches before the limit were read
+    ENDED = auto()  # the end mark follows
+    DAMAGED = auto()  # the bytes that follow are no intact batch
+
+
+def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Split row groups into units that are decoded at once."""
+    unit: list[Group] = []
+    rows = size = 0
+    for group in groups:
+        if unit and (rows + group.rows > _UNIT_ROWS or size + group.bytes > _UNIT_BYTES):
+            yield unit
+            unit, rows, size = [], 0, 0
+        unit.append(group)
+        rows, size = rows + group.rows, size + group.bytes
+    if unit:
+        yield unit
+
+
+def _with_gaps(table: pa.Table | None, gaps: deque[JournalGap], end: int) -> Iterator[pa.Table | JournalGap]:
+    """Yield a table, and the gaps before an offset at their places."""
+    while gaps and gaps[0].first < end:
+        gap = gaps.popleft()
+        # Without the column of offsets, the caller has no use for the exact place of a gap.
+        if table is not None and table.num_rows and "offset" in table.schema.names:
+            before = pc.less(table["offset"], int_scalar(gap.first, pa.int64()))
+            if pc.any(before).as_py():
+                yield table.filter(before)
+            table = table.filter(pc.invert(before))
+        yield gap
+    if table is not None and table.num_rows:
+        yield table

@@ -1,0 +1,57 @@
+"""The result of `Journal.verify` and `Journal.repair`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of a journal.
+
+    Attributes:
+        file: the file name in the directory of the journal; empty if records are missing between files.
+        reason: the fault, or its repair.
+        first: the first offset that the fault costs; None if it costs no record.
+        end: the offset after the last that the fault costs; None if it costs no record.
+        position: the byte of the file at which the fault begins; None if it is the whole file.
+    """
+
+    file: str
+    reason: str
+    first: int | None = None
+    end: int | None = None
+    position: int | None = None
+
+    def __str__(self) -> str:
+        """Return the finding as one line of text."""
+        place = self.file if self.position is None else f"{self.file} at byte {self.position}"
+        if self.first is None:
+            offsets = ""
+        elif self.end is None:
+            offsets = f"from offset {self.first}"
+        else:
+            offsets = f"offsets {self.first} to {self.end - 1}"
+        return ": ".join(filter(None, (place, offsets, self.reason)))
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings, and the amount of data that was checked.
+
+    Attributes:
+        findings: the faults, by offset; empty if the journal is intact.
+        segments: the number of segments.
+        records: the number of intact records.
+        bytes: the size of the checked files, in bytes.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no finding."""
+        return not self.findings

@@ -1,0 +1,558 @@
+"""Sealed segments: Parquet files that are complete under their names, and are never written again.
+
+**Row groups** have at most 16,384 rows and 16 MiB, so that a reader skips most of a file by the statistics,
+and so that sealing never holds the interpreter, the disk or the memory for long.
+
+**Metadata** of the footer, beside that of `Head`, in the order of the file:
+
+    oz.end        the offset after the last record
+    oz.times      the earliest and the latest time, in microseconds since 1970
+    oz.gaps       the number of gap records
+    oz.empty      the columns that are null in all rows, by commas
+    oz.missing    the missing offsets between oz.first and oz.end, as `first-end` by commas
+    oz.subjects   the subjects of all messages, sorted, as a JSON list; absent if it exceeds 64 KiB. Bytes that
+                  are not UTF-8 are surrogate escapes
+    oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
+
+The checksums of Parquet's pages do not cover the headers of pages, in which 4 of 16,688 flipped bits changed
+the decoded values without an error (pyarrow 26). So the reader checks column chunks. The checksums are
+known after the file is complete: the writer reserves their place in the footer, and writes them into it.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from oz.journal_new.format import (
+    COLUMNS,
+    MESSAGE,
+    NULLABLE,
+    SCHEMA,
+    TEMPORARY,
+    TYPES,
+    DamageError,
+    Head,
+    SegmentFile,
+    int_scalar,
+    is_rising,
+    sealed_name,
+    sync_data,
+    sync_directory,
+)
+from oz.journal_new.store import Store
+
+GROUP_ROWS = 16_384
+GROUP_BYTES = 16 << 20
+MAX_GROUP_BYTES = 256 << 20  # uncompressed; a group ends by its payloads, and other columns may be large
+MAX_SUBJECTS = 1 << 16  # bytes of the list of subjects
+
+_MAGIC = b"PAR1"
+_TAIL = 8  # bytes after the footer: its length and the magic
+_CHECKSUMS = "crc32:"
+_MESSAGES = int_scalar(MESSAGE, pa.int8())
+_WRITER_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["kind", "subject", "origin", "reply_to", "subject_raw"],
+    "column_encoding": dict.fromkeys(("offset", "time", "sequence", "position"), "DELTA_BINARY_PACKED"),
+    "write_statistics": ["offset", "time", "kind", "subject", "subject_raw"],
+    "write_page_checksum": True,
+    "write_page_index": False,
+    "data_page_size": 4 << 20,  # bytes; larger than a row group of small payloads
+    "store_schema": False,
+}
+_ERRORS = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    MemoryError,
+    OverflowError,
+)
+"""Errors that a damaged or crafted Parquet file causes."""
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+class _Summary:
+    """The metadata of a file, collected while its row groups are written."""
+
+    def __init__(self, first: int) -> None:
+        self.end = first
+        self.rows = self.gaps = self.groups = 0
+        self.times: tuple[int, int] | None = None
+        self.empty = list(NULLABLE)
+        self.missing: list[tuple[int, int]] = []
+        self.reserved = ""
+        self._subjects: set[str] | None = set()
+        self._subject_bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        self.groups += 1
+        self.rows += table.num_rows
+        self.gaps += pc.sum(pc.not_equal(table["kind"], _MESSAGES)).as_py()
+        found = pc.min_max(table["time"].cast(pa.int64()))
+        low, high = found["min"].as_py(), found["max"].as_py()
+        self.times = (
+            (low, high) if self.times is None else (min(low, self.times[0]), max(high, self.times[1]))
+        )
+        self.empty = [name for name in self.empty if table[name].null_count == table.num_rows]
+        self._add_subjects(table)
+
+    def add_offsets(self, batch: pa.RecordBatch) -> None:
+        first = batch.column(0)[0].as_py()
+        if first > self.end:
+            self.missing.append((self.end, first))
+        self.end = batch.column(0)[-1].as_py() + 1
+
+    def _add_subjects(self, table: pa.Table) -> None:
+        if self._subjects is None:
+            return
+        if self.gaps:
+            table = table.filter(pc.equal(table["kind"], _MESSAGES))
+        distinct, raw = pc.unique(table["subject"]), table["subject_raw"]
+        if len(distinct) * 3 > MAX_SUBJECTS:
+            self._subjects = None
+            return
+        found = distinct.to_pylist()
+        if raw.null_count < len(raw):
+            found += [one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one]
+        for subject in found:
+            if subject not in self._subjects:
+                self._subjects.add(subject)
+                self._subject_bytes += len(subject) + 4
+        if self._subject_bytes > MAX_SUBJECTS:
+            self._subjects = None
+
+    def metadata(self, head: Head) -> dict[str, str]:
+        times = self.times or (0, 0)
+        entries = {
+            **head.metadata(),
+            "oz.end": str(self.end),
+            "oz.times": f"{times[0]} {times[1]}",
+            "oz.gaps": str(self.gaps),
+            "oz.empty": ",".join(self.empty),
+            "oz.missing": ",".join(f"{first}-{end}" for first, end in self.missing),
+        }
+        if self._subjects is not None:
+            entries["oz.subjects"] = json.dumps(sorted(self._subjects), separators=(",", ":"))
+        self.reserved = _CHECKSUMS + secrets.token_hex(4 * self.groups * len(COLUMNS))
+        return entries | {"oz.checksums": self.reserved}
+
+
+def write_sealed(
+    directory: Path, head: Head, batches: Iterable[pa.RecordBatch], *, sync: bool = True
+) -> SegmentFile | None:
+    """Write a sealed segment. Its file has its name when it is complete and durable, or never.
+
+    Args:
+        directory: the directory of the journal.
+        head: the identity of the segment.
+        batches: its records, in the order of offsets.
+        sync: wait for the disk.
+
+    Returns:
+        The file; None if there is no record.
+
+    Raises:
+        OSError: the operating system failed to write.
+    """
+    summary = _Summary(head.first)
+    path = directory / f"{head.first:020}-{head.segment}.parquet{TEMPORARY}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, SCHEMA, **_WRITER_OPTIONS) as writer:
+            for group in _row_groups(batches, summary):
+                summary.add(group)
+                writer.write_table(group, row_group_size=group.num_rows)
+                if sync:
+                    # One long fsync at the end would delay the next fsync of the active segment.
+                    sync_data(descriptor)
+            if not summary.rows:
+                return None
+            writer.add_key_value_metadata(summary.metadata(head))
+        crc = _fill_checksums(descriptor, summary.reserved.encode())
+        if sync:
+            os.fsync(descriptor)
+        file = SegmentFile(sealed_name(head.first, summary.end, crc), head.first, summary.end, crc=crc)
+        os.rename(path, directory / file.name)
+        if sync:
+            sync_directory(directory)
+        return file
+    finally:
+        os.close(descriptor)
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], summary: _Summary) -> Iterator[pa.Table]:
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if kept and (rows + batch.num_rows > GROUP_ROWS or size + batch.nbytes > GROUP_BYTES):
+            yield pa.Table.from_batches(kept, SCHEMA)
+            kept, rows, size = [], 0, 0
+        summary.add_offsets(batch)
+        kept.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if kept:
+        yield pa.Table.from_batches(kept, SCHEMA)
+
+
+def _fill_checksums(descriptor: int, reserved: bytes) -> int:
+    """Write the checksums of the column chunks into the footer, and return the CRC-32 of the footer."""
+    size = os.fstat(descriptor).st_size
+    footer = bytearray(_read_footer(lambda count, place: os.pread(descriptor, count, place), size))
+    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
+    checksums = "".join(
+        f"{crc32(os.pread(descriptor, length, place)):08x}"
+        for group in range(metadata.num_row_groups)
+        for place, length in _chunks(metadata, group)
+    )
+    place = footer.index(reserved)  # random digits, so that no subject in the footer equals them
+    footer[place : place + len(reserved)] = (_CHECKSUMS + checksums).encode()
+    os.pwrite(descriptor, footer, size - len(footer))
+    return crc32(footer)
+
+
+def _read_footer(read: Any, size: int) -> bytes:
+    """Read the footer of a Parquet file, with its length and the magic."""
+    tail = read(_TAIL, max(0, size - _TAIL))
+    length = int.from_bytes(tail[:4], "little") + _TAIL
+    if tail[4:] != _MAGIC or length + len(_MAGIC) > size:
+        raise ValueError("it is no complete Parquet file")
+    footer: bytes = read(length, size - length)
+    return footer
+
+
+def _chunks(metadata: pq.FileMetaData, group: int) -> list[tuple[int, int]]:
+    """Return place and length of the column chunks of a row group."""
+    row_group = metadata.row_group(group)
+    found = []
+    for at in range(row_group.num_columns):
+        column = row_group.column(at)
+        place = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+        found.append((place, column.total_compressed_size))
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """A row group, by its statistics.
+
+    Attributes:
+        number: its number in the file.
+        first: the first offset.
+        end: the offset after the last.
+        rows: the number of records.
+        times: the earliest and the latest time, in microseconds since 1970.
+        subjects: the least and the greatest subject, as Parquet orders them: by their bytes.
+        has_gaps: whether it has gap records.
+        bytes: the size in memory, roughly.
+    """
+
+    number: int
+    first: int
+    end: int
+    rows: int
+    times: tuple[int, int]
+    subjects: tuple[bytes, bytes] | None
+    has_gaps: bool
+    bytes: int
+
+
+class Footer:
+    """The verified footer of a sealed file. A process caches footers, see `read_footer`.
+
+    Attributes:
+        file: the name of the file, parsed.
+        data: the bytes of the footer, with its length and the magic.
+        size: the size of the file in bytes.
+        head: the identity of the segment.
+        times: the earliest and the latest time, in microseconds since 1970.
+        gaps: the number of gap records.
+        empty: the columns that are null in all rows.
+        missing: the missing offsets between the first and the end, as pairs of first and end.
+        subjects: the subjects of all messages, sorted; None if the list was too long.
+    """
+
+    def __init__(self, file: SegmentFile, data: bytes, size: int) -> None:
+        """Parse a footer.
+
+        Raises:
+            ValueError, and others of `_ERRORS`: the footer is not that of the file name, or malformed.
+        """
+        if crc32(data) != file.crc:
+            raise ValueError("the footer is damaged: its checksum differs from the file name")
+        self.file, self.data, self.size = file, data, size
+        metadata = self.parse()
+        found: dict[bytes, bytes] = metadata.metadata or {}
+        self.head = Head.from_metadata(found)
+        low, high = found[b"oz.times"].split()
+        self.times = int(low), int(high)
+        self.gaps = int(found[b"oz.gaps"])
+        self.empty = frozenset(filter(None, found[b"oz.empty"].decode().split(",")))
+        self.missing = _parse_missing(found[b"oz.missing"].decode())
+        listed = found.get(b"oz.subjects")
+        self.subjects: list[str] | None = None if listed is None else json.loads(listed)
+        if self.subjects is not None and not set(map(type, self.subjects)) <= {str}:
+            raise ValueError("the list of subjects is malformed")
+        self._checksums = found[b"oz.checksums"].decode()
+        if (self.head.first, int(found[b"oz.end"])) != (file.first, file.end):
+            raise ValueError("the footer names other offsets than the file name")
+        if not metadata.schema.to_arrow_schema().equals(SCHEMA):
+            raise ValueError("the file has other columns than a journal")
+        if len(self._checksums) != len(_CHECKSUMS) + 8 * len(COLUMNS) * metadata.num_row_groups:
+            raise ValueError("the footer has no checksum for each column chunk")
+
+        self.rows: int = metadata.num_rows
+
+    def parse(self) -> pq.FileMetaData:
+        """Return the metadata of pyarrow, which takes several times the memory of the footer."""
+        return pq.read_metadata(pa.BufferReader(_MAGIC + self.data))
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The row groups.
+
+        Raises:
+            DamageError: a statistic is absent or contradicts the file name.
+        """
+        try:
+            metadata = self.parse()
+            groups = [_group(metadata.row_group(number), number) for number in range(metadata.num_row_groups)]
+        except _ERRORS as error:
+            raise self.damage(f"the statistics are malformed: {error}") from None
+        ends = [self.file.first, *(group.end for group in groups)]
+        if any(
+            group.rows > GROUP_ROWS or (group.rows > 1 and group.bytes > MAX_GROUP_BYTES) for group in groups
+        ):
+            raise self.damage("a row group is larger than a writer makes it")
+        if not self._has_listed_subjects(groups):
+            raise self.damage("the list of subjects contradicts the statistics")
+        is_ordered = all(one.first >= end for one, end in zip(groups, ends, strict=False))
+        if ends[-1] != self.file.end or not is_ordered or any(not self._is_complete(one) for one in groups):
+            raise self.damage("the offsets of the row groups contradict the file name")
+        return groups
+
+    def _has_listed_subjects(self, groups: Sequence[Group]) -> bool:
+        if self.subjects is None or self.gaps or "subject_raw" not in self.empty:
+            return True
+        listed = set(self.subjects)
+        ends = (end.decode(errors="replace") for group in groups for end in group.subjects or ())
+        return all(end in listed for end in ends)
+
+    def _is_complete(self, group: Group) -> bool:
+        missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
+        return group.rows == group.end - group.first - sum(count for count in missing if count > 0)
+
+    def checksums(self, group: int) -> list[int]:
+        """Return the checksums of the column chunks of a row group."""
+        begin = len(_CHECKSUMS) + 8 * len(COLUMNS) * group
+        return [int(self._checksums[at : at + 8], 16) for at in range(begin, begin + 8 * len(COLUMNS), 8)]
+
+    def damage(self, reason: str, group: Group | None = None, position: int | None = None) -> DamageError:
+        """Return the error for damage of the file, or of a row group."""
+        first, end = (self.file.first, self.file.end) if group is None else (group.first, group.end)
+        return DamageError(self.file.name, reason, first, end, position)
+
+
+def _group(row_group: Any, number: int) -> Group:
+    offset, time, kind, subject = (row_group.column(at).statistics for at in range(4))
+    subjects = (subject.min_raw, subject.max_raw) if subject is not None and subject.has_min_max else None
+    times = time.min_raw, time.max_raw
+    has_gaps = (kind.min, kind.max) != (MESSAGE, MESSAGE)
+    size, rows = row_group.total_byte_size, row_group.num_rows
+    return Group(number, offset.min, offset.max + 1, rows, times, subjects, has_gaps, size)
+
+
+def _parse_missing(text: str) -> list[tuple[int, int]]:
+    ranges = (part.split("-") for part in text.split(",") if part)
+    return [(int(first), int(end)) for first, end in ranges]
+
+
+_CACHE_BYTES = 32 << 20  # of footers; one has about 20 KB for a segment of 64 MiB
+_cache: OrderedDict[Hashable, Footer] = OrderedDict()
+_cache_lock = threading.Lock()
+_cache_size = 0
+
+
+def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> Footer:
+    """Read and verify the footer of a sealed file.
+
+    Args:
+        store: the files of the journal.
+        file: the file.
+        is_cached: use the cache of this process. A modified file is read again.
+
+    Raises:
+        FileNotFoundError: retention removed the file.
+        DamageError: the footer is damaged.
+    """
+    global _cache_size
+    identity = store.identity(file.name)
+    with _cache_lock:
+        if is_cached and (footer := _cache.get(identity)) is not None:
+            _cache.move_to_end(identity)
+            return footer
+    opened = store.open(file.name)
+    try:
+        footer = Footer(file, _read_footer(opened.read, opened.size), opened.size)
+    except _ERRORS as error:
+        raise DamageError(store.path(file.name), str(error), file.first, file.end) from None
+    finally:
+        opened.close()
+    with _cache_lock:
+        if identity not in _cache:
+            _cache[identity] = footer
+            _cache_size += len(footer.data)
+        while _cache_size > _CACHE_BYTES:
+            _cache_size -= len(_cache.popitem(last=False)[1].data)
+    return footer
+
+
+class SealedFile:
+    """An open sealed file. Its file may be removed while it is read.
+
+    Attributes:
+        footer: its footer.
+    """
+
+    def __init__(self, store: Store, file: SegmentFile, *, is_cached: bool = True) -> None:
+        """Open a sealed file.
+
+        Raises:
+            FileNotFoundError: retention removed the file.
+            DamageError: the footer is damaged.
+        """
+        self.footer = read_footer(store, file, is_cached=is_cached)
+        self._path = store.path(file.name)
+        self._file = store.open(file.name)
+        try:
+            self._check_size(self.footer.size)
+            self._metadata = self.footer.parse()
+            # Column chunks are read to their places in this buffer, verified there, and decoded from there.
+            # The operating system gives memory only to the pages that are used.
+            self._window = mmap.mmap(-1, self.footer.size)
+            self._parquet = pq.ParquetFile(
+                pa.BufferReader(pa.py_buffer(self._window)),
+                metadata=self._metadata,
+                read_dictionary=["subject"],
+                pre_buffer=False,
+            )
+        except _ERRORS as error:
+            self.close()
+            raise self._damage(f"it cannot be read: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _check_size(self, size: int) -> None:
+        if self._file.size != size:
+            raise ValueError(f"it has {self._file.size} bytes in place of {size}")
+
+    def _damage(self, reason: str, groups: Sequence[Group] = (), position: int | None = None) -> DamageError:
+        first, end = (
+            (groups[0].first, groups[-1].end) if groups else (self.footer.file.first, self.footer.file.end)
+        )
+        return DamageError(self._path, reason, first, end, position)
+
+    def read(self, groups: Sequence[Group], columns: Sequence[str]) -> pa.Table:
+        """Read columns of successive row groups. The column `subject` is a dictionary.
+
+        Raises:
+            DamageError: a byte of them is wrong.
+        """
+        stored = [name for name in columns if name not in self.footer.empty]
+        for group in groups:
+            self._load(group, {COLUMNS.index(name) for name in stored})
+        rows = sum(group.rows for group in groups)
+        try:
+            table = self._parquet.read_row_groups([group.number for group in groups], stored)
+            if table.num_rows != rows:
+                raise ValueError(f"{table.num_rows} rows in place of {rows}")
+            if "offset" in stored and not is_rising(table["offset"]):
+                raise ValueError("an offset is not greater than the one before it")
+            if "subject" in stored:
+                table["subject"].validate(full=True)  # Parquet readers do not check UTF-8
+        except _ERRORS as error:
+            raise self._damage(f"its columns cannot be decoded: {error}", groups) from None
+        arrays = [
+            table[name] if name in stored else pa.chunked_array([pa.nulls(rows, TYPES[name])])
+            for name in columns
+        ]
+        return pa.Table.from_arrays(arrays, list(columns))
+
+    def _load(self, group: Group, columns: set[int]) -> None:
+        """Read column chunks into the window, and verify their checksums."""
+        chunks, checksums = _chunks(self._metadata, group.number), self.footer.checksums(group.number)
+        wanted = [at for at in range(len(chunks)) if at in columns]
+        with memoryview(self._window) as window:
+            for run in _runs(wanted, chunks):
+                begin, end = chunks[run[0]][0], sum(chunks[run[-1]])
+                if begin < len(_MAGIC) or end > len(window):
+                    raise self._damage("the footer names places outside of the file", [group])
+                with window[begin:end] as target:
+                    if self._file.read_into(target, begin) != end - begin:
+                        raise self._damage("the file is cut off", [group], begin)
+                for at in run:
+                    place, length = chunks[at]
+                    with window[place : place + length] as chunk:
+                        if crc32(chunk) != checksums[at]:
+                            raise self._damage(f"the column {COLUMNS[at]} is damaged", [group], place)
+
+    def check_layout(self) -> None:
+        """Check that the column chunks and the footer cover the file, and the magic at its beginning.
+
+        Raises:
+            DamageError: a byte of the file belongs to neither.
+        """
+        place = len(_MAGIC)
+        for group in self.footer.groups:
+            for begin, length in _chunks(self._metadata, group.number):
+                if begin != place:
+                    raise self._damage("the file has bytes between its columns", [group], place)
+                place += length
+        if place != self.footer.size - len(self.footer.data) or self._file.read(len(_MAGIC), 0) != _MAGIC:
+            raise self._damage("the file has bytes of another program", position=0)
+
+
+def _runs(wanted: Sequence[int], chunks: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Split column numbers into runs whose chunks are adjacent, so that one read fetches a run."""
+    runs: list[list[int]] = []
+    for at in wanted:
+        if runs and sum(chunks[runs[-1][-1]]) == chunks[at][0]:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
+
+
+def plain_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Return a table as batches, with the types of `SCHEMA`: subjects as text."""
+    fields = [SCHEMA.field(name) for name in table.schema.names]
+    yield from table.cast(pa.schema(fields)).to_batches()

@@ -1,0 +1,319 @@
+"""The selection of records by pattern, offset and time, and the pruning of files and row groups."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.errors import OzError, PatternTimeout, SubjectError
+from oz.journal_new.format import COLUMNS, MESSAGE, TYPES, int_scalar
+from oz.journal_new.sealed import Footer, Group
+from oz.subjects.pattern import Pattern, compile
+from oz.times import read_moment
+
+Patterns = str | bytes | Pattern | Sequence[str | bytes | Pattern] | None
+Bound = int | datetime | str | None
+"""An offset, a time, text such as "2026-03-01", "2026-03-01T09:30+01:00", "now" or "-1h", or None."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX = (1 << 63) - 1  # the largest offset and time of a column
+_MESSAGE = int_scalar(MESSAGE, pa.int8())
+_MAX_PREFIXES = 16  # more prefixes cost more than the pattern itself
+_MAX_VERDICTS = 1 << 16
+
+
+def parse_bound(value: Bound) -> int | datetime | None:
+    """Return an offset, or a time with a zone.
+
+    Args:
+        value: an offset, a time, or text as `oz journal` takes it. A time without a zone is local time.
+
+    Raises:
+        TypeError: the value has another type.
+        ValueError: the offset is negative, or the text is no time.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return read_moment(value)
+    if isinstance(value, datetime):
+        try:
+            return value.astimezone(UTC)
+        except (OverflowError, ValueError):  # datetime.min and datetime.max
+            return value.replace(tzinfo=UTC)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"start and end are an offset, a datetime or text, not {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"an offset is at least 0, not {value}")
+    return min(value, _MAX)
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a time in microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def checked_columns(columns: Sequence[str] | None) -> list[str]:
+    """Return the names of columns, all of them for None.
+
+    Raises:
+        ValueError: a column does not exist.
+    """
+    if isinstance(columns, str):
+        raise ValueError(f"columns is a list of names: [{columns!r}]")
+    names = list(COLUMNS if columns is None else columns)
+    for name in names:
+        if name not in COLUMNS:
+            raise ValueError(f"no column {name!r}; the columns are {', '.join(COLUMNS)}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"columns names each column once, and at least one: {names}")
+    return names
+
+
+class Selection:
+    """The records that a reader selects.
+
+    Attributes:
+        first: the first offset.
+        end: the offset before which to stop; None for no bound.
+        until: the time before which to stop, in microseconds since 1970; None for no bound.
+        columns: the columns to return.
+        gaps: whether gap records are selected too.
+        subjects: the filter of subjects; None if all are selected.
+        is_from_offset: whether `start` is an offset, so that missing records after it are a gap.
+    """
+
+    def __init__(
+        self, pattern: Patterns, start: Bound, end: Bound, columns: Sequence[str] | None, *, gaps: bool
+    ) -> None:
+        """Parse the arguments of `Journal.batches`.
+
+        Raises:
+            PatternError, TypeError, ValueError: as `Journal.batches`.
+        """
+        first, last = parse_bound(start), parse_bound(end)
+        self.is_from_offset = isinstance(first, int)
+        self.first = first if isinstance(first, int) else 0
+        self.end = last if isinstance(last, int) else None
+        self.since = microseconds(first) if isinstance(first, datetime) else None
+        self.until = microseconds(last) if isinstance(last, datetime) else None
+        self.columns = checked_columns(columns)
+        self.gaps = gaps
+        self.subjects = None if pattern is None else SubjectFilter(pattern)
+
+    def limit(self, end: int) -> None:
+        """Stop before an offset."""
+        self.end = end if self.end is None else min(self.end, end)
+
+    def wants_file(self, footer: Footer) -> bool:
+        """Return whether a sealed file may hold a selected record."""
+        if not self._wants_times(footer.times):
+            return False
+        if self.subjects is None or (self.gaps and footer.gaps):
+            return True
+        return footer.subjects is None or self.subjects.matches_some(footer.subjects)
+
+    def wants_group(self, footer: Footer, group: Group) -> bool:
+        """Return whether a row group may hold a selected record."""
+        if group.end <= self.first or (self.end is not None and group.first >= self.end):
+            return False
+        if not self._wants_times(group.times):
+            return False
+        if self.subjects is None or group.subjects is None or (self.gaps and group.has_gaps):
+            return True
+        # Bytes that are not UTF-8 are not in the statistics.
+        return "subject_raw" not in footer.empty or self.subjects.may_match(*group.subjects)
+
+    def _wants_times(self, times: tuple[int, int]) -> bool:
+        return (self.since is None or times[1] >= self.since) and (
+            self.until is None or times[0] < self.until
+        )
+
+    def deciding_columns(self, groups: Sequence[Group]) -> list[str]:
+        """Return the columns that decide which records of row groups are selected."""
+        names = []
+        if groups[0].first < self.first or (self.end is not None and groups[-1].end > self.end):
+            names.append("offset")
+        low, high = min(group.times[0] for group in groups), max(group.times[1] for group in groups)
+        is_cut = (self.since is not None and low < self.since) or (
+            self.until is not None and high >= self.until
+        )
+        if is_cut:
+            names.append("time")
+        if any(group.has_gaps for group in groups) and (not self.gaps or self.subjects is not None):
+            names.append("kind")
+        if self.subjects is not None:
+            names += ["subject", "subject_raw"]
+        return names
+
+    def mask(self, table: pa.Table | pa.RecordBatch) -> Any:
+        """Return which records are selected, as booleans; None if all are.
+
+        Args:
+            table: the columns that decide, or more.
+
+        Raises:
+            PatternTimeout: a pattern exceeded its time limit on a subject.
+        """
+        masks = list(self._masks(table))
+        return functools.reduce(pc.and_, masks) if masks else None
+
+    def _masks(self, table: pa.Table | pa.RecordBatch) -> Iterator[Any]:
+        names = table.schema.names
+        if "offset" in names and self.first:
+            yield pc.greater_equal(table["offset"], int_scalar(self.first, pa.int64()))
+        if "offset" in names and self.end is not None:
+            yield pc.less(table["offset"], int_scalar(self.end, pa.int64()))
+        if "time" in names and self.since is not None:
+            yield pc.greater_equal(table["time"], int_scalar(_clamp(self.since), TYPES["time"]))
+        if "time" in names and self.until is not None:
+            yield pc.less(table["time"], int_scalar(_clamp(self.until), TYPES["time"]))
+        has_gaps = "kind" in names and pc.max(table["kind"]).as_py() != MESSAGE
+        is_message = pc.equal(table["kind"], _MESSAGE) if has_gaps else None
+        if self.subjects is None:
+            if is_message is not None and not self.gaps:
+                yield is_message
+            return
+        matching = self.subjects.mask(table["subject"], table["subject_raw"])
+        if is_message is None:
+            yield matching
+        elif self.gaps:
+            yield pc.if_else(is_message, matching, self.subjects.mask_gaps(table["subject"]))
+        else:
+            yield pc.and_(is_message, matching)
+
+
+def _clamp(value: int) -> int:
+    return max(-_MAX, min(value, _MAX))
+
+
+class SubjectFilter:
+    """A filter of subjects by patterns: a subject passes if at least one pattern matches."""
+
+    def __init__(self, pattern: Patterns) -> None:
+        """Compile patterns.
+
+        Raises:
+            PatternError: a dialect does not allow a pattern.
+            ValueError: the list of patterns is empty.
+        """
+        listed = [pattern] if isinstance(pattern, (str, bytes, Pattern)) else list(pattern or ())
+        if not listed:
+            raise ValueError("the list of patterns is empty, so that no record would match; None selects all")
+        self.patterns = [compile(one) for one in listed]
+        literals = [one.literal for one in self.patterns]
+        self._literals = [one for one in literals if one is not None]
+        self._is_literal = len(self._literals) == len(literals)
+        prefixes = {prefix for one in self.patterns for prefix in one.prefixes}
+        self._prefixes = sorted(prefixes) if b"" not in prefixes and len(prefixes) <= _MAX_PREFIXES else []
+        self._verdicts: dict[str, bool] = {}
+
+    def matches(self, subject: str) -> bool:
+        """Return whether a pattern matches a subject. Results are cached."""
+        verdict = self._verdicts.get(subject)
+        if verdict is None:
+            if len(self._verdicts) >= _MAX_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[subject] = any(_matches(one, subject) for one in self.patterns)
+        return verdict
+
+    def matches_some(self, subjects: Sequence[str]) -> bool:
+        """Return whether one of the subjects passes. They are sorted."""
+        try:
+            return any(self.matches(subject) for subject in self._candidates(subjects))
+        except PatternTimeout:
+            return True
+
+    def _candidates(self, subjects: Sequence[str]) -> Iterator[str]:
+        try:
+            prefixes = [prefix.decode() for prefix in self._prefixes]
+        except UnicodeDecodeError:
+            prefixes = []
+        if not prefixes:
+            yield from subjects
+        for prefix in prefixes:
+            for at in range(bisect.bisect_left(subjects, prefix), len(subjects)):
+                if not subjects[at].startswith(prefix):
+                    break
+                yield subjects[at]
+
+    def may_match(self, low: bytes, high: bytes) -> bool:
+        """Return whether a subject between two subjects may pass, by the prefixes of the patterns."""
+        if not self._prefixes:
+            return True
+        return any(low[: len(prefix)] <= prefix <= high for prefix in self._prefixes)
+
+    def mask(self, subjects: Any, raw: Any) -> Any:
+        """Return which subjects pass.
+
+        Args:
+            subjects: the column `subject`, as text or as a dictionary.
+            raw: the column `subject_raw`.
+        """
+        if raw.null_count < len(raw):
+            pairs = zip(subjects.to_pylist(), raw.to_pylist(), strict=True)
+            exact = [text if one is None else one.decode(errors="surrogateescape") for text, one in pairs]
+            return _booleans([self.matches(subject) for subject in exact])
+        if isinstance(subjects, pa.ChunkedArray):
+            return pa.chunked_array([self._mask_chunk(chunk) for chunk in subjects.chunks], pa.bool_())
+        return self._mask_chunk(subjects)
+
+    def _mask_chunk(self, chunk: pa.Array) -> pa.Array:
+        if not isinstance(chunk, pa.DictionaryArray):
+            chunk = chunk.dictionary_encode()
+        return self._mask_distinct(chunk.dictionary).take(chunk.indices)
+
+    def _mask_distinct(self, subjects: pa.Array) -> pa.Array:
+        data = subjects.cast(pa.binary())
+        if self._is_literal:
+            equal = (pc.equal(data, _binary_scalar(one)) for one in self._literals)
+            return functools.reduce(pc.or_, equal)
+        if not self._prefixes:
+            return _booleans([self.matches(subject) for subject in subjects.to_pylist()])
+        candidates = functools.reduce(pc.or_, (pc.starts_with(data, pattern=one) for one in self._prefixes))
+        if not pc.any(candidates).as_py():
+            return candidates
+        verdicts = [self.matches(subject) for subject in subjects.filter(candidates).to_pylist()]
+        return pc.replace_with_mask(candidates, candidates, _booleans(verdicts))
+
+    def mask_gaps(self, lost: Any) -> Any:
+        """Return which gap records concern the patterns, by the patterns of the lost messages."""
+        chunks = lost.chunks if isinstance(lost, pa.ChunkedArray) else [lost]
+        masks = []
+        for chunk in chunks:
+            encoded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
+            verdicts = _booleans([self._concerns(text) for text in encoded.dictionary.to_pylist()])
+            masks.append(verdicts.take(encoded.indices))
+        return pa.chunked_array(masks, pa.bool_()) if isinstance(lost, pa.ChunkedArray) else masks[0]
+
+    def _concerns(self, lost: str) -> bool:
+        try:
+            pattern = compile(lost) if lost else None
+            return pattern is None or any(pattern.overlaps(one) for one in self.patterns)
+        except OzError:  # no pattern, or a regex whose relations are undecidable
+            return True
+
+
+def _matches(pattern: Pattern, subject: str) -> bool:
+    try:
+        return pattern.matches(subject)
+    except SubjectError:  # not UTF-8, in a dialect of text
+        return False
+
+
+def _booleans(values: Sequence[bool]) -> pa.Array:
+    # pa.array imports pandas, see `int_scalar`.
+    return pa.Array.from_buffers(pa.uint8(), len(values), [None, pa.py_buffer(bytes(values))]).cast(
+        pa.bool_()
+    )
+
+
+def _binary_scalar(value: bytes) -> pa.Scalar:
+    offsets = pa.py_buffer(b"".join(end.to_bytes(4, "little") for end in (0, len(value))))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(value)])[0]

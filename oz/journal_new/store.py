@@ -1,0 +1,227 @@
+"""The files of a journal: in a local directory, or on a file system of `pyarrow.fs`, such as S3."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal_new.format import LOCK, MARK, SegmentFile, open_regular, parse_name, sort_segments
+
+_URI = re.compile(r"[a-z][a-z0-9+.-]+://")
+
+
+class OpenFile(Protocol):
+    """A file that is open for reading at any place."""
+
+    size: int
+
+    def read(self, count: int, place: int) -> bytes:
+        """Read bytes at a place; fewer at the end of the file."""
+
+    def read_into(self, target: memoryview, place: int) -> int:
+        """Fill a buffer from a place, and return the number of bytes."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Store(Protocol):
+    """The directory of a journal."""
+
+    def segments(self) -> list[SegmentFile]:
+        """List the segments, sorted by offset."""
+
+    def open(self, name: str) -> OpenFile:
+        """Open a file. Raises FileNotFoundError if it is absent."""
+
+    def identity(self, name: str) -> Hashable:
+        """Return a value that changes when a file is replaced or modified."""
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes. Raises FileNotFoundError if it is absent."""
+
+    def path(self, name: str) -> str:
+        """Return the path or URI of a file."""
+
+
+class _LocalFile:
+    def __init__(self, path: Path) -> None:
+        self._descriptor = open_regular(path)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read(self, count: int, place: int) -> bytes:
+        return os.pread(self._descriptor, count, place)
+
+    def read_into(self, target: memoryview, place: int) -> int:
+        done = 0
+        while done < len(target):
+            count = os.preadv(self._descriptor, [target[done:]], place + done)
+            if not count:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class LocalStore:
+    """A journal in a local directory.
+
+    Attributes:
+        directory: its path.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def segments(self) -> list[SegmentFile]:
+        """List the segments, sorted by offset.
+
+        Raises:
+            JournalError: the directory is absent or not readable.
+        """
+        try:
+            return sort_segments(os.listdir(self.directory))
+        except OSError as error:
+            raise JournalError(f"{self.directory}: the journal cannot be read: {error.strerror}") from None
+
+    def exists(self) -> bool:
+        """Return whether the directory holds a journal."""
+        try:
+            names = os.listdir(self.directory)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise JournalError(f"{self.directory}: the journal cannot be read: {error.strerror}") from None
+        return any(name in (LOCK, MARK) or parse_name(name) for name in names)
+
+    def open(self, name: str) -> OpenFile:
+        """Open a file.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+            DamageError: it is no regular file, or the operating system does not open it.
+        """
+        return _LocalFile(self.directory / name)
+
+    def identity(self, name: str) -> Hashable:
+        """Return a value that changes when a file is replaced or modified.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        status = os.lstat(self.directory / name)
+        return name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        return os.stat(self.directory / name).st_size
+
+    def path(self, name: str) -> str:
+        """Return the absolute path of a file."""
+        return os.path.abspath(self.directory / name)
+
+
+class _RemoteFile:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size: int = file.size()
+
+    def read(self, count: int, place: int) -> bytes:
+        data: bytes = self._file.read_at(count, place)
+        return data
+
+    def read_into(self, target: memoryview, place: int) -> int:
+        data = self.read(len(target), place)
+        target[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RemoteStore:
+    """The sealed files of a journal on a file system of `pyarrow.fs`. Remote streams are not read."""
+
+    def __init__(self, uri: str) -> None:
+        """Connect to a file system.
+
+        Raises:
+            JournalError: pyarrow does not know the URI, or the file system refuses.
+        """
+        from pyarrow import fs  # 20 ms, and local journals do not need it
+
+        self._uri = uri.rstrip("/")
+        self._selector = fs.FileSelector
+        try:
+            self._fs, self._root = fs.FileSystem.from_uri(self._uri)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise JournalError(f"{uri}: the journal cannot be opened: {error}") from None
+
+    def segments(self) -> list[SegmentFile]:
+        """List the sealed segments, sorted by offset.
+
+        Raises:
+            JournalError: the file system refuses.
+        """
+        try:
+            found = self._fs.get_file_info(self._selector(self._root, allow_not_found=True))
+        except (pa.ArrowException, OSError) as error:
+            raise JournalError(f"{self._uri}: the journal cannot be read: {error}") from None
+        return [file for file in sort_segments(info.base_name for info in found) if file.is_sealed]
+
+    def exists(self) -> bool:
+        """Return whether there is a sealed segment."""
+        return bool(self.segments())
+
+    def open(self, name: str) -> OpenFile:
+        """Open a file.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        return _RemoteFile(self._fs.open_input_file(f"{self._root}/{name}"))
+
+    def identity(self, name: str) -> Hashable:
+        """Return the URI. A sealed file is never written again, and its name has a checksum."""
+        return f"{self._uri}/{name}"
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        Raises:
+            FileNotFoundError: the file is absent.
+        """
+        info = self._fs.get_file_info(f"{self._root}/{name}")
+        if info.size is None:
+            raise FileNotFoundError(f"{self._uri}/{name}")
+        return int(info.size)
+
+    def path(self, name: str) -> str:
+        """Return the URI of a file."""
+        return f"{self._uri}/{name}"
+
+
+def open_store(directory: str | os.PathLike[str]) -> LocalStore | RemoteStore:
+    """Return the store of a directory or a URI.
+
+    Raises:
+        JournalError: there is no journal.
+    """
+    text = os.fspath(directory)
+    is_remote = isinstance(directory, str) and _URI.match(text) is not None
+    store = RemoteStore(text) if is_remote else LocalStore(Path(text))
+    if not store.exists():
+        raise JournalError(f"{text}: there is no journal here; `oz record` or oz.journal.Writer creates one")
+    return store

@@ -1,0 +1,105 @@
+"""Options of `format("oz")`: parsing, and errors that suggest the right name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+from oz.errors import OptionError
+
+T = TypeVar("T")
+
+_LARGEST = (1 << 63) - 1
+
+
+class OptionValues:
+    """The options of one read or write, as Spark passes them.
+
+    Each method returns one option, or its default if the option is absent, and raises `OptionError` for a
+    value that is not allowed. Names are written as in the documentation; Spark passes them in lower case.
+    """
+
+    def __init__(
+        self, given: Mapping[str, str], names: Sequence[str], foreign: Mapping[str, str], side: str
+    ) -> None:
+        """Check the names.
+
+        Args:
+            given: names and values.
+            names: the known names.
+            foreign: names of other connectors in lower case, and their replacements.
+            side: "source" or "sink", for the error.
+
+        Raises:
+            OptionError: an option is unknown.
+        """
+        self._given = {name.lower(): str(value) for name, value in given.items()}
+        known = {name.lower(): name for name in names}
+        for name in self._given.keys() - known.keys():
+            # A name with a dot belongs to another connector, and resembles none of ours.
+            similar = [] if "." in name else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = foreign.get(name) or (known[similar[0]] if similar else None)
+            meant = f"use {hint}. " if hint else ""
+            raise OptionError(
+                name, None, f"the {side} has no such option; {meant}Options: {', '.join(names)}"
+            )
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether an option is given."""
+        return name.lower() in self._given
+
+    def text(self, name: str) -> str | None:
+        """Return an option as text; None if it is absent or empty."""
+        return self._given.get(name.lower()) or None
+
+    def parse(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """Return an option that a function parses; its `ValueError` becomes the rule of the `OptionError`."""
+        text = self._given.get(name.lower())
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise OptionError(name, text, str(error)) from None
+
+    def integer(self, name: str, minimum: int = 1) -> int | None:
+        """Return an integer of at least `minimum`."""
+
+        def parse(text: str) -> int:
+            text = text.strip()
+            if not (text.isascii() and text.isdecimal() and minimum <= int(text) <= _LARGEST):
+                raise ValueError(f"it must be an integer of at least {minimum}")
+            return int(text)
+
+        return self.parse(name, parse)
+
+    def seconds(self, name: str, default: float, maximum: float = 86_400.0) -> float:
+        """Return a number of seconds, above 0 and at most `maximum`."""
+
+        def parse(text: str) -> float:
+            try:
+                found = float(text)
+            except ValueError:
+                found = -1.0
+            if not 0 < found <= maximum:
+                raise ValueError(f"it must be a number of seconds above 0, at most {maximum:g}")
+            return found
+
+        found = self.parse(name, parse)
+        return default if found is None else found
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a boolean."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+        """Return one of some words; the case of letters does not matter."""
+
+        def parse(text: str) -> str:
+            word = text.strip().lower()
+            if word not in allowed:
+                raise ValueError(f"it must be one of {', '.join(allowed)}")
+            return word
+
+        return self.parse(name, parse) or default

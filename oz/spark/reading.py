@@ -1,0 +1,194 @@
+"""`read`: a journal as a DataFrame, by Spark's own Parquet reader.
+
+Sealed segments of a journal are Parquet files, so Spark reads them itself: it splits files among tasks, reads
+only the columns of the query, and skips row groups by the statistics of subject, time and offset. The driver
+reads the active segment, which is an Arrow stream, and appends it as a second part.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
+from operator import and_, or_
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oz.errors import OptionError
+from oz.journal_new import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal_new.selection import Bound
+from oz.spark.columns import matches
+from oz.spark.rows import DDL
+from oz.spark.source import Range, check_loss
+from oz.subjects.pattern import Pattern, compile
+
+PatternArgument = Pattern | str | bytes
+
+_NULLABLE_DDL = ", ".join(f"`{name}` {kind.removesuffix(' NOT NULL')}" for name, kind in DDL.items())
+# parquet-mr does not compare page checksums unless it is told to: a flipped byte would come through.
+_VERIFY = "parquet.page.verify-checksum.enabled"
+
+
+def read(
+    spark: SparkSession,
+    journal: str | os.PathLike[str],
+    pattern: PatternArgument | Sequence[PatternArgument] | None = None,
+    *,
+    start: Bound = None,
+    end: Bound = None,
+    gaps: bool = False,
+    fail_on_loss: bool = True,
+) -> DataFrame:
+    """Return the records of a journal as a DataFrame, with the columns of the journal.
+
+    The result holds the records that are acknowledged at the call. The driver holds the matching part of the
+    active segment in memory: at most `segment_bytes` of the writer.
+
+    Args:
+        spark: a session. Its executors need the journal's directory under the same path. They need oz only if
+            Java reads a pattern differently.
+        journal: the directory; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
+        pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
+        start: the first offset, or the earliest time of receipt. Text without a zone is local time.
+        end: the offset, or the time, before which to stop; None for the end of the journal.
+        gaps: return gap records too, with kind 1, whatever the pattern.
+        fail_on_loss: raise if records of the range are missing. False logs a warning.
+
+    Raises:
+        JournalError: the directory is no journal, a file is damaged, or records are missing.
+        OptionError: a bound is beyond the end of the journal, or is no offset and no time.
+        PatternError: a pattern is not allowed in its dialect.
+
+    The query itself fails if Spark finds a damaged page.
+    """
+    name = _name(journal)
+    low, high = _bound("start", start), _bound("end", end)
+    wanted = _Selection(
+        _offsets(name, low, high),
+        None if pattern is None else _patterns(pattern),
+        low if isinstance(low, datetime) else None,
+        high if isinstance(high, datetime) else None,
+        gaps,
+    )
+    plan = ranges.plan(
+        name,
+        *wanted.offsets,
+        wanted.patterns,
+        start_time=wanted.start_time,
+        end_time=wanted.end_time,
+        gaps=gaps,
+    )
+    check_loss(name, plan.missing, fails=fail_on_loss)
+    parts = []
+    if plan.sealed:
+        reader = spark.read.schema(_NULLABLE_DDL).option(_VERIFY, "true")
+        sealed = reader.parquet(*(_spark_path(part.path) for part in plan.sealed))
+        condition = wanted.condition(plan.sealed)
+        parts.append(sealed if condition is None else sealed.where(condition))
+    if plan.active is not None and (active := wanted.read(name, *plan.active)).num_rows:
+        parts.append(spark.createDataFrame(active))
+    if not parts:
+        return spark.createDataFrame([], _NULLABLE_DDL)
+    return reduce(DataFrame.union, parts)
+
+
+class _Selection(NamedTuple):
+    """The records that a call of `read` returns."""
+
+    offsets: Range
+    patterns: list[Pattern] | None
+    start_time: datetime | None
+    end_time: datetime | None
+    gaps: bool
+
+    def condition(self, parts: Sequence[ranges.SealedPart]) -> Column | None:
+        """Return the condition for records of sealed files; None if all are selected.
+
+        A condition that all records of the files meet is left out, so that Spark need not read its columns.
+        """
+        conditions = []
+        if not all(part.is_whole for part in parts):
+            conditions.append((F.col("offset") >= self.offsets.first) & (F.col("offset") < self.offsets.end))
+        if self.start_time is not None:
+            conditions.append(F.col("time") >= F.lit(self.start_time))
+        if self.end_time is not None:
+            conditions.append(F.col("time") < F.lit(self.end_time))
+        matching = None if self.patterns is None else _matching(self.patterns)
+        if any(part.gaps for part in parts):
+            is_message = F.col("kind") == MESSAGE
+            if not self.gaps:
+                conditions.append(is_message)
+            elif matching is not None:
+                matching = matching | ~is_message
+        if matching is not None:
+            conditions.append(matching)
+        return reduce(and_, conditions) if conditions else None
+
+    def read(self, journal: str, first: int, end: int) -> pa.Table:
+        """Read records of the active segment."""
+        batches = ranges.read_range(
+            journal,
+            first,
+            end,
+            pattern=self.patterns,
+            gaps=self.gaps,
+            start_time=self.start_time,
+            end_time=self.end_time,
+        )
+        return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def _matching(patterns: Sequence[Pattern]) -> Column:
+    """Return the condition for subjects that match; a subject that is not UTF-8 is in `subject_raw`."""
+    is_text = F.col("subject_raw").isNull()
+    conditions = []
+    for pattern in patterns:
+        conditions.append(is_text & matches("subject", pattern))
+        if pattern.is_bytes:
+            conditions.append(F.col("subject_raw").isNotNull() & matches("subject_raw", pattern))
+    return reduce(or_, conditions)
+
+
+def _patterns(pattern: PatternArgument | Sequence[PatternArgument]) -> list[Pattern]:
+    several = [pattern] if isinstance(pattern, (str, bytes, Pattern)) else pattern
+    return [compile(each) for each in several]
+
+
+def _name(journal: str | os.PathLike[str]) -> str:
+    text = os.fspath(journal)
+    return text if "://" in text else os.path.abspath(text)
+
+
+def _bound(name: str, value: Bound) -> int | datetime | None:
+    try:
+        return ranges.parse_bound(value)
+    except (ValueError, TypeError) as error:
+        raise OptionError(name, value, str(error)) from None
+
+
+def _offsets(journal: str, low: int | datetime | None, high: int | datetime | None) -> Range:
+    opened = Journal(journal)
+    available = opened.end_offset
+    first = low if isinstance(low, int) else opened.first_offset
+    end = high if isinstance(high, int) else available
+    for name, offset in (("start", first), ("end", end)):
+        if offset > available:
+            raise OptionError(name, offset, f"{journal} ends at offset {available}")
+    return Range(first, max(first, end))
+
+
+_GLOB = re.compile(r"[\\{}\[\]*?]")
+
+
+def _spark_path(path: str) -> str:
+    """Return the name of a file for Spark, which expands globs and calls S3 "s3a"."""
+    escaped = _GLOB.sub(lambda found: f"\\{found[0]}", path)
+    if "://" not in path:
+        # Without a scheme the path would be one of the cluster's default file system.
+        return f"file://{escaped}"
+    return re.sub(r"^s3://", "s3a://", escaped)

@@ -1,0 +1,37 @@
+"""Jobs for a driver on a cluster: `read`, source and sink. Each returns what can be pickled."""
+
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+import oz.spark
+
+
+def count_by_both(spark, journal, pattern):
+    """Count the matching rows by `read` and by `format("oz")`, and the workers that took part."""
+    native = oz.spark.read(spark, journal, pattern)
+    source = spark.read.format("oz").options(subject=pattern, numPartitions=4).load(journal)
+    return native.count(), source.count(), source.exceptAll(native.select(source.columns)).count()
+
+
+def stream_into_parquet(spark, journal, directory):
+    """Stream a journal into Parquet files; return the numbers of rows and of distinct offsets."""
+    stream = spark.readStream.format("oz").options(maxRowsPerTrigger=1000, numPartitions=2).load(journal)
+    sink = stream.select("offset").writeStream.format("parquet")
+    sink = sink.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
+    sink.start(f"{directory}/rows").awaitTermination()
+    return tuple(
+        spark.read.parquet(f"{directory}/rows").agg(F.count("*"), F.count_distinct("offset")).first()
+    )
+
+
+def publish_though_first_attempts_fail(spark, journal, endpoint):
+    """Publish a journal; the first attempt of each task fails after most of its rows are published."""
+    rows = spark.read.format("oz").options(numPartitions=2).load(journal).select("subject", "payload")
+
+    def fail_at_first(batches):
+        yield from batches
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt")
+
+    failing = rows.mapInArrow(fail_at_first, rows.schema)
+    failing.write.format("oz").mode("append").options(endpoint=endpoint).save()

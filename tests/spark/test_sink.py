@@ -1,0 +1,258 @@
+"""The sink of `format("oz")`: rows become messages, at least once, with ids that stay."""
+
+import shutil
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+import msgpack
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from oz.spark.sink_rows import RowIds, unpack_headers
+from spark.sink_listening import Listening
+
+
+def rows(spark, count, partitions=3):
+    return spark.range(0, count, 1, partitions).selectExpr("concat('a.', id) subject", "string(id) payload")
+
+
+def publish(frame, sub, **options):
+    frame.write.format("oz").mode("append").option("endpoint", sub.endpoint).options(**options).save()
+
+
+def error_of(frame, **options):
+    with pytest.raises(PySparkException) as raised:
+        frame.write.format("oz").mode("append").options(**options).save()
+    return str(raised.value)
+
+
+def payloads(sub):
+    """Count the payloads; after the end of the `with` block everything that arrived is in it."""
+    return Counter(message.payload for message in sub.messages)
+
+
+def test_rows_arrive_once_and_in_order_within_a_partition(spark):
+    with Listening(filtering="publisher") as sub:
+        publish(rows(spark, 3000), sub)
+        sub.received(3000)
+    numbers = [int(message.payload) for message in sub.messages]
+    assert sorted(numbers) == list(range(3000))
+    for partition in range(3):
+        mine = [number for number in numbers if number // 1000 == partition]
+        assert mine == sorted(mine)
+
+
+def test_plain_zeromq_subscribers_get_subject_and_payload(spark):
+    with Listening("a.", filtering="prefix", dialect="zmq") as sub:
+        publish(rows(spark, 10), sub)
+        sub.received(10)
+    assert {(one.subject, one.payload) for one in sub.messages} == {
+        (f"a.{row}", b"%d" % row) for row in range(10)
+    }
+
+
+def test_structs_maps_and_recorded_headers_become_payloads_and_headers(spark):
+    packed = msgpack.packb({"unit": "s", "oz-frames": [b"more"], "oz-id": b"x", "oz-key": b"k"})
+    frame = spark.createDataFrame(
+        [("p", (1, Decimal("2.50"), None), {"h": "v"}, None), ("q", (2, None, float("nan")), None, packed)],
+        "subject string, value struct<i: int, d: decimal(9, 2), f: double>, map map<string, string>, "
+        "raw binary",
+    )
+    with Listening(filtering="publisher") as sub:
+        publish(frame.selectExpr("subject", "value payload", "map headers"), sub, payload="json")
+        publish(frame.selectExpr("subject", "value payload", "raw headers"), sub)
+        sub.received(4)
+    found = {(one.subject, one.payload): one for one in sub.messages}
+    assert found["p", b'{"i": 1, "d": "2.50", "f": null}'].headers == {"h": "v"}
+    assert ("q", b'{"i": 2, "d": null, "f": "NaN"}') in found
+    framed = next(one for one in sub.messages if len(one.frames) == 3)
+    assert msgpack.unpackb(framed.frames[1])["i"] == 2
+    assert (framed.frames[2], framed.headers) == (b"more", {"unit": "s"})
+    assert unpack_headers(packed) == ({"unit": "s"}, [b"more"], b"k")
+
+
+def test_one_subject_for_all_rows_and_raw_subjects(spark):
+    frame = spark.createDataFrame(
+        [("a.\ufffd", b"a.\xff", b"1")], "subject string, subject_raw binary, payload binary"
+    )
+    with Listening("a.", filtering="prefix", dialect="zmq") as sub:
+        publish(frame, sub, dialect="zmq")
+        publish(frame, sub, subject="a.b")
+        sub.received(2)
+    assert {bytes(one.subject, "utf-8", "surrogateescape") if isinstance(one.subject, str) else one.subject
+            for one in sub.messages} == {b"a.\xff", b"a.b"}  # fmt: skip
+
+
+# ids --------------------------------------------------------------------------------------------------------
+
+contents = st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=2)), max_size=30)
+
+
+def ids_of(content, *identity):
+    ids = RowIds(*identity)
+    return Counter(ids.of_content(*each) for each in content)
+
+
+@given(contents, st.randoms())
+def test_ids_depend_on_rows_and_not_on_their_order(content, chance):
+    shuffled = content.copy()
+    chance.shuffle(shuffled)
+    found = ids_of(content, "query", 1, 2)
+    assert found == ids_of(shuffled, "query", 1, 2)
+    assert set(found.values()) <= {1}  # equal rows have different ids too
+    others = [("query", 1, 3), ("query", 2, 2), ("other", 1, 2)]
+    assert all(found.keys().isdisjoint(ids_of(content, *each)) for each in others)
+
+
+def test_fields_of_a_row_cannot_run_into_each_other():
+    contents = [(b"ab", b""), (b"a", b"b"), (b"", b"ab")]
+    contents += [(b"a", b"", b"b"), (b"a", b"", None, b"b"), (b"a", b"", b"", b"b")]
+    assert len({RowIds("q", 0, 0).of_content(*each) for each in contents}) == 6
+
+
+def test_a_column_id_identifies_a_row_in_all_batches_and_partitions():
+    first, second = RowIds("query", 1, 2), RowIds("query", 7, 0)
+    assert first.of_value(5) == second.of_value(5) != first.of_value(6)
+    assert first.of_value(b"k") == second.of_value(b"k") != RowIds("other", 1, 2).of_value(b"k")
+
+
+def test_writes_with_equal_names_are_delivered_once(spark):
+    with Listening(filtering="publisher", dedupe=True) as sub:
+        publish(rows(spark, 200), sub, run="day-1")
+        publish(rows(spark, 200).orderBy(F.rand()).coalesce(1), sub, run="day-2")
+        publish(rows(spark, 200, partitions=1), sub, run="day-2")  # the same partition, another order
+        publish(rows(spark, 200), sub)
+        publish(rows(spark, 200), sub)
+        sub.received(800)
+    assert set(payloads(sub).values()) == {4}
+
+
+def test_a_column_id_makes_rows_equal_across_partitions(spark):
+    numbered = rows(spark, 200).withColumn("id", F.col("payload").cast("long"))
+    with Listening(filtering="publisher", dedupe=True) as sub:
+        publish(numbered, sub, run="again")
+        publish(numbered.repartition(5), sub, run="again")
+        publish(numbered.withColumn("id", F.col("id").cast("string")), sub, run="again")
+        sub.received(400)
+    assert set(payloads(sub).values()) == {2}
+
+
+@pytest.mark.parametrize("dedupe", [True, False])
+def test_a_batch_that_spark_repeats_has_the_same_ids(spark, tmp_path, dedupe):
+    source = tmp_path / "source"
+    rows(spark, 100, partitions=1).write.parquet(str(source))
+
+    def run(sub):
+        stream = spark.readStream.schema("subject string, payload string").parquet(str(source))
+        writer = stream.writeStream.format("oz").option("endpoint", sub.endpoint)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    with Listening(filtering="publisher", dedupe=dedupe) as sub:
+        run(sub)
+        # As if the driver had been killed before Spark recorded the end of the batch.
+        shutil.rmtree(tmp_path / "checkpoint" / "commits")
+        run(sub)
+        sub.received(100 if dedupe else 200)
+    assert set(payloads(sub).values()) == {1 if dedupe else 2}
+    assert len(payloads(sub)) == 100
+
+
+def test_update_mode_through_foreach_batch(spark, tmp_path):
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    counted = []
+
+    def run(sub):
+        stream = spark.readStream.schema("subject string, payload string").parquet(str(source))
+        counts = stream.groupBy("subject").count().selectExpr("subject", "string(count) payload")
+
+        def publish_batch(batch, number):
+            counted.append(number)
+            publish(batch, sub)
+
+        query = counts.writeStream.outputMode("update").foreachBatch(publish_batch)
+        query.option("checkpointLocation", str(checkpoint)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    with Listening(filtering="publisher", dedupe=True) as sub:
+        rows(spark, 20, partitions=1).write.parquet(str(source))
+        run(sub)
+        rows(spark, 10, partitions=1).write.mode("append").parquet(str(source))
+        run(sub)
+        Path(checkpoint, "commits", "1").unlink()
+        Path(checkpoint, "commits", ".1.crc").unlink()
+        run(sub)  # repeats the second batch
+        sub.received(30)
+    assert counted == [0, 1, 1]
+    assert payloads(sub) == {b"1": 20, b"2": 10}
+
+
+# errors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "option endpoint: give the address"),
+        ({"endpoint": "tcp://hub"}, "tcp://hub"),
+        ({"endpoint": "ipc://x", "subscriber": "1"}, "use subscribers"),
+        ({"endpoint": "ipc://x", "topic": "a"}, "use subject"),
+        ({"endpoint": "ipc://x", "timeout": "-1"}, "seconds above 0"),
+        ({"endpoint": "ipc://x", "subject": "a.*"}, "option subject"),
+        ({"endpoint": "ipc://x", "payload": "xml"}, "one of msgpack, json"),
+        ({"endpoint": "ipc://x", "subscribers": "-1"}, "integer of at least 0"),
+    ],
+)
+def test_wrong_options_are_refused_with_the_remedy(spark, options, message):
+    assert message in error_of(rows(spark, 1), **options)
+
+
+def test_wrong_columns_are_refused_with_all_faults(spark):
+    error = error_of(spark.sql("select 1 payload, map(1, 2) headers"), endpoint="ipc://x")
+    for part in ("'payload' is int", "'headers' is map<int,int>", "no column 'subject'", "option subject"):
+        assert part in error
+    with pytest.raises(PySparkException, match='mode\\("append"\\)'):
+        rows(spark, 1).write.format("oz").mode("overwrite").option("endpoint", "ipc://x").save()
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("'a.*' subject, 'x' payload", "row 0 of partition 0"),
+        ("string(null) subject, 'x' payload", "the subject is null"),
+        ("'a' subject, binary(null) payload", "the payload is null"),
+        ("'a' subject, 'x' payload, binary('x') headers", "MessagePack map"),
+        ("'a' subject, 'x' payload, -1 id", "at least 0"),
+    ],
+)
+def test_a_row_that_cannot_be_published_fails_with_its_place(spark, expression, message):
+    with Listening(filtering="publisher") as sub:
+        assert message in error_of(spark.sql(f"select {expression}"), endpoint=sub.endpoint)
+    assert not sub.messages
+
+
+def test_an_absent_subscriber_fails_the_write(spark, tmp_path):
+    error = error_of(rows(spark, 1), endpoint=f"ipc://{tmp_path}/nobody", timeout="0.2")
+    assert f"ipc://{tmp_path}/nobody" in error
+    assert "subscribers=0" in error
+    rows(spark, 1).write.format("oz").mode("append").options(
+        endpoint=f"ipc://{tmp_path}/nobody", subscribers=0, timeout=0.2
+    ).save()
+
+
+def test_a_subscriber_that_does_not_read_fails_the_write(spark):
+    with Listening(filtering="publisher") as sub:
+        sub.pause_after(10)
+        large = spark.range(0, 2000, 1, 1).selectExpr("'a.b' subject", "repeat('x', 100000) payload")
+        error = error_of(large, endpoint=sub.endpoint, timeout="1")
+        sub.go_on()
+    assert "check the subscriber" in error
