@@ -77,9 +77,10 @@ class Filter:
             PatternTimeout: no pattern matched, and one exceeded its time limit.
         """
         answer = self.answers.get(subject)
-        return self._find(subject) if answer is None else answer
+        return self.find(subject) if answer is None else answer
 
-    def _find(self, subject: bytes) -> bool:
+    def find(self, subject: bytes) -> bool:
+        """Return what `accepts` returns for a subject that is not remembered."""
         answer = bool(self._decide(subject))
         if len(subject) <= LONGEST_SUBJECT:
             if len(self.answers) >= ANSWERS:

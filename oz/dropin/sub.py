@@ -243,15 +243,18 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 return _recv(self, flags, copy, track)  # type: ignore[no-any-return]
             rest = reading.rest
             if rest and not reading.interrupted:
-                reading.is_first = False
                 frame = rest.popleft()
-                reading.settle()
+                reading.is_first = False
+                reading.is_ready = not (rest or reading.held or reading.error)
+                if copy and isinstance(frame, bytes):
+                    return frame
                 return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
             if reading.is_ready and copy:
                 began = monotonic()
                 frames: list[Any] = reading.read_message(self, flags)
                 subject = frames[0]
-                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                answer = reading.answers.get(subject)
+                if not (reading.filter.find(subject) if answer is None else answer):
                     frames = self._read_on(partial(reading.read_message, self), flags, began)
                 reading.is_first = True
                 if len(frames) > 1:
@@ -299,7 +302,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 began = monotonic()
                 frames: list[Any] = reading.read_message(self, flags)
                 subject = frames[0]
-                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                answer = reading.answers.get(subject)
+                if not (reading.filter.find(subject) if answer is None else answer):
                     frames = self._read_on(partial(reading.read_message, self), flags, began)
                 reading.is_first = True
                 return frames
