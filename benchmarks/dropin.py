@@ -1,11 +1,10 @@
-"""Receive with a drop-in SUB beside two of pyzmq: one that takes all, and one with a regex in its loop.
+"""Receive with a drop-in SUB, with a SUB of pyzmq, and with a SUB of pyzmq and a regex in the loop.
 
     python benchmarks/dropin.py [--messages N] [--rounds N]
 
 A child process publishes over TCP. The three subscribers take turns in each round, so that a busy machine
-slows all of them. Each row has the time of a message and the ratios, by the least of the rounds and by their
-median: `wall`, which includes what the publisher needs, and `thread`, the processor time of the receiving
-thread.
+slows all of them. Each row has the time of a message and the ratios, by the least and the median of the
+rounds. `wall` includes the time of the publisher. `thread` is the processor time of the receiving thread.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Subjects = Callable[[int], Iterator[bytes]]
 
 
 def repeated(count: int) -> Iterator[bytes]:
-    """Return a hundred subjects in turn, all of which match."""
+    """Return a hundred matching subjects in turn."""
     subjects = [b"time.c%d.east" % number for number in range(100)]
     return (subjects[number % 100] for number in range(count))
 

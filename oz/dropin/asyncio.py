@@ -1,8 +1,8 @@
 """The drop-in sockets over `zmq.asyncio`.
 
-**Theory of operation.** A socket of `zmq.asyncio` works through a blocking shadow of itself. It watches FD,
-asks the shadow for EVENTS, and calls `recv` or `send` of the shadow with NOBLOCK when a Future waits. Here
-the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
+**Theory of operation.** A socket of `zmq.asyncio` works through a blocking shadow of itself. It watches FD
+and asks the shadow for EVENTS. When a Future waits, it calls `recv` or `send` of the shadow with NOBLOCK.
+Here the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
 
 The Future of a receive needs a message that matches. So does the Future of an `oz.asyncio.Poller`. A plain
 `zmq.asyncio.Poller` asks libzmq again when its Future is done, so that Future needs what libzmq reports: a
@@ -62,7 +62,7 @@ class Received(asyncio.Future[Any]):
         self._socket = socket
 
     def set_result(self, result: Any) -> None:
-        """Resolve with what a receive of the blocking shadow returned."""
+        """Resolve with the result of a receive of the blocking shadow."""
         self.resolve(result, result, self._socket._reading.is_first)
 
     def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
@@ -77,7 +77,7 @@ class Received(asyncio.Future[Any]):
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: Received, load: Callable[[Any], Any]) -> None:
-        """Resolve with what `load` makes of another Future's message, or as that Future ended."""
+        """Resolve with the loaded message of another Future, or as the other Future ended."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -156,7 +156,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         self.__dict__["_original"] = original
         self._shadow_sock = shadow
         if reading.is_plain:
-            reading.take_rest(shadow)
+            reading.end_plain(shadow)
         reading.is_awaited = True
         reading.settle()
         if not original:
@@ -222,7 +222,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         return self._shadow_sock._has_message()
 
     def _give_back(self, frames: list[Any], is_first: bool) -> None:
-        self._reading.give_back(frames, is_first)
+        self._reading.give_back(self._shadow_sock, frames, is_first)
         # Another task may wait for a message.
         loop: Any = self._current_loop
         if self._recv_futures and not self.closed and not (loop is None or loop.is_closed()):
@@ -258,7 +258,8 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
 
     def _is_ready(self) -> bool:
         """Return whether the Future that waits first can be resolved."""
-        for event in self._recv_futures or ():
+        events: Any = self._recv_futures
+        for event in events or ():
             if not event.future.done():
                 if event.kind == "poll" and not isinstance(event.future, Watched):
                     return bool(_get(self._shadow_sock, _EVENTS) & _POLLIN)
@@ -272,10 +273,10 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     def _schedule_remaining_events(self, events: int | None = None) -> None:
         # POLLIN of libzmq remains if the time for skipping was over.
         if self._state and (self._is_ready() or _get(self._shadow_sock, _EVENTS) & _POLLIN):
-            self._call_later(0, self._handle_events)
+            self._call_later(0, self._handle_events)  # type: ignore[operator]
 
     def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
-        """Return a Future of what `load` makes of a received message."""
+        """Return a Future of a received message that `load` converts."""
         loaded = Received(self)
         if recvd.done():
             loaded.load(recvd, load)

@@ -1,8 +1,8 @@
 """Programs for pyzmq in the forms that public repositories have, with pyzmq's sockets and with oz's.
 
-A program gets the function that makes its SUB and the endpoint of a publisher, and returns the messages that it
-received. It ends with the topic `end`. It must return the same with both sockets. With a pattern in place of
-its prefix it must return the messages that match.
+A program gets the function that makes its SUB and the endpoint of a publisher, and returns the messages that
+it received. It ends with the topic `end`. It must return the same with both sockets. With a pattern in place
+of its prefix it must return the messages that match.
 """
 
 import asyncio
@@ -141,8 +141,29 @@ def arrays_without_copy(make, endpoint, begin):
         found.append((topic, head, pickle.loads(memoryview(frame.buffer))))
 
 
+def one_frame_at_each_poll(make, endpoint, begin):
+    sub, frames, found = make(zmq.Context.instance()), [], []
+    begin(sub)
+    sub.connect(endpoint)
+    poller = zmq.Poller()
+    poller.register(sub, zmq.POLLIN)
+    while True:
+        if poller.poll(1000):
+            try:
+                frames.append(sub.recv(zmq.NOBLOCK))
+            except zmq.Again:
+                continue
+            if not sub.rcvmore:
+                if frames[0] == b"end":
+                    sub.close()
+                    return found
+                found.append((frames[0], json.loads(frames[1]), pickle.loads(frames[2])))
+                frames = []
+
+
 BLOCKING = [
     poller_loop,
+    one_frame_at_each_poll,
     poll_and_receive,
     busy_loop_without_blocking,
     timeouts_in_a_thread,
