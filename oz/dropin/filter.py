@@ -1,8 +1,8 @@
 """Patterns of one SUB socket, and the decision which subjects they match.
 
-Each pattern has a count, as each prefix has in libzmq: two subscriptions need two ends. The socket gives libzmq
-every prefix of every subscription. libzmq counts them, so that a prefix stays while another pattern needs
-it.
+Each pattern has a count, as each prefix has in libzmq: two subscriptions need two ends. The socket gives
+libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while another pattern
+needs it.
 
 Up to `FEW` patterns are tried in turn. More are in a `PatternIndex`, which visits only patterns that may
 match. Answers are remembered, because publishers repeat their subjects.
