@@ -1,14 +1,17 @@
 """The drop-in sockets over `zmq.asyncio`.
 
-**Theory of operation.** A socket of `zmq.asyncio` does its work through a blocking shadow of itself: it asks
-the shadow for EVENTS, and calls its `recv` and `send` with NOBLOCK when a Future waits. Here the shadow is a
-blocking drop-in socket. Its EVENTS knows the patterns, so that a Future waits for a message that matches.
+**Theory of operation.** A socket of `zmq.asyncio` works through a blocking shadow of itself. It watches FD
+and asks the shadow for EVENTS. When a Future waits, it calls `recv` or `send` of the shadow with NOBLOCK.
+Here the shadow is a blocking drop-in socket, and `_is_ready` decides for the Future that waits first.
+
+The Future of a receive needs a message that matches. So does the Future of an `oz.asyncio.Poller`. A plain
+`zmq.asyncio.Poller` asks libzmq again when its Future is done, so that Future needs what libzmq reports: a
+message that was read and kept would never be reported.
 
 A Future that has a message may be lost: the task that awaits it may be cancelled before it runs again. So
 `Received`, the Future of a receive, gives its message back to the socket in that case.
 
-`_shadow_sock`, `_add_recv_event`, `_handle_events`, `_handle_recv`, `_recv_futures`, `_current_loop` and
-`_deserialize` are not public in pyzmq. They have been the same since pyzmq 22.
+The methods of pyzmq that begin with an underscore are not public. They have been the same since pyzmq 22.
 """
 
 from __future__ import annotations
@@ -25,8 +28,14 @@ from oz.dropin.checks import check_arguments
 from oz.dropin.reading import Reading
 from oz.subjects.pattern import PatternLike
 
-_NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)
-_KEPT_OPTIONS = frozenset(map(int, (zmq.EVENTS, zmq.RCVMORE, zmq.SNDHWM)))
+_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
+_OWN_OPTIONS = frozenset(map(int, (zmq.EVENTS, zmq.RCVMORE, zmq.SNDHWM)))
+
+_get: Any = zmq.Socket.get
+
+
+class Watched(asyncio.Future[Any]):
+    """Future of an `oz.asyncio.Poller`."""
 
 
 class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
@@ -34,6 +43,8 @@ class Poller(zmq.asyncio.Poller, poller.Poller):  # type: ignore[misc]
 
     It waits as `zmq.asyncio.Poller` waits, and then calls `poll(0)` of the blocking `oz.Poller`.
     """
+
+    _Future = Watched
 
 
 class Received(asyncio.Future[Any]):
@@ -51,7 +62,7 @@ class Received(asyncio.Future[Any]):
         self._socket = socket
 
     def set_result(self, result: Any) -> None:
-        """Resolve with what a receive of the blocking shadow returned."""
+        """Resolve with the result of a receive of the blocking shadow."""
         self.resolve(result, result, self._socket._reading.is_first)
 
     def resolve(self, result: Any, raw: Any, is_first: bool) -> None:
@@ -66,7 +77,7 @@ class Received(asyncio.Future[Any]):
             self._socket._give_back(raw if isinstance(raw, list) else [raw], self._is_first)
 
     def load(self, received: Received, load: Callable[[Any], Any]) -> None:
-        """Resolve with what `load` makes of another Future's message, or as that Future ended."""
+        """Resolve with the loaded message of another Future, or as the other Future ended."""
         if self.done():
             received.give_back()
         elif received.cancelled():
@@ -95,6 +106,17 @@ class Received(asyncio.Future[Any]):
     __iter__ = __await__
 
 
+class _Shadow(sub.SubSocket):
+    """Blocking shadow. Its EVENTS reads no message, and knows messages that were read."""
+
+    def get(self, option: int) -> Any:
+        if option != _EVENTS:
+            return super().get(option)
+        reading = self._reading
+        kept = _POLLIN if reading.rest or reading.held or reading.error else 0
+        return int(_get(self, _EVENTS)) | kept
+
+
 class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     """A SUB of `zmq.asyncio` whose `subscribe` takes patterns; see `oz.SubSocket`.
 
@@ -112,7 +134,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
     """
 
     _poller_class = Poller
-    _shadow_sock: sub.SubSocket
+    _shadow_sock: _Shadow
     _reading: Reading
 
     def __init__(
@@ -127,14 +149,14 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         original = _original_of(context, options)
         made_of = zmq.asyncio.Context.instance() if context is None and not original else context
         super().__init__(made_of, socket_type, **options)  # type: ignore[arg-type, misc]
-        shadow = sub.SubSocket(shadow=self.underlying, dialect=dialect)
+        shadow = _Shadow(shadow=self.underlying, dialect=dialect)
         reading = getattr(original, "_reading", None) or shadow._reading
         # Not by setattr, which pyzmq takes for an option. The original must not be closed by its end.
         shadow.__dict__["_reading"] = self.__dict__["_reading"] = reading
         self.__dict__["_original"] = original
         self._shadow_sock = shadow
         if reading.is_plain:
-            reading.take_rest(shadow)
+            reading.end_plain(shadow)
         reading.is_awaited = True
         reading.settle()
         if not original:
@@ -165,7 +187,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         """Return an option; see `oz.SubSocket.get`."""
         value = super().get(option)
         # While it is made, pyzmq asks for TYPE.
-        return self._shadow_sock.get(option) if option in _KEPT_OPTIONS else value
+        return sub.SubSocket.get(self._shadow_sock, option) if option in _OWN_OPTIONS else value
 
     setsockopt = set
     getsockopt = get
@@ -200,7 +222,7 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
         return self._shadow_sock._has_message()
 
     def _give_back(self, frames: list[Any], is_first: bool) -> None:
-        self._reading.give_back(frames, is_first)
+        self._reading.give_back(self._shadow_sock, frames, is_first)
         # Another task may wait for a message.
         loop: Any = self._current_loop
         if self._recv_futures and not self.closed and not (loop is None or loop.is_closed()):
@@ -234,13 +256,27 @@ class SubSocket(zmq.asyncio.Socket, poller.FilteredSocket):
                 return received
         return add_event(kind, args=args, kwargs=kwargs, future=received)
 
+    def _is_ready(self) -> bool:
+        """Return whether the Future that waits first can be resolved."""
+        events: Any = self._recv_futures
+        for event in events or ():
+            if not event.future.done():
+                if event.kind == "poll" and not isinstance(event.future, Watched):
+                    return bool(_get(self._shadow_sock, _EVENTS) & _POLLIN)
+                return self._shadow_sock._has_message()
+        return False
+
     def _handle_recv(self) -> None:
-        # POLLIN may remain in EVENTS for messages that are not skipped yet: pyzmq comes back for them.
-        if self._shadow_sock._has_message():
+        if self._is_ready():
             super()._handle_recv()  # type: ignore[misc]
 
+    def _schedule_remaining_events(self, events: int | None = None) -> None:
+        # POLLIN of libzmq remains if the time for skipping was over.
+        if self._state and (self._is_ready() or _get(self._shadow_sock, _EVENTS) & _POLLIN):
+            self._call_later(0, self._handle_events)  # type: ignore[operator]
+
     def _deserialize(self, recvd: Any, load: Callable[[Any], Any]) -> Any:
-        """Return a Future of what `load` makes of a received message."""
+        """Return a Future of a received message that `load` converts."""
         loaded = Received(self)
         if recvd.done():
             loaded.load(recvd, load)

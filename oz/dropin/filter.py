@@ -1,8 +1,8 @@
 """Patterns of one SUB socket, and the decision which subjects they match.
 
-Each pattern has a count, as each prefix has in libzmq: what was subscribed twice is unsubscribed twice. The
-socket gives libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while
-another pattern needs it.
+Each pattern has a count, as each prefix has in libzmq: two subscriptions need two ends. The socket gives
+libzmq every prefix of every subscription. libzmq counts them, so that a prefix stays while another pattern
+needs it.
 
 Up to `FEW` patterns are tried in turn. More are in a `PatternIndex`, which visits only patterns that may
 match. Answers are remembered, because publishers repeat their subjects.
@@ -77,9 +77,10 @@ class Filter:
             PatternTimeout: no pattern matched, and one exceeded its time limit.
         """
         answer = self.answers.get(subject)
-        return self._find(subject) if answer is None else answer
+        return self.find(subject) if answer is None else answer
 
-    def _find(self, subject: bytes) -> bool:
+    def find(self, subject: bytes) -> bool:
+        """Return what `accepts` returns for a subject that is not remembered."""
         answer = bool(self._decide(subject))
         if len(subject) <= LONGEST_SUBJECT:
             if len(self.answers) >= ANSWERS:

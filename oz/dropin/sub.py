@@ -160,7 +160,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 if super().get(option):
                     raise _unfit(name, 1)
             if reading.is_plain:
-                reading.take_rest(self)
+                reading.end_plain(self)
         reading.filter.add(pattern)
         reading.settle()
         try:
@@ -214,7 +214,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         if option == _SNDHWM:
             return reading.sndhwm
         if option == _RCVMORE and not reading.is_plain:
-            return int(bool(reading.rest) and not reading.interrupted)
+            return int(bool(reading.rest or reading.more) and not reading.interrupted)
         return value
 
     setsockopt = set
@@ -243,25 +243,29 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 return _recv(self, flags, copy, track)  # type: ignore[no-any-return]
             rest = reading.rest
             if rest and not reading.interrupted:
-                reading.is_first = False
                 frame = rest.popleft()
-                reading.settle()
+                reading.is_first = False
+                reading.is_ready = not (rest or reading.more or reading.held or reading.error)
+                if copy and isinstance(frame, bytes):
+                    return frame
                 return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
             if reading.is_ready and copy:
                 began = monotonic()
-                frames: list[Any] = reading.read_message(self, flags)
-                subject = frames[0]
-                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
-                    frames = self._read_on(partial(reading.read_message, self), flags, began)
+                subject: bytes = _recv(self, flags)
+                answer = reading.answers.get(subject)
+                if not (reading.filter.find(subject) if answer is None else answer):
+                    reading.skip_message(self)
+                    subject = self._read_on(self._read_one, flags, began)[0]
+                    reading.settle()
+                elif reading.has_more(self):
+                    reading.more = True
+                    reading.is_ready = False
                 reading.is_first = True
-                if len(frames) > 1:
-                    rest.extend(frames[1:])
-                    reading.is_ready = reading.is_plain = False
-                return frames[0]  # type: ignore[no-any-return]
-            frames = self._read_all(flags, copy, track)
+                return subject
+            frames = self._read_next(flags, copy, track, is_whole=False)
             rest.extend(frames[1:])
             reading.settle()
-            return as_wanted(frames[0], copy, track, bool(rest))  # type: ignore[no-any-return]
+            return as_wanted(frames[0], copy, track, bool(rest or reading.more))  # type: ignore[no-any-return]
         except _NOTHING_READ:
             raise
         except BaseException:
@@ -299,11 +303,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 began = monotonic()
                 frames: list[Any] = reading.read_message(self, flags)
                 subject = frames[0]
-                if not (reading.answers.get(subject) or reading.filter.accepts(subject)):
+                answer = reading.answers.get(subject)
+                if not (reading.filter.find(subject) if answer is None else answer):
                     frames = self._read_on(partial(reading.read_message, self), flags, began)
                 reading.is_first = True
                 return frames
-            frames = self._read_all(flags, copy, track)
+            frames = self._read_next(flags, copy, track, is_whole=True)
             last = len(frames) - 1
             reading.settle()
             return [as_wanted(frame, copy, track, at < last) for at, frame in enumerate(frames)]
@@ -318,7 +323,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Receive one frame into a buffer, as `zmq.Socket.recv_into`.
 
         Returns:
-            Size of the frame in bytes; what exceeds the buffer is lost.
+            Size of the frame in bytes; bytes that exceed the buffer are lost.
 
         Raises:
             zmq.Again, PatternTimeout: as `recv`.
@@ -328,25 +333,43 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         room = check_buffer(buffer, nbytes)
         return copy_into(room, self.recv(flags, copy=False))
 
-    def _read_all(self, flags: int, copy: bool, track: bool) -> list[Any]:
-        """Read the rest of the current message, or the next message that matches."""
+    def _read_one(self, flags: int, copy: bool = True, track: bool = False) -> list[Any]:
+        """Read one frame of libzmq."""
+        frame = _recv(self, flags, copy, track)
+        reading = self._reading
+        reading.more = reading.has_more(self) if copy else frame.more
+        return [frame]
+
+    def _read_next(self, flags: int, copy: bool, track: bool, *, is_whole: bool) -> list[Any]:
+        """Read the rest of the current message, or the next message that matches.
+
+        Args:
+            flags: of the receive.
+            copy: of the receive.
+            track: of the receive.
+            is_whole: False to leave all frames but the first in libzmq, if they are there.
+        """
         reading = self._reading
         if reading.interrupted:
-            reading.skip_interrupted(self)
-        reading.is_first = not reading.rest
-        if reading.rest:
+            reading.skip_message(self)
+
+        def read_libzmq(flags: int) -> list[Any]:
+            if not is_whole:
+                return self._read_one(flags, copy, track)
+            reading.more = False
+            return reading.read_message(self, flags) if copy else read_frames(self, flags, track)
+
+        def read(flags: int) -> list[Any]:
+            return reading.held.popleft() if reading.held else read_libzmq(flags)
+
+        reading.is_first = not (reading.rest or reading.more)
+        if not reading.is_first:
             frames = list(reading.rest)
             reading.rest.clear()
-            return frames
+            return frames + read_libzmq(flags) if reading.more and (is_whole or not frames) else frames
         if reading.error is not None:
             error, reading.error = reading.error, None
             raise error
-
-        def read(flags: int) -> list[Any]:
-            if reading.held:
-                return reading.held.popleft()
-            return reading.read_message(self, flags) if copy else read_frames(self, flags, track)
-
         began = monotonic()
         frames = read(flags)
         return frames if self._accepts(frames) else self._read_on(read, flags, began)
@@ -359,16 +382,19 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         """Read messages until one matches, after a message that did not.
 
         Args:
-            read: reads one message; takes flags.
+            read: reads one message, or its first frame; takes flags.
             flags: of the receive.
             began: when the receive began.
         """
+        reading = self._reading
         timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
         waits = timeout > 0
         deadline = inf if timeout < 0 else began + (timeout / 1000 if waits else SKIP_SECONDS)
         if deadline < inf:
             flags |= _NOBLOCK
         while True:
+            if reading.more:
+                reading.skip_message(self)
             left = deadline - monotonic()
             if left <= 0:
                 raise zmq.Again()
@@ -387,12 +413,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         if reading.is_plain:
             return bool(int(super().get(_EVENTS)) & _POLLIN)
         if not reading.interrupted and (
-            reading.rest or reading.error or (reading.held and self._accepts(reading.held[0]))
+            reading.rest or reading.more or reading.error or (reading.held and self._accepts(reading.held[0]))
         ):
             return True
         is_first = reading.is_first
         try:
-            reading.held.appendleft(self._read_all(_NOBLOCK, False, False))
+            reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
             return True
         except zmq.Again:
             return False
@@ -450,7 +476,7 @@ def check_buffer(buffer: Any, nbytes: int) -> memoryview:
 
 
 def copy_into(room: memoryview, frame: zmq.Frame) -> int:
-    """Copy as much of a frame as fits, and return the size of the frame in bytes."""
+    """Copy the beginning of a frame into a buffer, and return the size of the frame in bytes."""
     taken = min(len(room), len(frame))
     room[:taken] = memoryview(frame.buffer)[:taken]
     return len(frame)

@@ -84,7 +84,7 @@ END = b"\xfeend"
 
 
 class Round:
-    """Sockets of one round, and what is subscribed to."""
+    """Sockets and subscriptions of one round."""
 
     def __init__(self, seed, context):
         self.chance = random.Random(seed)
@@ -142,7 +142,7 @@ class Round:
         )
 
     def send(self):
-        """Send messages, and return those that match, as the reference sees them."""
+        """Send messages, and return the matching messages by the reference."""
         wanted = []
         # The last message matches always, so that all before it were seen when it is received.
         sent = [*(random_message(self.chance) for _ in range(self.chance.randrange(1, 12))), [END]]
@@ -204,7 +204,7 @@ def as_bytes(frames):
 
 
 def run_blocking(seed, context):
-    """Run a round with `oz.SubSocket`; return numbers of messages and of those that matched."""
+    """Run a round with `oz.SubSocket`; return the numbers of messages and of matching messages."""
     one = Round(seed, context)
     sub = oz.SubSocket(context)
     sub.rcvtimeo = 20_000
@@ -299,7 +299,7 @@ async def run_asyncio(seed, context):
 
 
 def run_round(seed):
-    """Run the round of a seed; return numbers of messages and of those that matched."""
+    """Run the round of a seed; return the numbers of messages and of matching messages."""
     context = zmq.Context()
     try:
         if seed % 3:

@@ -343,8 +343,52 @@ def test_a_failed_load_is_the_error_of_the_receive_and_costs_that_message():
     run(main, "a.*")
 
 
+def test_a_plain_poller_reports_a_hint():
+    async def main(sub, send):
+        poller = zmq.asyncio.Poller()
+        poller.register(sub, zmq.POLLIN)
+        send("a.b.c")
+        assert await poller.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
+        with pytest.raises(zmq.Again):
+            await sub.recv(zmq.NOBLOCK)
+        waiting = asyncio.ensure_future(poller.poll())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        send("a.b")
+        assert await waiting == [(sub, zmq.POLLIN)]
+        assert await sub.recv(zmq.NOBLOCK) == b"a.b"
+
+    run(main, "a.*")
+
+
+def test_a_plain_poller_does_not_spin_for_a_message_that_was_kept():
+    async def main(sub, send):
+        send("a.b")
+        assert await sub.poll(DEADLINE * 1000)
+        poller = zmq.asyncio.Poller()
+        poller.register(sub, zmq.POLLIN)
+        calls, handle = [], sub._handle_recv
+        sub.__dict__["_handle_recv"] = lambda: calls.append(handle())
+        waiting = asyncio.ensure_future(poller.poll())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        assert len(calls) < 10
+        send("a.c")
+        assert await waiting == [(sub, zmq.POLLIN)]
+        assert [await sub.recv(), await sub.recv()] == [b"a.b", b"a.c"]
+
+    run(main, "a.*")
+
+
 def test_the_names_of_pyzmq_that_are_used_exist():
-    for name in ("_add_recv_event", "_handle_recv", "_handle_events", "_deserialize"):
+    for name in (
+        "_add_recv_event",
+        "_call_later",
+        "_deserialize",
+        "_handle_events",
+        "_handle_recv",
+        "_schedule_remaining_events",
+    ):
         assert callable(getattr(zmq.asyncio.Socket, name)), name
-    for name in ("_recv_futures", "_current_loop"):
+    for name in ("_current_loop", "_recv_futures", "_state"):
         assert hasattr(zmq.asyncio.Socket, name), name

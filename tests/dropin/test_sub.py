@@ -617,7 +617,7 @@ def test_an_exception_costs_at_most_the_message_in_hand(
                 continue
 
     def interrupt(number, frame):
-        # Only inside oz and pyzmq: what the test holds is not to be lost.
+        # Only inside a receive: the test must not lose its own messages.
         while frame is not None:
             if frame.f_code.co_filename == sub_module.__file__:
                 raise kind

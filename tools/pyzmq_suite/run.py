@@ -8,9 +8,9 @@ without it. Some of pyzmq's tests sleep where they should wait, so one that fail
 what fails every time has failed.
 
 `differences.toml` lists the tests that pass with pyzmq's sockets and fail with oz's, with the reason: at most
-three for each run. The exit status is 1 when another one fails, when one of the list passes, when
-`docs/dropin.md` does not name one of them, and when a run made no drop-in socket. What fails and is not in the list is run with
-pyzmq's own sockets too: it is told when those fail as well.
+three for each run. The exit status is 1 when another test fails, when a listed test passes, and when
+`docs/dropin.md` does not name a listed test. It is 1 too when a run made no drop-in socket. Other tests that
+fail are run with pyzmq's own sockets too, and the output has both results.
 """
 
 import argparse
