@@ -55,27 +55,39 @@ class Housekeeper:
         self._retain_bytes, self._retain_seconds = retain_bytes, retain_seconds
         self._changed = threading.Condition()
         self._pending: deque[SegmentFile] = deque()
-        self._is_stopping = self._is_woken = self._is_failing = False
-        self._has_retained = False
+        self._requested = self._completed = 0  # passes
+        self._is_stopping = self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="oz-journal", daemon=True)
         self._thread.start()
 
-    def wake(self, *ended: SegmentFile) -> None:
-        """Seal streams, and compute the next deadline anew."""
+    def wake(self, *ended: SegmentFile) -> int:
+        """Request a pass, which seals streams, removes old segments and computes the next deadline.
+
+        Args:
+            ended: further streams to seal.
+
+        Returns:
+            The number of the request, which `wait` takes.
+        """
         with self._changed:
             self._pending.extend(ended)
-            self._is_woken = True
-            self._has_retained = False
+            self._requested += 1
             self._changed.notify_all()
+            return self._requested
 
-    def wait(self, timeout: float | None) -> bool:
-        """Wait until all streams are sealed and retention was applied; return whether this is so."""
+    def wait(self, request: int, timeout: float | None) -> bool:
+        """Wait until a requested pass is complete; return False after `timeout` seconds."""
         with self._changed:
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: not self._pending and self._has_retained, timeout)
+            return self._changed.wait_for(lambda: self._completed >= request, timeout)
+
+    def wait_sealed(self, timeout: float | None) -> bool:
+        """Wait until no stream waits for sealing and a pass is complete; return False after `timeout` seconds."""
+        request = self.wake()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending and self._completed >= request, timeout)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Seal the pending streams once more, and end the thread. Wait at most `timeout` seconds."""
+        """Request a last pass, and end the thread. Wait at most `timeout` seconds."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
@@ -85,19 +97,21 @@ class Housekeeper:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._is_woken = False
-                is_last = self._is_stopping
+                request, is_last = self._requested, self._is_stopping
+            self._retain()  # sealing needs space
             self._seal_pending()
             expiry = self._retain()
+            deadline = self._tick()
             with self._changed:
-                self._has_retained = True
+                self._completed = request
                 self._changed.notify_all()
-            if is_last:
-                return
-            delays = [expiry, self._tick(), _RETRY if self._is_failing else None]
-            delay = min((one for one in delays if one is not None), default=_LONGEST_WAIT)
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_woken or self._is_stopping, min(delay, _LONGEST_WAIT))
+                if is_last:
+                    return
+                delays = [expiry, deadline, _RETRY if self._is_failing else None]
+                delay = min((one for one in delays if one is not None), default=_LONGEST_WAIT)
+                self._changed.wait_for(
+                    lambda: self._requested != self._completed or self._is_stopping, min(delay, _LONGEST_WAIT)
+                )
 
     def _seal_pending(self) -> None:
         for _ in range(len(self._pending)):
@@ -118,7 +132,6 @@ class Housekeeper:
             self._is_failing = False
             with self._changed:
                 self._pending.popleft()
-                self._has_retained = False
 
     def _retain(self) -> float | None:
         """Remove the oldest sealed segments. Return the seconds until the next one is too old."""

@@ -16,9 +16,11 @@ added behind the place of the scan. So a gap is reported after a second list onl
 from __future__ import annotations
 
 import bisect
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum, auto
 
@@ -34,8 +36,9 @@ from oz.journal_new.store import LocalStore, Store
 from oz.journal_new.stream import END, ActiveStream, Frame, Scan
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
-_UNIT_ROWS = 65_536  # rows that are decoded at once: few calls, and bounded memory
+_UNIT_ROWS = 32_768  # rows that are decoded at once: few calls, and bounded memory
 _UNIT_BYTES = 16 << 20
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 def acknowledged_mark(store: Store) -> Mark | None:
@@ -171,8 +174,7 @@ class Reading:
         if groups:
             opened = SealedFile(self._store, file)
             try:
-                for unit in _units(groups):
-                    table = self._read_unit(opened, unit)
+                for unit, table in self._read_units(opened, list(_units(groups))):
                     self._at = unit[-1].end
                     yield from _with_gaps(table, gaps, self._at)
             finally:
@@ -186,6 +188,27 @@ class Reading:
             low, high = max(first, self._at), min(last, end or 0)
             if low < high:
                 yield missing_gap(low, high, "missing")
+
+    def _read_units(
+        self, opened: SealedFile, units: Sequence[Sequence[Group]]
+    ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
+        """Read units in order; several at a time, because pyarrow decodes a column in one thread."""
+        if len(units) == 1:
+            yield units[0], self._read_unit(opened, units[0])
+            return
+        with ThreadPoolExecutor(_THREADS, "oz-journal-reader") as pool:
+            pending: deque[tuple[Sequence[Group], Future[pa.Table | None]]] = deque()
+            try:
+                for unit in units:
+                    pending.append((unit, pool.submit(self._read_unit, opened, unit)))
+                    if len(pending) > _THREADS:
+                        done, future = pending.popleft()
+                        yield done, future.result()
+                for done, future in pending:
+                    yield done, future.result()
+            finally:
+                for _, future in pending:
+                    future.cancel()
 
     def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
         """Read the columns that decide, then the other columns of row groups with a selected record."""

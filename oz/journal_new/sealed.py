@@ -49,6 +49,7 @@ from oz.journal_new.format import (
     Head,
     SegmentFile,
     int_scalar,
+    is_rising,
     sealed_name,
     sync_data,
     sync_directory,
@@ -70,6 +71,7 @@ _WRITER_OPTIONS: dict[str, Any] = {
     "column_encoding": dict.fromkeys(("offset", "time", "sequence", "position"), "DELTA_BINARY_PACKED"),
     "write_statistics": ["offset", "time", "kind", "subject", "subject_raw"],
     "write_page_checksum": True,
+    "data_page_size": 4 << 20,  # bytes; larger than a row group of small payloads
     "store_schema": False,
 }
 _ERRORS = (
@@ -338,9 +340,14 @@ class Footer:
         except _ERRORS as error:
             raise self.damage(f"the statistics are malformed: {error}") from None
         ends = [self.file.first, *(group.end for group in groups)]
-        if ends[-1] != self.file.end or any(one.first < end for one, end in zip(groups, ends, strict=False)):
+        is_ordered = all(one.first >= end for one, end in zip(groups, ends, strict=False))
+        if ends[-1] != self.file.end or not is_ordered or any(not self._is_complete(one) for one in groups):
             raise self.damage("the offsets of the row groups contradict the file name")
         return groups
+
+    def _is_complete(self, group: Group) -> bool:
+        missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
+        return group.rows == group.end - group.first - sum(count for count in missing if count > 0)
 
     def checksums(self, group: int) -> list[int]:
         """Return the checksums of the column chunks of a row group."""
@@ -473,6 +480,8 @@ class SealedFile:
             table = self._parquet.read_row_groups([group.number for group in groups], stored)
             if table.num_rows != rows:
                 raise ValueError(f"{table.num_rows} rows in place of {rows}")
+            if "offset" in stored and not is_rising(table["offset"]):
+                raise ValueError("an offset is not greater than the one before it")
             if "subject" in stored:
                 table["subject"].validate(full=True)  # Parquet readers do not check UTF-8
         except _ERRORS as error:

@@ -24,7 +24,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from oz.journal_new.format import SCHEMA, DamageError, Head
+from oz.journal_new.format import SCHEMA, DamageError, Head, is_rising
 
 END = b"\xff\xff\xff\xff\0\0\0\0"
 """The end mark of an Arrow stream."""
@@ -230,7 +230,8 @@ class ActiveStream:
         if batch.num_rows != frame.rows or any(batch.column(at).null_count for at in _REQUIRED):
             return False
         offsets = batch.column(0)
-        return bool(offsets[0].as_py() == frame.first and offsets[-1].as_py() == frame.end - 1)
+        ends = offsets[0].as_py(), offsets[-1].as_py()
+        return ends == (frame.first, frame.end - 1) and is_rising(offsets)
 
     def find_intact(self, place: int, limit: int) -> Frame | None:
         """Return the next intact batch that begins at or after a damaged place; None if there is none."""

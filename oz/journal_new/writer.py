@@ -54,6 +54,7 @@ from oz.program_end import close_all, end_daemon
 
 _BUSY = 1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
 _SHORTEST = 0.001  # seconds
+_ROOM_TIMEOUT = 10.0  # seconds that an append on a full disk waits for retention
 
 _log = logger("oz.journal")
 
@@ -110,6 +111,7 @@ class Writer:
         self._sync = sync
         self._sync_seconds = float(sync) if isinstance(sync, (int, float)) else None
         self._segment_bytes, self._segment_seconds = segment_bytes, segment_seconds
+        self._has_retention = retain_bytes is not None or retain_seconds is not None
         self._guard = threading.RLock()
         self._owner = os.getpid()
         self._stream: _OpenStream | None = None
@@ -196,8 +198,20 @@ class Writer:
             try:
                 self._append(make_batches(records, self._end, time.time_ns()))
             except OSError as error:
+                if error.errno not in FULL or self._fault is not None or not self._may_retry(records):
+                    raise self._failure(error) from error
+            else:
+                return self._end
+            # The housekeeper was slower than this writer; it makes room by sealing and by retention.
+            self._housekeeper.wait(self._housekeeper.wake(), _ROOM_TIMEOUT)
+            try:
+                self._append(make_batches(records, self._end, time.time_ns()))
+            except OSError as error:
                 raise self._failure(error) from error
             return self._end
+
+    def _may_retry(self, records: Any) -> bool:
+        return self._has_retention and not isinstance(records, Iterator)
 
     @property
     def end_offset(self) -> int:
@@ -232,7 +246,7 @@ class Writer:
         Raises:
             Timeout: `timeout` seconds have passed.
         """
-        if not self._housekeeper.wait(timeout):
+        if not self._housekeeper.wait_sealed(timeout):
             raise Timeout(f"{self._directory}: segments were not sealed within {timeout} seconds")
 
     def close(self) -> None:
