@@ -29,6 +29,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import struct
 import sys
 from array import array
@@ -312,3 +313,23 @@ class DamageError(JournalError):
         return (
             f"{self.file}{place}{offsets}: {self.reason}; run `oz journal verify`, then `oz journal repair`"
         )
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading, and return its descriptor.
+
+    Raises:
+        FileNotFoundError: the file is absent.
+        DamageError: it is no regular file, or the operating system does not open it.
+    """
+    try:
+        # Without O_NONBLOCK the open of a pipe would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamageError(path, f"it cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamageError(path, "it is no regular file")
+    return descriptor

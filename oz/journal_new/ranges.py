@@ -177,7 +177,9 @@ def plan(
     selection = _selection(pattern, first, end, None, start_time, end_time, gaps)
     while True:
         try:
-            return _plan(store, first, end, selection)
+            found = _plan(store, first, end, selection)
+            # A list may miss a segment that is sealed at the same time; the next list has it.
+            return _plan(store, first, end, selection) if found.missing else found
         except FileNotFoundError:  # sealed or removed since it was listed
             continue
 
@@ -192,7 +194,7 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
         is_after = file.first >= end
         if file.first < first:
             reason = "missing"
-        if min(file.first, end) > reached:
+        if active is None and min(file.first, end) > reached:
             missing.append(missing_gap(reached, min(file.first, end), reason))
         reason = "missing"
         if is_after:
@@ -201,17 +203,16 @@ def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
         if file.end is None:
             active = (max(file.first, first) if active is None else active[0], end)
             size += store.size(file.name)
-            reached = max(reached, file.first)
             continue
-        if file.end <= first:
-            continue
+        if file.end <= first or active is not None:
+            continue  # `read_range` reads sealed files after a stream, and leaves out what is missing
         reached = file.end
         footer = read_footer(store, file)
         for low, high in footer.missing:
             if max(low, first) < min(high, end):
                 missing.append(missing_gap(max(low, first), min(high, end), "missing"))
-        if active is not None or not selection.wants_file(footer):
-            continue  # a file after a stream is in the range of the active part
+        if not selection.wants_file(footer):
+            continue
         low, high = max(first, file.first), min(end, file.end)
         is_whole = (low, high) == (file.first, file.end)
         sealed.append(SealedPart(store.path(file.name), low, high, is_whole, footer.size, footer.gaps))

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from enum import Enum, auto
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +89,8 @@ class Reading:
             selection.limit(end_offset(store))
         self._at = selection.first
         self._reports_gaps = selection.is_from_offset
-        self._files: list[SegmentFile] = store.segments()
+        self._files: list[SegmentFile] = []
+        self._list()
         self._ended: SegmentFile | None = None  # the stream that was read to its end mark
         self._journal = ""
         self._seen = 0  # the offset after the last record that was acknowledged when it was read
@@ -105,14 +107,14 @@ class Reading:
             mark = acknowledged_mark(self._store)
             file = self._find()
             if file is None or file.first > self._at:
-                self._files = self._store.segments()
+                self._list()
                 file = self._find()
             if file is not None and file.first <= self._at:
                 self._reports_gaps = True
                 try:
                     yield from self._sealed(file) if file.is_sealed else self._stream(file)
                 except FileNotFoundError:
-                    self._files = self._store.segments()
+                    self._list()
                 continue
             # The list is newer than the mark: records between the place and this end are missing.
             reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
@@ -154,6 +156,16 @@ class Reading:
                 continue
             return file
         return None
+
+    def _list(self) -> None:
+        """List the segments."""
+        self._files = self._store.segments()
+        for file, following in pairwise(self._files):
+            if file.end is not None and following.first < file.end:
+                raise JournalError(
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: two journals "
+                    "were mixed; move the files of one of them away"
+                )
 
     def _check_journal(self, journal: str, name: str) -> None:
         if journal != (self._journal or journal):
@@ -264,7 +276,7 @@ class Reading:
                 if self._is_done():
                     return
                 if stream.is_removed:
-                    self._files = self._store.segments()
+                    self._list()
                     return
                 is_torn = mark is None and stream.find_intact(place + 1, limit) is None
                 if not is_torn and (outcome is _Outcome.DAMAGED or not is_growing):
@@ -293,6 +305,8 @@ class Reading:
                 batch = stream.read(frame)
                 if batch is None:
                     return batches, place, _Outcome.DAMAGED
+                if not frame.has_head:
+                    raise DamageError(stream.path, "the head of the stream is damaged", self._at, position=0)
                 batches.append(batch)
                 rows, size = rows + frame.rows, size + frame.size
                 self._at = self._seen = frame.end

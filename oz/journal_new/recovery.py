@@ -142,6 +142,8 @@ def _end_stream(
         damage = [Finding(file.name, "damaged", hole.first, hole.end, hole.place) for hole in scan.holes]
         if mark is not None and mark.segment == file.segment and mark.end > scan.reached:
             damage.append(Finding(file.name, "damaged at its end", scan.reached, mark.end, scan.place))
+        if not scan.has_head:
+            damage.append(Finding(file.name, "the head of the stream is damaged", position=0))
         if damage:
             findings.extend(damage)
             write_sealed(directory, stream.head, Scan(stream, stream.size))
@@ -217,7 +219,7 @@ def seal(directory: Path, file: SegmentFile, *, sync: bool = True) -> SegmentFil
     try:
         scan = Scan(stream, stream.size)
         sealed = write_sealed(directory, stream.head, scan, sync=sync)
-        is_intact = not scan.holes and stream.frame(scan.place, stream.size) == END
+        is_intact = not scan.holes and scan.has_head and stream.frame(scan.place, stream.size) == END
     finally:
         stream.close()
     if is_intact:

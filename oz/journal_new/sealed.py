@@ -58,6 +58,7 @@ from oz.journal_new.store import Store
 
 GROUP_ROWS = 16_384
 GROUP_BYTES = 16 << 20
+MAX_GROUP_BYTES = 256 << 20  # uncompressed; a group ends by its payloads, and other columns may be large
 MAX_SUBJECTS = 1 << 16  # bytes of the list of subjects
 
 _MAGIC = b"PAR1"
@@ -71,6 +72,7 @@ _WRITER_OPTIONS: dict[str, Any] = {
     "column_encoding": dict.fromkeys(("offset", "time", "sequence", "position"), "DELTA_BINARY_PACKED"),
     "write_statistics": ["offset", "time", "kind", "subject", "subject_raw"],
     "write_page_checksum": True,
+    "write_page_index": False,
     "data_page_size": 4 << 20,  # bytes; larger than a row group of small payloads
     "store_schema": False,
 }
@@ -313,6 +315,8 @@ class Footer:
         self.missing = _parse_missing(found[b"oz.missing"].decode())
         listed = found.get(b"oz.subjects")
         self.subjects: list[str] | None = None if listed is None else json.loads(listed)
+        if self.subjects is not None and not set(map(type, self.subjects)) <= {str}:
+            raise ValueError("the list of subjects is malformed")
         self._checksums = found[b"oz.checksums"].decode()
         if (self.head.first, int(found[b"oz.end"])) != (file.first, file.end):
             raise ValueError("the footer names other offsets than the file name")
@@ -340,10 +344,23 @@ class Footer:
         except _ERRORS as error:
             raise self.damage(f"the statistics are malformed: {error}") from None
         ends = [self.file.first, *(group.end for group in groups)]
+        if any(
+            group.rows > GROUP_ROWS or (group.rows > 1 and group.bytes > MAX_GROUP_BYTES) for group in groups
+        ):
+            raise self.damage("a row group is larger than a writer makes it")
+        if not self._has_listed_subjects(groups):
+            raise self.damage("the list of subjects contradicts the statistics")
         is_ordered = all(one.first >= end for one, end in zip(groups, ends, strict=False))
         if ends[-1] != self.file.end or not is_ordered or any(not self._is_complete(one) for one in groups):
             raise self.damage("the offsets of the row groups contradict the file name")
         return groups
+
+    def _has_listed_subjects(self, groups: Sequence[Group]) -> bool:
+        if self.subjects is None or self.gaps or "subject_raw" not in self.empty:
+            return True
+        listed = set(self.subjects)
+        ends = (end.decode(errors="replace") for group in groups for end in group.subjects or ())
+        return all(end in listed for end in ends)
 
     def _is_complete(self, group: Group) -> bool:
         missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
@@ -401,8 +418,6 @@ def read_footer(store: Store, file: SegmentFile, *, is_cached: bool = True) -> F
     opened = store.open(file.name)
     try:
         footer = Footer(file, _read_footer(opened.read, opened.size), opened.size)
-    except FileNotFoundError:
-        raise
     except _ERRORS as error:
         raise DamageError(store.path(file.name), str(error), file.first, file.end) from None
     finally:

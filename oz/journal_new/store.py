@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new.format import LOCK, MARK, SegmentFile, parse_name, sort_segments
+from oz.journal_new.format import LOCK, MARK, SegmentFile, open_regular, parse_name, sort_segments
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://")
 
@@ -53,13 +52,8 @@ class Store(Protocol):
 
 class _LocalFile:
     def __init__(self, path: Path) -> None:
-        # Without O_NONBLOCK the open of a pipe would wait for ever.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        status = os.fstat(self._descriptor)
-        self.size = status.st_size
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise JournalError(f"{path}: it is no regular file; remove it from the journal")
+        self._descriptor = open_regular(path)
+        self.size = os.fstat(self._descriptor).st_size
 
     def read(self, count: int, place: int) -> bytes:
         return os.pread(self._descriptor, count, place)
@@ -113,6 +107,7 @@ class LocalStore:
 
         Raises:
             FileNotFoundError: the file is absent.
+            DamageError: it is no regular file, or the operating system does not open it.
         """
         return _LocalFile(self.directory / name)
 
@@ -122,7 +117,7 @@ class LocalStore:
         Raises:
             FileNotFoundError: the file is absent.
         """
-        status = os.stat(self.directory / name)
+        status = os.lstat(self.directory / name)
         return name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def size(self, name: str) -> int:

@@ -1,8 +1,10 @@
 """The active segment: batches in an Arrow IPC stream that grows.
 
-`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has the custom metadata `oz.batch`:
+`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata, whose
+values are:
 
     oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
+    oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message
 
 <length> is the size of the message in bytes, so that a reader finds the next message without decoding this
 one. <crc> is the CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the
@@ -16,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from oz.journal_new.format import SCHEMA, DamageError, Head, is_rising
+from oz.journal_new.format import SCHEMA, DamageError, Head, is_rising, open_regular
 
 END = b"\xff\xff\xff\xff\0\0\0\0"
 """The end mark of an Arrow stream."""
@@ -32,6 +33,7 @@ END = b"\xff\xff\xff\xff\0\0\0\0"
 _CONTINUATION = b"\xff\xff\xff\xff"
 _STAMP = b"oz.batch %08x %020d %010d %020d"
 _FOUND = re.compile(rb"oz\.batch ([0-9a-f]{8}) (\d{20}) (\d{10}) (\d{20})")
+_HEAD = re.compile(rb"oz\.head ([0-9a-f]{8})")
 _ZEROS = b"00000000"
 _HEADER_READ = 4096  # bytes of a message that are read to find its stamp; headers have about 900
 _MAX_HEADER = 1 << 16  # bytes
@@ -71,6 +73,7 @@ class BatchEncoder:
         schema = SCHEMA.with_metadata(head.metadata())
         self.head = schema.serialize().to_pybytes()
         self._seed = crc32(head.segment.encode())
+        self._head_stamp = b"oz.head %08x" % crc32(self.head)
         self._sink = _Parts()
         self._writer = pa.ipc.new_stream(self._sink, schema)
         # The writer emits the schema with the first batch.
@@ -89,7 +92,7 @@ class BatchEncoder:
         """
         parts = self._sink.parts = []
         stamp = _STAMP % (0, first, batch.num_rows, 0)
-        self._writer.write_batch(batch, custom_metadata={"oz.batch": stamp})
+        self._writer.write_batch(batch, custom_metadata={"oz.batch": stamp, "oz.head": self._head_stamp})
         size = sum(map(len, parts))
         header = parts[_HEADER_PART] = bytearray(parts[_HEADER_PART])
         begin = header.index(stamp)
@@ -109,12 +112,14 @@ class Frame(NamedTuple):
         size: the size of the message in bytes.
         first: the offset of the first record.
         rows: the number of records.
+        has_head: whether the head of the stream is the one that its writer wrote.
     """
 
     place: int
     size: int
     first: int
     rows: int
+    has_head: bool
 
     @property
     def end(self) -> int:
@@ -143,11 +148,9 @@ class ActiveStream:
             DamageError: the head is damaged.
         """
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._descriptor = open_regular(path)
         try:
-            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                raise DamageError(path, "it is no regular file")
-            self.head, self.begin = self._read_head()
+            self.head, self.begin, self._head_crc = self._read_head()
             if self.head.segment != segment:
                 raise DamageError(path, f"it is a copy of segment {self.head.segment}")
         except BaseException:
@@ -155,7 +158,7 @@ class ActiveStream:
             raise
         self._seed = crc32(segment.encode())
 
-    def _read_head(self) -> tuple[Head, int]:
+    def _read_head(self) -> tuple[Head, int, int]:
         data = os.pread(self._descriptor, _HEADER_READ, 0)
         length = 8 + int.from_bytes(data[4:8], "little")
         if data[:4] != _CONTINUATION or not 8 < length <= len(data):
@@ -167,7 +170,7 @@ class ActiveStream:
             raise DamageError(self.path, f"the head of the stream is damaged: {error}", position=0) from None
         if not schema.equals(SCHEMA, check_metadata=False):
             raise DamageError(self.path, "the stream has other columns than a journal", position=0)
-        return head, length
+        return head, length, crc32(data[:length])
 
     def close(self) -> None:
         """Close the file."""
@@ -204,7 +207,9 @@ class ActiveStream:
             return None
         first, rows, size = int(found[2]), int(found[3]), int(found[4])
         is_whole = length <= size <= limit - place and 0 < rows <= _MAX_ROWS
-        return Frame(place, size, first, rows) if is_whole else None
+        head = _HEAD.search(header, 8, length)
+        has_head = head is None or int(head[1], 16) == self._head_crc
+        return Frame(place, size, first, rows, has_head) if is_whole else None
 
     def read(self, frame: Frame) -> pa.RecordBatch | None:
         """Read a batch; None if a byte of it is wrong."""
@@ -224,7 +229,8 @@ class ActiveStream:
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, MemoryError):
             return None
-        return batch if self._is_consistent(batch, frame) else None
+        # A writer does not compress. More bytes than in the file come from a crafted batch.
+        return batch if batch.nbytes <= frame.size and self._is_consistent(batch, frame) else None
 
     def _is_consistent(self, batch: pa.RecordBatch, frame: Frame) -> bool:
         if batch.num_rows != frame.rows or any(batch.column(at).null_count for at in _REQUIRED):
@@ -272,6 +278,7 @@ class Scan:
         place: the byte after the last batch so far.
         reached: the offset after the last record so far.
         holes: the damage so far, as far as intact batches follow it.
+        has_head: whether the head of the stream is the one that its writer wrote.
     """
 
     def __init__(self, stream: ActiveStream, limit: int) -> None:
@@ -280,6 +287,7 @@ class Scan:
         self.place = stream.begin
         self.reached = stream.head.first
         self.holes: list[Hole] = []
+        self.has_head = True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while self.place < self._limit:
@@ -294,6 +302,7 @@ class Scan:
             if frame.place != self.place or frame.first != self.reached:
                 self.holes.append(Hole(self.place, self.reached, frame.first))
             self.place, self.reached = frame.place + frame.size, frame.end
+            self.has_head &= frame.has_head
             yield batch
 
     def _search(self) -> tuple[Frame | None, pa.RecordBatch | None]:

@@ -60,6 +60,8 @@ class _Verification:
 
     def report(self) -> Report:
         mark, files = acknowledged_mark(self._store), self._store.segments()
+        if mark is None and isinstance(self._store, LocalStore) and (self._store.directory / MARK).exists():
+            self._findings.append(Finding(MARK, "its checksum is wrong"))
         before: _Checked | None = None
         while files:
             file = files.pop(0)
@@ -154,6 +156,8 @@ class _Verification:
             records = sum(batch.num_rows for batch in scan)
             for hole in scan.holes:
                 self._findings.append(Finding(file.name, "it is damaged", hole.first, hole.end, hole.place))
+            if not scan.has_head:
+                self._findings.append(Finding(file.name, "the head of the stream is damaged", position=0))
             end = scan.reached
             is_ended = mark is None or is_named or is_empty or stream.frame(scan.place, stream.size) == END
             if (is_named and mark is not None and mark.end > end) or not is_ended:
