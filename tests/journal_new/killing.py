@@ -160,7 +160,9 @@ def run_child(work, directory, number, chance):
         reported += lines.readlines()
     _, status = os.waitpid(child, 0)
     is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert is_killed or (status == 0 and reported[-1:] and reported[-1].startswith("survived")), f"the writer failed: {status}"
+    assert is_killed or (status == 0 and reported[-1:] and reported[-1].startswith("survived")), (
+        f"the writer failed: {status}"
+    )
     return [line.split() for line in reported if line.endswith("\n")]
 
 
