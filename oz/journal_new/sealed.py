@@ -80,9 +80,9 @@ _ERRORS = (
     pa.ArrowException,
     OSError,
     ValueError,
-    KeyError,
-    IndexError,
+    LookupError,
     TypeError,
+    AttributeError,
     MemoryError,
     OverflowError,
 )
@@ -318,6 +318,8 @@ class Footer:
         if self.subjects is not None and not set(map(type, self.subjects)) <= {str}:
             raise ValueError("the list of subjects is malformed")
         self._checksums = found[b"oz.checksums"].decode()
+        if not self.empty <= set(NULLABLE):
+            raise ValueError("a required column is said to be null")
         if (self.head.first, int(found[b"oz.end"])) != (file.first, file.end):
             raise ValueError("the footer names other offsets than the file name")
         if not metadata.schema.to_arrow_schema().equals(SCHEMA):
@@ -356,11 +358,12 @@ class Footer:
         return groups
 
     def _has_listed_subjects(self, groups: Sequence[Group]) -> bool:
-        if self.subjects is None or self.gaps or "subject_raw" not in self.empty:
+        if self.subjects is None or self.gaps:
             return True
         listed = set(self.subjects)
-        ends = (end.decode(errors="replace") for group in groups for end in group.subjects or ())
-        return all(end in listed for end in ends)
+        ends = (end.decode() for group in groups for end in group.subjects or ())
+        # The list has the bytes of subjects that are not UTF-8, which the statistics do not have.
+        return all(end in listed or "\N{REPLACEMENT CHARACTER}" in end for end in ends)
 
     def _is_complete(self, group: Group) -> bool:
         missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
@@ -506,6 +509,15 @@ class SealedFile:
             for name in columns
         ]
         return pa.Table.from_arrays(arrays, list(columns))
+
+    def check(self, group: Group) -> None:
+        """Check all bytes of a row group, and decode it.
+
+        Raises:
+            DamageError: a byte is wrong.
+        """
+        self._load(group, set(range(len(COLUMNS))))
+        self.read([group], COLUMNS)
 
     def _load(self, group: Group, columns: set[int]) -> None:
         """Read column chunks into the window, and verify their checksums."""
