@@ -126,19 +126,12 @@ class _Summary:
     def _add_subjects(self, table: pa.Table) -> None:
         if self._subjects is None:
             return
-        if self.gaps:
-            table = table.filter(pc.equal(table["kind"], _MESSAGES))
-        distinct, raw = pc.unique(table["subject"]), table["subject_raw"]
-        if len(distinct) * 3 > MAX_SUBJECTS:
+        if pc.count_distinct(table["subject"]).as_py() * 3 > MAX_SUBJECTS:
             self._subjects = None
             return
-        found = distinct.to_pylist()
-        if raw.null_count < len(raw):
-            found += [one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one]
-        for subject in found:
-            if subject not in self._subjects:
-                self._subjects.add(subject)
-                self._subject_bytes += len(subject) + 4
+        new = _subjects_of(table) - self._subjects
+        self._subjects |= new
+        self._subject_bytes += sum(len(subject) + 4 for subject in new)
         if self._subject_bytes > MAX_SUBJECTS:
             self._subjects = None
 
@@ -156,6 +149,20 @@ class _Summary:
             entries["oz.subjects"] = json.dumps(sorted(self._subjects), separators=(",", ":"))
         self.reserved = _CHECKSUMS + secrets.token_hex(4 * self.groups * len(COLUMNS))
         return entries | {"oz.checksums": self.reserved}
+
+
+def _subjects_of(table: pa.Table) -> set[str]:
+    """Return the subjects of messages. Bytes that are not UTF-8 are surrogate escapes."""
+    if pc.max(table["kind"]).as_py() != MESSAGE:
+        table = table.filter(pc.equal(table["kind"], _MESSAGES))
+    raw = table["subject_raw"]
+    if raw.null_count == len(raw):
+        return set(pc.unique(table["subject"]).to_pylist())
+    texts = pc.unique(table["subject"].filter(pc.is_null(raw))).to_pylist()
+    return {
+        *texts,
+        *(one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one is not None),
+    }
 
 
 def write_sealed(
@@ -517,7 +524,15 @@ class SealedFile:
             DamageError: a byte is wrong.
         """
         self._load(group, set(range(len(COLUMNS))))
-        self.read([group], COLUMNS)
+        table = self.read([group], COLUMNS)
+        try:
+            empty = self._parquet.read_row_groups([group.number], sorted(self.footer.empty))
+        except _ERRORS as error:
+            raise self._damage(f"its columns cannot be decoded: {error}", [group]) from None
+        if any(column.null_count != group.rows for column in empty.columns):
+            raise self._damage("a column that is said to be null has values", [group])
+        if self.footer.subjects is not None and not _subjects_of(table) <= set(self.footer.subjects):
+            raise self._damage("a subject is not in the list of subjects", [group])
 
     def _load(self, group: Group, columns: set[int]) -> None:
         """Read column chunks into the window, and verify their checksums."""
