@@ -51,8 +51,10 @@ FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """Seconds between two appends while the disk is full. The system does not report when it has room again."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of `on_poll`."""
-CLOSE_TIMEOUT = 1.0
-"""Seconds in which `run` receives messages that are on their way when it is stopped."""
+DRAIN_TIMEOUT = 2.0
+"""Seconds in which publishers that filter answer that nothing more is on its way, when `run` is stopped."""
+REST_TIMEOUT = 10.0
+"""Seconds in which the messages that have arrived by then are received. A flood could go on for ever."""
 
 _log = peer_logger("oz.recorder")
 
@@ -263,9 +265,9 @@ class Recorder:
 
     def _receive_rest(self) -> None:
         """Receive the messages that have arrived, and those on their way from publishers that filter."""
-        ends = time.monotonic() + CLOSE_TIMEOUT
         with suppress(ClosedError):
-            self._subscription.drain(CLOSE_TIMEOUT)
+            self._subscription.drain(DRAIN_TIMEOUT)
+            ends = time.monotonic() + REST_TIMEOUT
             while self._failure is None and self._receive() and time.monotonic() < ends:
                 pass
 

@@ -4,6 +4,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -213,8 +214,11 @@ def test_what_was_recorded_can_be_exported(oz_start, oz, publisher, tmp_path):
 
 
 def test_a_bus_is_recorded(oz_start, tmp_path):
-    directory, nodes = tmp_path / "recorded", str(tmp_path / "nodes")
-    with oz.Node("speaker", bus="recorded", directory=nodes) as speaker:
+    directory = tmp_path / "recorded"
+    with (
+        tempfile.TemporaryDirectory() as nodes,
+        oz.Node("speaker", bus="recorded", directory=nodes) as speaker,
+    ):
         running = oz_start(
             "record", "a.>", "--journal", str(directory), "--bus", "recorded", "--directory", nodes
         )

@@ -79,15 +79,18 @@ def sealed_file(directory, table, *, first=0, end=None, metadata=(), **options):
     return named
 
 
-def stamped(batch, segment, *, first=0, rows=None, schema=SCHEMA, options=None):
-    """Return the message of a batch with a stamp that has the right checksum."""
+def stamped(batch, segment, *, first=0, rows=None, options=None, patch=(b"", b"")):
+    """Return the message of a batch with a stamp that has the right checksum; `patch` replaces bytes."""
     rows = batch.num_rows if rows is None else rows
     sink = pa.BufferOutputStream()
-    writer = pa.ipc.new_stream(sink, schema, options=options)
+    writer = pa.ipc.new_stream(sink, SCHEMA, options=options)
     blank = b"oz.batch %08x %020d %010d %020d" % (0, first, rows, 0)
     writer.write_batch(batch, custom_metadata={"oz.batch": blank})
     data = sink.getvalue().to_pybytes()
     data = bytearray(data[data.rindex(b"\xff\xff\xff\xff", 0, STAMP.search(data).start()) :])
+    if patch[0]:
+        assert data.count(patch[0]) == 1
+        data = bytearray(bytes(data).replace(*patch))
     place = data.index(blank)
     data[place : place + len(blank)] = b"oz.batch %08x %020d %010d %020d" % (0, first, rows, len(data))
     data[place + 9 : place + 17] = b"%08x" % zlib.crc32(data, zlib.crc32(segment.encode()))
@@ -142,6 +145,8 @@ def main(directory, limit):
             outcomes[name] = work()
         except JournalError as error:
             outcomes[name] = str(error)
+        except MemoryError:
+            outcomes[name] = "MemoryError"
     print(json.dumps(outcomes))
 
 

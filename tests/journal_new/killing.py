@@ -9,8 +9,8 @@ reports through a pipe each group that it begins to append, and each acknowledge
 digest.
 
 Between the rounds the tail behind the acknowledged size is torn or overwritten. Two readers follow the
-journal all the time. The oracle is the pipe: no acknowledged record may be lost, none may come twice, no offset may
-name two records, and readers must see every record once.
+journal all the time. The oracle is the pipe: no acknowledged record may be lost, none may come twice, no
+offset may name two records, and readers must see every record once.
 """
 
 import hashlib
@@ -160,7 +160,9 @@ def run_child(work, directory, number, chance):
         reported += lines.readlines()
     _, status = os.waitpid(child, 0)
     is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert is_killed or (status == 0 and reported[-1].startswith("survived")), f"the writer failed: {status}"
+    assert is_killed or (status == 0 and reported[-1:] and reported[-1].startswith("survived")), (
+        f"the writer failed: {status}"
+    )
     return [line.split() for line in reported if line.endswith("\n")]
 
 
@@ -171,14 +173,14 @@ class Oracle:
         self.known = {}
         self.acknowledged = set()
         self.end = 0
+        self.begun = set()  # groups that may be in the journal in part
         self._keeps_all = keeps_all
 
     def add(self, number, lines):
-        """Add the reports of a round; return the group that may be in the journal in part."""
-        begun = None
+        """Add the reports of a round."""
         for word, *values in lines:
             if word == "begin":
-                begun = int(values[0]), int(values[1])
+                self.begun.add((number, int(values[0])))
             elif word == "done":
                 group, count, end = map(int, values[:3])
                 records = [content(number, group, at) for at in range(count)]
@@ -188,16 +190,15 @@ class Oracle:
                 self.acknowledged |= set(range(end - count, end))
                 assert end - count >= self.end, "an offset was given twice"
                 self.end = end
-                begun = None
+                self.begun.remove((number, group))
             elif word == "open":
                 assert int(values[0]) >= self.end, "the writer continues before the acknowledged end"
-        return begun
 
     def note(self, offset, key):
         """Note that an offset names a record; it may never name another."""
         assert self.known.setdefault(offset, key) == key, f"offset {offset}: {key} after {self.known[offset]}"
 
-    def check(self, directory, number, begun, what):
+    def check(self, directory, what):
         """Compare the journal with all reports."""
         seen, keys, gaps = set(), set(), set()
         for one in Journal(directory).read():
@@ -207,8 +208,7 @@ class Oracle:
             key = key_of(one.payload)
             assert (one.subject, one.payload) == content(*key), f"{what}: other bytes at {one.offset}"
             if one.offset not in self.known:
-                assert begun is not None, f"{what}: offset {one.offset} holds {key}, which is not begun"
-                assert key[:2] == (number, begun[0]), f"{what}: offset {one.offset} holds {key}"
+                assert key[:2] in self.begun, f"{what}: offset {one.offset} holds {key}, which is not begun"
             self.note(one.offset, key)
             seen.add(one.offset)
             assert key not in keys, f"{what}: {key} comes twice"
@@ -217,8 +217,9 @@ class Oracle:
         if not self._keeps_all:  # Retention removes the oldest.
             lost = {offset for offset in lost if offset > min(seen, default=0)}
         assert not lost, f"{what}: {len(lost)} acknowledged records are lost, from {min(lost)}"
-        partial = sorted(key for key in keys if begun is not None and key[:2] == (number, begun[0]))
-        assert [key[2] for key in partial] == list(range(len(partial))), f"{what}: a torn group has holes"
+        for group in self.begun:
+            partial = sorted(key[2] for key in keys if key[:2] == group)
+            assert partial == list(range(len(partial))), f"{what}: the torn group {group} has holes"
         assert not gaps & self.known.keys() or not self._keeps_all, f"{what}: a gap hides records"
 
 
@@ -228,7 +229,7 @@ def tear(directory, chance):
     if path is None or not Path(directory, "acknowledged").exists():
         return "none"
     segment, _, size, _ = acknowledged(directory)
-    if segment not in path.name:
+    if not segment or segment not in path.name:
         return "none"
     have = path.stat().st_size
     how = chance.choice(("leave", "cut", "garbage", "zeros", "overwrite"))
@@ -300,25 +301,36 @@ def main(mode, directory, rounds, seed):
     logging.disable()
     Writer(directory).close()
     readers = start_readers(directory)
+    try:
+        found = attack(mode, directory, rounds, seed, readers)
+    except BaseException:
+        for child, _ in readers:
+            os.kill(child, signal.SIGKILL)
+        raise
+    print(json.dumps(found))
+
+
+def attack(mode, directory, rounds, seed, readers):
+    """Run the rounds; return their counts."""
     chance = random.Random(seed)
     work = write_until_killed if mode == "random" else write_until_sealed
     oracle = Oracle(keeps_all=mode == "random")
     torn, calls = [], 0
     for number in range(rounds):
         lines = run_child(work, directory, number, random.Random(f"{seed} {number}"))
-        begun = oracle.add(number, lines)
-        oracle.check(directory, number, begun, f"round {number}, before the next writer")
+        oracle.add(number, lines)
+        oracle.check(directory, f"round {number}, before the next writer")
         torn.append(tear(directory, chance))
-        oracle.check(directory, number, begun, f"round {number}, torn tail ({torn[-1]})")
+        oracle.check(directory, f"round {number}, torn tail ({torn[-1]})")
         if chance.random() < 0.7:
             with Writer(directory) as writer:
                 assert writer.end_offset >= oracle.end
-            oracle.check(directory, number, begun, f"round {number}, opened again")
+            oracle.check(directory, f"round {number}, opened again")
             oracle.end = max(oracle.end, writer.end_offset)
             report = Journal(directory).verify()
             assert report.ok, f"round {number}: {report.findings}"
         oracle.acknowledged |= oracle.known.keys()
-        if lines[-1][0] == "survived":
+        if lines and lines[-1][0] == "survived":
             calls = int(lines[-1][1])
             if number // 2 >= calls:
                 break
@@ -330,18 +342,13 @@ def main(mode, directory, rounds, seed):
         assert status == 0, f"a reader failed: {status}"
         seen.append(check_reader(path, oracle, keeps_all=mode == "random"))
     assert Journal(directory).verify().ok
-    acked = len(oracle.acknowledged)
-    print(
-        json.dumps(
-            {
-                "rounds": number + 1,
-                "records": acked,
-                "seen": seen,
-                "calls": calls,
-                "torn": sum(how != "none" for how in torn),
-            }
-        )
-    )
+    return {
+        "rounds": number + 1,
+        "records": len(oracle.acknowledged),
+        "seen": seen,
+        "calls": calls,
+        "torn": sum(how != "none" for how in torn),
+    }
 
 
 if __name__ == "__main__":

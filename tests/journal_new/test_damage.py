@@ -97,7 +97,7 @@ def test_a_cut_or_overwritten_stream_loses_exactly_what_verify_and_the_next_writ
         assert writer.end_offset == len(rows), "the offsets of lost records are not given again"
         writer.append([("next", b"")])
     kept = {at: row for at, row in rows.items() if at not in lost}
-    assert rows_of(directory) == ({**kept, len(rows): ("next", b"")}, lost)
+    assert rows_of(directory, start=0) == ({**kept, len(rows): ("next", b"")}, lost)
 
 
 @pytest.mark.parametrize("seed", range(size(4, 60)))
@@ -121,7 +121,7 @@ def test_repair_keeps_each_intact_record_at_its_offset(written, seed):
 def test_a_repair_is_refused_while_a_writer_is_open(tmp_path):
     with Writer(tmp_path) as writer:
         writer.append([("a", b"")])
-        with pytest.raises(JournalError, match=str(os.getpid())):
+        with pytest.raises(JournalError, match="writ"):
             Journal(tmp_path).repair()
 
 

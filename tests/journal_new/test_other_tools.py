@@ -20,7 +20,7 @@ def rows_by(tool, directory):
         duckdb = pytest.importorskip("duckdb")
         return duckdb.sql(
             f"SELECT count(*) FROM '{directory}/*.parquet' WHERE subject LIKE 'md.%'"
-        ).fetchone()[0]
+        ).fetchall()[0][0]
     if tool == "polars":
         polars = pytest.importorskip("polars")
         return polars.scan_parquet(f"{directory}/*.parquet").filter(polars.col("kind") == 0).collect().height

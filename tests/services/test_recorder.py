@@ -1,5 +1,6 @@
 import os
 import signal
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -45,6 +46,13 @@ def count_losses(records):
             following += record.count
             lost += record.count
     return got, lost
+
+
+@pytest.fixture
+def short_directory():
+    """Return a directory whose path is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield directory
 
 
 # messages ---------------------------------------------------------------------------------------------------
@@ -195,8 +203,8 @@ def test_a_given_subscriber_is_recorded_and_left_open(recording, publisher, met)
         assert sub.receive(timeout=waiting.DEADLINE).payload == b"2"
 
 
-def test_a_node_records_its_bus(recording, tmp_path):
-    options = {"bus": "recorded", "directory": tmp_path / "nodes"}
+def test_a_node_records_its_bus(recording, tmp_path, short_directory):
+    options = {"bus": "recorded", "directory": short_directory}
     with oz.Node("recorder", echo=False, **options) as node, oz.Node("speaker", **options) as speaker:
         one = recording("a.>", source=node)
         speaker.wait_for_subscribers(1, "a.1", waiting.DEADLINE)
@@ -237,7 +245,7 @@ def test_a_second_recorder_is_refused_before_it_subscribes(recording, publisher,
     pub = publisher()
     one = recording("a", source=pub.endpoint)
     met(pub)
-    with pytest.raises(oz.JournalError, match=str(os.getpid())):
+    with pytest.raises(oz.JournalError, match="this process"):
         Recorder(one.directory, "b", source=pub.endpoint)
     assert not pub.interest("b")
     pub.publish("a", b"1")
