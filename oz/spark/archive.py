@@ -262,8 +262,8 @@ class _Files:
     def __init__(self, spark: SparkSession, path: Path) -> None:
         if is_remote(spark):
             raise ArchiveError(
-                "an archive is renamed through the JVM of this process, and a session of Spark Connect has none; "
-                "run `oz spark archive` on the machine of the server"
+                "an archive needs the JVM of this process, and a session of Spark Connect has none; run "
+                "`oz spark archive` on the machine of the server"
             )
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
