@@ -43,7 +43,7 @@ def matching_all(spark, patterns):
 
 
 def archive(spark, journal, path):
-    """Archive twice; return the rows of both runs, the offsets in the archive, and the messages of its report."""
+    """Archive twice; return rows of both runs, the archived offsets, and the messages in a report."""
     runs = [oz.spark.archive(spark, journal, path).rows for _ in range(2)]
     offsets = sorted(row.offset for row in oz.spark.read_archive(spark, path).select("offset").collect())
     return runs, offsets, oz.spark.report(spark, path).figures["total"]["messages"]
