@@ -1,7 +1,7 @@
 """An archive that `oz.spark.archive` writes: its speed, its size, and `matches` beside `rlike` alone on it.
 
-A pattern that selects 1% of the messages is counted in turn by `matches` and by an equal regex. The counts must
-agree.
+A pattern that selects 1% of the messages is counted in turn by `matches` and by an equal regex. The counts
+must agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns on executors that are processes of their own: a real standalone cluster, and local-cluster."""
+"""Columns, archive and report with executor processes: on a standalone cluster and on local-cluster."""
 
 import sys
 
@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
+from oz.journal_new import Writer
 from spark import cluster_jobs as jobs
 from spark.cluster import JobFailed
 
@@ -29,6 +30,15 @@ def test_executors_import_oz_for_what_only_python_decides(engine):
     assert found["flight.JFK.LAX.B6"] == ["flight.*.LAX.>", "flight.JFK.*.B6"]
     assert found["flight.LGA.BOS.DL"] == []
     assert found[None] is None
+
+
+def test_executors_write_an_archive(engine, tmp_path):
+    with Writer(tmp_path / "journal") as writer:
+        writer.append([(f"a.{number % 10}", b"") for number in range(1_000)])
+        writer.roll()
+        writer.append([(f"a.{number % 10}", b"") for number in range(200)])
+    found = engine.run(jobs.archive, str(tmp_path / "journal"), str(tmp_path / "archive"))
+    assert found == ([1_200, 0], list(range(1_200)), 1_200)
 
 
 def test_what_a_job_raises_reaches_the_test(engine):

@@ -23,6 +23,7 @@ from support.waiting import until
 ROUNDS = size(2, 6)
 MESSAGES = 2_000  # of a round
 SECONDS = 300  # until a process shows progress; Spark needs minutes on a busy machine
+FEW_TASKS = ("--conf", "spark.sql.shuffle.partitions=1")
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def test_what_was_published_is_in_the_archive_and_in_the_report_after_kills(tmp_
             "--filtering",
             "publisher",
         )
-        archive = ("spark", "archive", journal, path, "--follow", "--interval", "0.2")
+        archive = ("spark", "archive", journal, path, "--follow", "--interval", "0.2", *FEW_TASKS)
         for _ in range(ROUNDS):
             # The archive is killed at an arbitrary moment; its predecessor may have left an unfinished batch.
             with running(*record):
@@ -74,10 +75,10 @@ def test_what_was_published_is_in_the_archive_and_in_the_report_after_kills(tmp_
                     until(lambda: messages_in(journal) == len(published), 60)
                     until(lambda wanted=wanted: len(archived(path)) >= wanted, SECONDS)
             assert archived(path) == published[: len(archived(path))]
-    with running("spark", "archive", journal, path) as process:
+    with running("spark", "archive", journal, path, *FEW_TASKS) as process:
         assert process.wait(SECONDS) == 0, process.stderr.read()
     assert archived(path) == published
-    report = ("spark", "report", path, "--json", figures)
+    report = ("spark", "report", path, "--json", figures, *FEW_TASKS)
     with running(*report) as process:
         until(lambda: has_children(process.pid), 60)  # Spark's JVM runs
     assert not figures.exists()
