@@ -24,7 +24,6 @@
     ├── SparkMissing (ImportError)       PySpark is not installed
     ├── JavaMissing                      Spark finds no Java, or one that is too old
     ├── OptionError (ValueError)         an option of the Spark source or sink that makes no sense
-    ├── LakeError                        a lake that cannot be archived to or read as asked
     ├── SinkError                        rows that the Spark sink cannot publish as asked
     ├── Undecidable                      how two patterns relate cannot be told
     └── ClosedError                      the socket is closed
@@ -313,10 +312,6 @@ class JavaMissing(OzError):
 
 class SinkError(OzError):
     """Rows that the Spark sink cannot publish as asked: wrong columns or rows, or nobody to send to."""
-
-
-class LakeError(OzError):
-    """A lake that cannot be archived to or read as asked: in use, damaged, or of another journal."""
 
 
 class OptionError(OzError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,22 +17,21 @@ from urllib.parse import urlsplit
 import click
 
 from oz.cli.options import TEXT_OF_PLACE, PathName, dialect_option, parse_all
-from oz.cli.output import console
-from oz.cli.ranges import RANGES, range_options
+from oz.cli.progress import progress_bar
+from oz.cli.ranges import RANGES, range_options, span_of
 from oz.escaping import json_text
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     import pyarrow as pa
 
-    from oz.journal import Journal, Record
-    from oz.journal.places import Place
+    from oz.journal_new import Journal
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
-FILE is a path, or the URI of a file on a file system that pyarrow reaches, such as s3://bucket/march.parquet.
+FILE is a path, or the URI of a file on a file system of pyarrow, such as s3://bucket/march.parquet.
 
-Losses are written too, with their kind. Where subject, payload, reply_to or headers are not UTF-8, jsonl and
-csv have them in base64, under the name with _base64 after it.
+Gap records are written too, with kind 1. If subject, payload, reply_to or headers are not UTF-8, jsonl and
+csv have them in base64, under the name with the suffix _base64.
 
 {RANGES}
 
@@ -44,17 +44,17 @@ Examples:
 
 _FORMATS = ("jsonl", "csv", "parquet")
 
-_BYTES = ("payload", "subject", "reply_to", "headers")
-_FIELDS = ("offset", "time_ns", "kind", "lost", "origin", "sequence", "position")
-_CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _BYTES for suffix in ("", "_base64")))
+_TEXTS = ("payload", "subject", "reply_to", "headers")
+_FIELDS = ("offset", "time", "kind", "lost", "origin", "sequence", "position")
+_CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _TEXTS for suffix in ("", "_base64")))
 
 
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=PathName(file_okay=False, path_type=Path))
 @click.argument("file", required=False, type=TEXT_OF_PLACE)
 @click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
-              help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
-@click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
+              help="jsonl, csv or parquet.  [default: by the suffix of FILE, or jsonl]")  # fmt: skip
+@click.option("--subject", metavar="PATTERN", help="Only messages whose subject this pattern matches.")
 @range_options("--to")
 @dialect_option("the pattern when it names none")
 def export(
@@ -67,129 +67,112 @@ def export(
     dialect: str,
 ) -> None:
     """Export; the text of the help is `_HELP`."""
-    from oz.journal import Journal
+    from oz.journal_new import Journal
 
-    name = file and _path_of(file)
-    form = form or (PurePosixPath(name).suffix.lstrip(".") if name else "jsonl")
+    path = urlsplit(file).path if file and "://" in file else file
+    form = form or (PurePosixPath(path).suffix.lstrip(".") if path else "jsonl")
     if form not in _FORMATS:
-        raise click.UsageError(f"{file!r} does not tell the format: give --format jsonl, csv or parquet")
+        raise click.UsageError(f"{file!r} has no suffix of a format: give --format jsonl, csv or parquet")
     if form == "parquet" and file is None:
-        raise click.UsageError("parquet needs a FILE to write to")
+        raise click.UsageError("parquet needs a FILE")
     found = Journal(directory)
-    to = _place_of(file) if file else None
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
-    batches = found.batches(pattern, start=start, end=end, gaps=True)
-    with _progress(found, start, end) as counted:
-        if to is None:
-            _write(_lines(counted(batches), form), sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            return
-        with to.writing() as out, to.errors():
-            if form == "parquet":
-                _write_parquet(counted(batches), out)
-            else:
-                _write(_lines(counted(batches), form), out)
-
-
-def _path_of(file: str) -> str:
-    from oz.journal.places import is_uri
-
-    return urlsplit(file).path if is_uri(file) else file
-
-
-def _place_of(file: str) -> Place:
-    from oz.journal.places import place_of
-
-    return place_of(file)
+    batches = _counted(found, start, end, found.batches(pattern, start=start, end=end, gaps=True))
+    if file is None:
+        _write(_lines(batches, form), sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    with _output(file) as out:
+        if form == "parquet":
+            _write_parquet(batches, out)
+        else:
+            _write(_lines(batches, form), out)
 
 
 @contextmanager
-def _progress(journal: Journal, start: Any, end: Any) -> Iterator[Any]:
-    """Show a bar on stderr while it lasts, if stderr is a terminal; gives what batches must pass through."""
-    if not sys.stderr.isatty() or not (screen := console(stderr=True)).is_terminal:
-        yield lambda batches: batches
+def _output(file: str) -> Iterator[BinaryIO]:
+    """Open a file to write; a regular file of this machine appears under its name when it is complete."""
+    if "://" in file:
+        from pyarrow import ArrowException, fs
+
+        try:
+            system, path = fs.FileSystem.from_uri(file)
+            with system.open_output_stream(path) as out:
+                yield out
+        except ArrowException as error:
+            raise click.ClickException(f"{file}: {error}") from None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    path = Path(file)
+    if path.exists() and not path.is_file():  # a pipe or a device
+        with path.open("wb") as out:
+            yield out
+        return
+    if not path.parent.is_dir():
+        raise click.ClickException(f"{file}: there is no directory {path.parent}; create it first")
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as out:
+            yield out
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
-    first = max(start, journal.first_offset) if isinstance(start, int) else journal.first_offset
-    last = min(end, journal.end_offset) if isinstance(end, int) else journal.end_offset
-    columns = (TextColumn("records passed"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen) as bar:
-        task = bar.add_task("", total=max(0, last - first))
 
-        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch
-                bar.update(task, completed=batch.column("offset")[-1].as_py() + 1 - first)
-            bar.update(task, completed=max(0, last - first))
-
-        yield counted
+def _counted(
+    journal: Journal, start: Any, end: Any, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and show a progress bar meanwhile."""
+    first, last = span_of(journal, start, end)
+    with progress_bar("exporting", last - first) as update:
+        for batch in batches:
+            yield batch
+            if update is not None:
+                update(batch.column("offset")[-1].as_py() + 1 - first, "exporting")
 
 
 def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
-    """Write a Parquet file with the columns of a journal, compressed; a row group for each batch.
-
-    Args:
-        batches: with all columns.
-        to: an open file.
-    """
     import pyarrow.parquet as pq
 
-    from oz.journal.schema import SCHEMA
+    from oz.journal_new import SCHEMA
 
     with pq.ParquetWriter(to, SCHEMA, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
-def _lines(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[bytes]:
-    """Write records as text, a piece for each batch.
-
-    Args:
-        batches: with all columns.
-        form: `"jsonl"`, an object a line without what is null; or `"csv"`, with a line of names first.
-            What may be any bytes stands under its name when it is UTF-8, and otherwise in base64 under its
-            name with `_base64` after it; the origin is hexadecimal.
-    """
-    from oz.journal.schema import records_of
-
-    if form == "csv":
-        yield _rows([dict(zip(_CSV_FIELDS, _CSV_FIELDS, strict=True))])
-    for batch in batches:
-        data = map(_as_data, records_of(batch))
-        yield _rows(data) if form == "csv" else "".join(map(_line, data)).encode()
-
-
 def _write(pieces: Iterable[bytes], to: BinaryIO) -> None:
-    """Write the pieces to an open file."""
     for piece in pieces:
         to.write(piece)
 
 
-def _as_data(record: Record) -> dict[str, Any]:
-    """Return a record as JSON can hold it, without what is null."""
-    data = {name: getattr(record, name) for name in _FIELDS}
-    if record.origin is not None:
-        data["origin"] = record.origin.hex()
-    for name in _BYTES:
-        data |= _text(name, getattr(record, name))
-    return {name: value for name, value in data.items() if value is not None}
+def _lines(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[bytes]:
+    """Yield the records as text, one piece for each batch: JSON objects without nulls, or rows of CSV."""
+    if form == "csv":
+        yield _rows([dict(zip(_CSV_FIELDS, _CSV_FIELDS, strict=True))])
+    for batch in batches:
+        data = map(_as_data, batch.to_pylist())
+        yield _rows(data) if form == "csv" else "".join(f"{json_text(one)}\n" for one in data).encode()
 
 
-def _text(name: str, value: str | bytes | None) -> dict[str, str | None]:
-    try:
-        return {name: value.decode() if isinstance(value, bytes) else value}
-    except UnicodeDecodeError:
-        assert isinstance(value, bytes)
-        return {f"{name}_base64": base64.b64encode(value).decode()}
-
-
-def _line(data: dict[str, Any]) -> str:
-    return json_text(data) + "\n"
+def _as_data(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a record in types of JSON, without nulls."""
+    data = {name: row[name] for name in _FIELDS}
+    data["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%S.%fZ}"
+    data["origin"] = row["origin"] and row["origin"].hex()
+    row["subject"] = row["subject"].encode() if row["subject_raw"] is None else row["subject_raw"]
+    for name in _TEXTS:
+        value = row[name]
+        try:
+            data[name] = value and value.decode()
+        except UnicodeDecodeError:
+            data[f"{name}_base64"] = base64.b64encode(value).decode()
+    return {
+        name: value if type(value) is not bytes else "" for name, value in data.items() if value is not None
+    }
 
 
 def _rows(data: Iterable[dict[str, Any]]) -> bytes:
     out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, _CSV_FIELDS, lineterminator="\n")
-    writer.writerows(data)
+    csv.DictWriter(out, _CSV_FIELDS, lineterminator="\n").writerows(data)
     return out.getvalue().encode()

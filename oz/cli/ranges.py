@@ -1,23 +1,26 @@
-"""The part of a journal that a command takes: `--from` and `--until`."""
+"""Range of a journal for a command: `--from` and `--until`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from oz.times import read_moment
 
+if TYPE_CHECKING:  # needs pyarrow, an extra
+    from oz.journal_new import Journal
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-RANGES = """--from and --until take an offset, a time as in 2026-03-01T09:00, or how long ago it was, as in
+RANGES = """--from and --until are an offset, a time such as 2026-03-01T09:00, or a time before now such as
 -90s or -1h (ms, s, m, h, d, w; now). A time without a zone is local time."""
 
 
 def range_options(*also_until: str) -> Callable[[_F], _F]:
-    """Offer `--from` and `--until`, which give the command `start` and `end`: offsets or times.
+    """Add `--from` and `--until` to a command, as the arguments `start` and `end`: offsets or times.
 
     Args:
         also_until: other names of `--until`.
@@ -35,12 +38,19 @@ def range_options(*also_until: str) -> Callable[[_F], _F]:
     return offer
 
 
+def span_of(journal: Journal, start: object, end: object) -> tuple[int, int]:
+    """Return the first offset and the end of a range for a progress bar. A time bound is ignored."""
+    first = max(start, journal.first_offset) if isinstance(start, int) else journal.first_offset
+    last = min(end, journal.end_offset) if isinstance(end, int) else journal.end_offset
+    return first, max(first + 1, last)
+
+
 def _bound(ctx: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
     """Read an offset or a time."""
     if text is None:
         return None
     bound = _read(text)
-    bounds = {**ctx.params, option.name: bound}  # the other one too, if it was read before this
+    bounds = {**ctx.params, option.name: bound}  # Both, if this is the second to be parsed.
     start, end = bounds.get("start"), bounds.get("end")
     if type(start) is type(end) and start is not None and end < start:
         raise click.BadParameter(f"the range ends before it begins: from {start} until {end}")

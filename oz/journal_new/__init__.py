@@ -5,6 +5,9 @@ functions for readers that share a journal, such as Spark. Needs the extra `ozmq
 loads nothing of it.
 """
 
+import importlib
+from typing import Any
+
 from oz.errors import JournalError, JournalFull, JournalMissing
 
 try:
@@ -30,7 +33,24 @@ __all__ = [
     "JournalFull",
     "JournalGap",
     "Record",
+    "Recorder",
+    "Replay",
     "Report",
     "Segment",
     "Writer",
+    "replay",
 ]
+
+# These need sockets, which readers and writers of files do not load.
+_SERVICES = {
+    "Recorder": "oz.services.recorder",
+    "Replay": "oz.services.replayer",
+    "replay": "oz.services.replayer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class of `oz.services` at its first use."""
+    if name not in _SERVICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_SERVICES[name]), name)

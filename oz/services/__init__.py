@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oz.protocol.node.registry import RegistryStats
     from oz.protocol.stats import ForwarderStats
-    from oz.services.backlog import RecorderStats
     from oz.services.forwarder import Forwarder
     from oz.services.nameserver import NameServer, ask
     from oz.services.proxy import Proxy, ProxyStats
-    from oz.services.recorder import Recorder
-    from oz.services.replayer import Control, ReplayStats, replay
+    from oz.services.recorder import Recorder, RecorderStats
+    from oz.services.replayer import Replay, replay
 
 _HOMES = {
-    "Control": "oz.services.replayer",
     "Forwarder": "oz.services.forwarder",
     "ForwarderStats": "oz.protocol.stats",
     "NameServer": "oz.services.nameserver",
     "Proxy": "oz.services.proxy",
     "ProxyStats": "oz.services.proxy",
     "Recorder": "oz.services.recorder",
-    "RecorderStats": "oz.services.backlog",
+    "RecorderStats": "oz.services.recorder",
     "RegistryStats": "oz.protocol.node.registry",
-    "ReplayStats": "oz.services.replayer",
+    "Replay": "oz.services.replayer",
     "ask": "oz.services.nameserver",
     "replay": "oz.services.replayer",
 }
 
 __all__ = [
-    "Control",
     "Forwarder",
     "ForwarderStats",
     "NameServer",
@@ -44,7 +41,7 @@ __all__ = [
     "Recorder",
     "RecorderStats",
     "RegistryStats",
-    "ReplayStats",
+    "Replay",
     "ask",
     "replay",
 ]

@@ -1,4 +1,14 @@
-"""The recorder: a subscriber that writes a journal."""
+"""Recorder: writes the messages of an endpoint, a subscriber or a node to a journal.
+
+**Threads.** The thread of `run` receives. A second thread appends to the journal, so that a slow fsync does
+not leave messages in the queues of ZeroMQ, where a plain publisher drops them. With a node as the source, a
+handler on the node's pool receives. A buffer between the threads keeps the order and is bounded in bytes.
+
+**Losses.** A loss becomes a gap record at its place among the messages. Its sources: gaps that the subscriber
+reports, messages that cannot be stored, and messages that found no room in the buffer while the disk was
+full. While the disk has room, a full buffer stops the receiving instead. A journal that already has records
+first gets a gap record of unknown size, because the time between two recorders is not recorded.
+"""
 
 from __future__ import annotations
 
@@ -7,307 +17,360 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from math import inf
-from pathlib import Path
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any, Self
 from weakref import WeakSet
 
 import zmq
 
-from oz.errors import JournalError, JournalFull
-from oz.journal import Journal, Writer
-from oz.journal.ranges import messages_there
+from oz.errors import ClosedError, JournalError, JournalFull, Timeout
+from oz.journal_new import GAP, Writer
 from oz.logs import peer_logger
-from oz.message import Gap, MessageId
+from oz.message import Gap, Message
 from oz.numbers import check_count, check_seconds
 from oz.program_end import close_all
-from oz.protocol.subscriber.columns import Arrived
-from oz.protocol.subscriber.dedupe import SINGLES
-from oz.services.backlog import BacklogWriter, RecordBacklog, RecorderStats
-from oz.services.columns import Collector, Loss, place_of, spanning, unpack_headers
-from oz.services.sockets import ServiceSubscriber
-from oz.services.waiting import Bell, look_again, wait
-from oz.subjects import dialects
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
+from oz.subjects.pattern import Pattern, compile
+from oz.sync.node import Node
+from oz.sync.poller import Poller
+from oz.sync.subscriber import Subscriber
+from oz.sync.waiting import Bell
+
+MESSAGE_BYTES = 100
+"""Bytes of memory of a message besides its payload, about."""
+
+APPEND_BYTES = 4 << 20
+"""Size of one append in bytes of memory. A larger append would hold up the next commit for longer."""
+
+MAX_INT64 = (1 << 63) - 1
+MAX_MESSAGES = 1024
+"""Messages of one `receive_many`."""
+FIRST_RETRY, LAST_RETRY = 0.01, 1.0
+"""Seconds between two appends while the disk is full. The system does not report when it has room again."""
+POLL_INTERVAL = 0.1
+"""Seconds between two calls of `on_poll`."""
+CLOSE_TIMEOUT = 1.0
+"""Seconds in which `run` receives messages that are on their way when it is stopped."""
 
 _log = peer_logger("oz.recorder")
 
-_MANY = 1024
-_CLOSE_TIMEOUT = 1.0  # seconds for what is on its way when it stops
-_LOOK_SECONDS = 0.5  # between two looks at whether the files are still there: nothing tells
+Row = Message | dict[str, Any]
+"""A message, or a gap record as columns."""
 
-Filtering = Literal["prefix", "publisher"]
+
+@dataclass
+class RecorderStats:
+    """Counts of a recorder since it was created.
+
+    Attributes:
+        recorded: messages in the journal, as durable as `sync` of the writer makes them.
+        payload_bytes: size of their payloads in bytes.
+        lost: messages that gap records stand for, as far as their number is known.
+        dropped: messages that were dropped while the disk was full; `lost` counts them too.
+        commits: appends to the journal.
+        is_full: whether the disk is full at present.
+    """
+
+    recorded: int = 0
+    payload_bytes: int = 0
+    lost: int = 0
+    dropped: int = 0
+    commits: int = 0
+    is_full: bool = False
 
 
 class Recorder:
-    """Subscribes, and appends what it receives to a journal.
-
-    `run` receives and lays out in the thread that calls it, and writes in another. What is lost on the way
-    from publishers that filter, and what finds no room when the disk is full, becomes gap records. So does
-    the time in which nobody recorded: a journal that is gone on with gets a gap of unknown size first.
+    """Subscribes, and appends the received messages to a journal.
 
     Attributes:
-        stats: what it did so far.
-        writer: the journal's writer.
-        subscriber: what the messages come from.
+        stats: the counts.
+        writer: the writer of the journal.
+        subscriber: the subscriber; None if the source is a node.
     """
+
+    subscriber: Subscriber | None = None
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
         patterns: str | bytes | Pattern | Iterable[str | bytes | Pattern],
         *,
-        connect: Any = None,
-        bind: Any = None,
-        filtering: Filtering = "prefix",
-        most_waiting: int = 64 << 20,
+        source: Subscriber | Node | str | Sequence[str],
+        subscriber: Mapping[str, Any] | None = None,
+        max_pending_bytes: int = 64 << 20,
         commit_seconds: float = 0.01,
-        subscriber: dict[str, Any] | None = None,
         **writer: Any,
     ) -> None:
         """Open the journal, then subscribe.
 
         Args:
-            directory: the journal; made if it is not there.
-            patterns: what to record, as `oz.compile` takes it: "md.>", or "rv:MD.>" in another dialect.
-            connect: an endpoint to connect to, or a list of them.
-            bind: an endpoint to bind to, or a list of them.
-            filtering: as of `oz.Subscriber`: `"prefix"` for any ZeroMQ publisher, `"publisher"` for those of
-                oz: what is lost on the way is known then.
-            most_waiting: bytes received and not written yet that are held in memory, beside one Arrow batch.
-                Beyond it the recorder does not receive until it has written some; while the disk is full it
-                drops what comes, and counts it.
-            commit_seconds: after one commit wait for so long before the next, or until an Arrow batch is
-                full: 8,192 messages or 4 MiB. A message after a silence of that length is written at once.
-            subscriber: further options of `oz.Subscriber`, such as `limits`; with `dedupe` a repeat
-                of one of the last 262,144 records is dropped too, whoever recorded it.
+            directory: the directory of the journal; created if it is absent.
+            patterns: the subjects to record, as in `oz.compile`: "md.>", or "rv:MD.>" in another dialect.
+            source: an endpoint or a list of endpoints, for which the recorder creates a subscriber; a
+                `Subscriber`, from which nothing else may receive meanwhile; or a `Node`, whose bus is
+                recorded. `close` leaves a given subscriber or node open.
+            subscriber: options of the recorder's own `oz.Subscriber`, such as `filtering` and `bind`.
+            max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
+                stops receiving; while the disk is full it drops messages and counts them.
+            commit_seconds: least time between two appends in seconds, unless 4 MiB wait. A message that
+                arrives later than that after the last append is written at once.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
             JournalError, JournalFull, ValueError: as `oz.journal.Writer`.
-            PatternError, ValueError, zmq.ZMQError: as `oz.Subscriber`.
+            PatternError, ValueError, zmq.ZMQError: as `oz.Subscriber` and `subscribe`.
+            TypeError: the source is of another type, or has options although it is no endpoint.
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
         compiled = [compile(one) for one in patterns]
         if not compiled:
-            raise ValueError("no pattern at all: nothing would be recorded")
-        check_count("most_waiting", most_waiting, 0, sys.maxsize)
+            raise ValueError("patterns is empty: give at least one pattern to record")
+        check_count("max_pending_bytes", max_pending_bytes, 0, sys.maxsize)
         check_seconds("commit_seconds", commit_seconds, inf)
-        self._pattern = spanning(compiled)
-        self._is_routed = filtering == "publisher"
-        self._commit_seconds = commit_seconds
-        self._poller = zmq.Poller()
-        self._backlog = RecordBacklog(most_waiting)
-        self._collected = Collector()
-        self._not_before = 0.0
-        self._losses: list[Loss] = []
-        self._looked = 0.0
-        self._is_stopping = False
-        self._owner = os.getpid()
-        self._is_idle = threading.Event()
-        self._is_idle.set()
+        if subscriber and isinstance(source, (Subscriber, Node)):
+            raise TypeError("subscriber= holds options for an endpoint; this source has options of its own")
         self.stats = RecorderStats()
-        self.writer = Writer(directory, **writer)
-        self._directory = Path(directory)
-        self._first_offset = self.writer.end_offset
+        self._pattern = spanning_pattern(compiled)
+        self._buffer = RecordBuffer(max_pending_bytes, self._gap_record, self.stats)
+        self._commit_seconds = commit_seconds
+        self._failure: BaseException | None = None
+        self._gaps: list[Gap] = []
+        self._dropped_by_node = 0
+        self._is_stopping = False
+        self._giving_up = threading.Event()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._owner = os.getpid()
         with ExitStack() as opened:
-            opened.callback(self.writer.close)
+            self.writer = opened.enter_context(Writer(directory, **writer))
+            if self.writer.end_offset:
+                self._buffer.put([self._gap_record(None)])
             self._bell = Bell()
             opened.callback(self._bell.close)
+            self._poller = Poller()
             self._poller.register(self._bell, zmq.POLLIN)
-            self._writing = BacklogWriter(
-                self._backlog, self.writer, self.stats, self._pattern, self._bell.ring
-            )
-            if self.writer.end_offset:
-                self._backlog.put(Loss(None, time.time_ns()))
-            options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
-            options |= subscriber or {}
-            # The patterns are compiled already.
-            dialects.find(options.pop("dialect", DEFAULT_DIALECT))
-            self.subscriber = ServiceSubscriber(connect, bind, filtering=filtering, **options)
-            opened.callback(self.subscriber.close)
-            self._poller.register(self.subscriber.socket, zmq.POLLIN)
-            self.subscriber.subscribe(compiled)
-            if options.get("dedupe"):
-                self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
-            opened.pop_all()
+            self._subscription = self._subscribe(source, compiled, dict(subscriber or {}), opened)
+            self._resources = opened.pop_all()
         _open.add(self)
 
-    def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`. At once with prefixes."""
-        if self._is_routed:
-            self.subscriber.wait_ready(timeout)
+    def _subscribe(
+        self, source: Any, compiled: list[Pattern], options: dict[str, Any], opened: ExitStack
+    ) -> Any:
+        if isinstance(source, Node):
+            subscription: Any = source.subscribe(compiled, handler=self._receive_from_node)
+        else:
+            if isinstance(source, Subscriber):
+                self._has_gaps = False
+                self.subscriber = source
+            else:
+                self._has_gaps = options.get("filtering") == "publisher"
+                if self._has_gaps:
+                    options["on_gap"] = self._gaps.append
+                self.subscriber = opened.enter_context(Subscriber(source or None, **options))
+            self._poller.register(self.subscriber, zmq.POLLIN)
+            opened.callback(self._poller.unregister, self.subscriber)
+            subscription = self.subscriber.subscribe(compiled)
+        opened.callback(subscription.unsubscribe)
+        return subscription
 
-    def run(self, on_look: Callable[[], object] | None = None) -> None:
-        """Record until `stop` is called; then what has arrived is written, and it returns.
+    def run(self, on_poll: Callable[[], object] | None = None) -> None:
+        """Record until `stop` is called; then write the messages that have arrived, and return.
 
         Args:
-            on_look: called ten times a second at least, in this thread, or at the time of the monotonic clock
-                that it returns, a float.
+            on_poll: called in this thread at least ten times a second.
 
         Raises:
-            JournalFull: there was no room to the end, so that the last messages are not in the journal.
-            JournalError: the system failed to write, or somebody has taken the files away; `stats.recorded`
-                then counts only what is on the disk.
-            PermissionDenied: a publisher denies a pattern, or does not trust the key of the recorder.
+            JournalFull: the disk was full to the end, so that the last messages are not in the journal.
+            JournalError: the operating system failed, or the files were removed.
+            PermissionDenied: a publisher denies a pattern, or does not trust the recorder's key.
         """
-        self._is_idle.clear()
-        self._writing.start()
-        again = 0.0
+        self._idle.clear()
+        thread = threading.Thread(target=self._write, name="oz-recorder", daemon=True)
+        thread.start()
         try:
             with self._bell.rung_by_signals():
-                while not self._is_stopping and self._writing.failure is None:
+                while not self._is_stopping and self._failure is None:
                     if not self._receive():
-                        wait(self._poller, min(again, self._next_deadline()))
-                        self._bell.hear()
-                    self._look_at_files()
-                    again = look_again(on_look)
-            if self._writing.failure is None:
-                self._receive_rest()
+                        self._wait(POLL_INTERVAL if on_poll is not None else inf)
+                    if on_poll is not None:
+                        on_poll()
+            self._receive_rest()
         finally:
-            self._writing.give_up()
-            try:
-                self._hand_over()
-            finally:
-                self._backlog.close()
-                self._writing.join()
-                try:
-                    self._look_at_files(at_once=True)
-                finally:
-                    self._is_idle.set()
-        if self._writing.failure is not None:
-            raise self._writing.failure
-
-    def _next_deadline(self) -> float:
-        """Return when something is due if nothing comes, in monotonic seconds.
-
-        What was collected is committed after the last commit; the thread that writes rings when that is over.
-        """
-        asks_at = self.subscriber.next_deadline()
-        looks_at = self._looked + _LOOK_SECONDS
-        if self._collected.count and not self._backlog.count:
-            return min(asks_at, looks_at, self._not_before)
-        return min(asks_at, looks_at)
-
-    def _look_at_files(self, *, at_once: bool = False) -> None:
-        """See now and then that nobody has taken the files away, so that an idle recorder says so too."""
-        now = time.monotonic()
-        if self._writing.failure is None and (at_once or now - self._looked >= _LOOK_SECONDS):
-            self._looked = now
-            try:
-                self.writer.check_files()
-            except JournalError as error:
-                self._writing.fail(error)
-        failure = self._writing.failure
-        if at_once and isinstance(failure, JournalError) and not isinstance(failure, JournalFull):
-            self._count_anew()
-
-    def _count_anew(self) -> None:
-        """Count only what is on the disk, where somebody may have removed some."""
-        try:
-            there = messages_there(
-                self._directory, self.writer.journal, self._first_offset, self.writer.end_offset
-            )
-        except OSError as error:
-            _log.warning("%s: what is left cannot be counted: %s", self._directory, error)
-            return
-        self.stats.gone = max(0, self.stats.recorded - there)
-        self.stats.recorded = min(self.stats.recorded, there)
+            self._giving_up.set()
+            self._buffer.close()
+            thread.join()
+            self._idle.set()
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
-        """End `run` at once. Any thread or signal handler may call it."""
+        """End `run` soon. Any thread or signal handler may call it."""
         self._is_stopping = True
         self._bell.ring()
 
     @property
-    def lag(self) -> float:
-        """For how many seconds the oldest message that is not written yet has been waiting."""
-        oldest = self._backlog.oldest_ns or self._collected.oldest_ns
-        return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
-
-    @property
-    def waiting(self) -> int:
+    def pending(self) -> int:
         """The number of messages that were received and are not written yet."""
-        return self._backlog.count + self._collected.count
+        return self._buffer.messages
+
+    def wait_ready(self, *, timeout: float | None = 10.0) -> None:
+        """Wait until every publisher that filters has answered; return at once for any other source.
+
+        Raises:
+            Timeout, PermissionDenied: as `oz.Subscriber.wait_ready`.
+        """
+        if self.subscriber is not None and self._has_gaps:
+            self.subscriber.wait_ready(timeout)
 
     # receiving -------------------------------------------------------------------------------------------
 
+    def _wait(self, seconds: float) -> None:
+        self._poller.poll(-1 if seconds == inf else ceil(seconds * 1000))
+        self._bell.hear()
+
     def _receive(self) -> bool:
-        """Receive what is here, within bounds; tell whether anything came."""
-        arrived = self.subscriber.take_batches(_MANY)
-        losses, self._losses = self._losses, []
-        start = 0
-        for loss in losses:
-            place = max(start, place_of(loss, arrived))
-            self._collect(arrived[start:place])
-            self._hand_over()
-            self._backlog.put(loss)
-            start = place
-        self._collect(arrived[start:] if start else arrived)
-        if self._is_due():
-            self._hand_over()
-        return bool(arrived)
-
-    def _collect(self, arrived: list[Arrived]) -> None:
-        if not arrived:
-            return
-        if self._backlog.has_room():
-            for one in arrived:
-                if not self._collected.add(one):
-                    self._hand_over()
-                    self._collected.add(one)
+        """Receive the messages that have arrived; return whether there were any."""
+        if self.subscriber is None:
+            return False
+        try:
+            messages = self.subscriber.receive_many(MAX_MESSAGES, 0)
+        except Timeout:
+            messages = []
+        if gaps := self._take_gaps():
+            self._buffer.put(merge_gaps(messages, gaps, self._gap_record))
+        elif not self._has_gaps and any(message.gap for message in messages):
+            self._buffer.put([row for message in messages for row in self._rows_of(message)])
         else:
-            self._hand_over()
-            self._backlog.discard(arrived)
+            self._buffer.put(messages)
+        return bool(messages)
 
-    def _is_due(self) -> bool:
-        """Whether the last commit is over, and was long enough ago."""
-        return not self._backlog.count and time.monotonic() >= self._not_before
+    def _rows_of(self, message: Message) -> list[Row]:
+        return [self._gap_record(message.gap, message.origin), message] if message.gap else [message]
 
-    def _hand_over(self) -> None:
-        if self._collected.count:
-            self._not_before = time.monotonic() + self._commit_seconds
-            self._backlog.put(*self._collected.take())
+    def _take_gaps(self) -> list[Gap]:
+        gaps, self._gaps[:] = list(self._gaps), []
+        return gaps
 
-    def _note_gap(self, gap: Gap) -> None:
-        self._losses.append(Loss(gap.count, time.time_ns(), gap.origin, gap.sequence))
+    def _receive_from_node(self, message: Message) -> None:
+        rows: list[Row] = []
+        if (dropped := self._subscription.dropped - self._dropped_by_node) > 0:
+            self._dropped_by_node += dropped
+            rows.append(self._gap_record(dropped))
+        self._buffer.put([*rows, *self._rows_of(message)])
 
     def _receive_rest(self) -> None:
-        """Take what has arrived, and from publishers that filter what is on its way."""
-        ends = time.monotonic() + _CLOSE_TIMEOUT
-        if self._is_routed:
-            self.subscriber.drain(_CLOSE_TIMEOUT)
-        while self._writing.failure is None and self._receive():
-            if not self._is_routed and time.monotonic() >= ends:
+        """Receive the messages that have arrived, and those on their way from publishers that filter."""
+        ends = time.monotonic() + CLOSE_TIMEOUT
+        with suppress(ClosedError):
+            self._subscription.drain(CLOSE_TIMEOUT)
+            while self._failure is None and self._receive() and time.monotonic() < ends:
+                pass
+
+    def _gap_record(self, count: int | None, origin: bytes | None = None, first: int | None = None) -> Row:
+        return {
+            "subject": self._pattern,
+            "payload": b"",
+            "kind": GAP,
+            "time_ns": time.time_ns(),
+            "origin": origin,
+            "sequence": first if first is not None and first <= MAX_INT64 else None,
+            "lost": count if count is None else min(count, MAX_INT64),
+        }
+
+    # writing ---------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Append the buffer's records until it is closed and empty: the second thread."""
+        try:
+            not_before = 0.0
+            while rows := self._buffer.take(not_before):
+                not_before = time.monotonic() + self._commit_seconds
+                self._append(rows)
+        except BaseException as error:
+            self._failure = error
+            self._buffer.close()
+            self._bell.ring()
+
+    def _append(self, rows: list[Row]) -> None:
+        retry = FIRST_RETRY
+        while True:
+            try:
+                self.writer.append(rows)
+            except JournalFull as error:
+                self._report_full(error)
+                if self._giving_up.wait(retry):
+                    raise
+                retry = min(2 * retry, LAST_RETRY)
+            except (ValueError, TypeError, OverflowError) as error:
+                self._append_parts(rows, error)
+                return
+            else:
+                self._count(rows)
                 return
 
-    # the end ---------------------------------------------------------------------------------------------
+    def _append_parts(self, rows: list[Row], error: Exception) -> None:
+        """Append those records of a refused list that can be stored."""
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            self._append(rows[:middle])
+            self._append(rows[middle:])
+            return
+        [message] = rows
+        if not isinstance(message, Message):
+            raise error
+        _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", message.subject, error)
+        self._buffer.replace_first(self._gap_record(1, message.origin, message.sequence))
+        self._append(self._buffer.first())
+
+    def _count(self, rows: list[Row]) -> None:
+        stats = self.stats
+        stats.commits += 1
+        for row in rows:
+            if isinstance(row, dict):
+                stats.lost += row["lost"] or 0
+            else:
+                stats.recorded += 1
+                stats.payload_bytes += payload_size(row)
+        self._buffer.remove(len(rows))
+        if stats.is_full:
+            stats.is_full = False
+            _log.warning(
+                "the disk has room again; %s messages were dropped, and are recorded as gaps", stats.dropped
+            )
+
+    def _report_full(self, error: JournalFull) -> None:
+        if not self.stats.is_full:
+            _log.error(
+                "%s; all records before offset %s are kept; free space, or keep less with retain_bytes "
+                "(--retain-bytes). The recorder retries, and counts as lost the messages that memory cannot "
+                "hold",
+                error,
+                self.writer.end_offset,
+            )
+            self._buffer.set_full()
+
+    # closing ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop it if it runs, and close the subscriber and the journal. A second call does nothing.
+        """Stop `run`, wait for its end, and close the journal. A second call does nothing.
 
         Raises:
-            JournalError: the system failed to make the end of the journal durable.
+            JournalError: the operating system failed to make the end of the journal durable.
         """
-        # A thread in `run` is stopped then, and never becomes idle; or it belongs to the parent process.
+        # At the end of the program the thread of `run` may be dead; in a fork it belongs to the parent.
         if sys.is_finalizing() or self._owner != os.getpid():
             return
         self.stop()
-        self._is_idle.wait()
-        try:
-            self.subscriber.close()
-        finally:
-            self._bell.close()
-            self.writer.close()
+        self._idle.wait()
+        self._resources.close()
 
     def _close_at_exit(self, timeout: float) -> None:
-        """Close at the end of the program; see `close_all`."""
         if self._owner == os.getpid():
             self.stop()
-            if self._is_idle.wait(timeout):
+            if self._idle.wait(timeout):
                 self.close()
 
     def __enter__(self) -> Self:
@@ -326,16 +389,168 @@ _open: WeakSet[Recorder] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write the messages of recorders that the program did not close; before their writers are closed."""
+    """Close the recorders that the program left open, before their writers are closed."""
     close_all(_open)
 
 
-def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[MessageId]:
-    """Return the ids of the last records."""
-    if not end:
-        return
-    for batch in Journal(directory).batches(start=max(0, end - SINGLES), columns=["headers"]):
-        for packed in batch.column("headers").drop_null().to_pylist():
-            found = unpack_headers(packed).extras.message_id
-            if found is not None:
-                yield found
+class RecordBuffer:
+    """Messages and gap records between the receiving thread and the writing thread, in order."""
+
+    def __init__(self, max_bytes: int, gap_record: Callable[..., Row], stats: RecorderStats) -> None:
+        self._max_bytes, self._gap_record, self._stats = max_bytes, gap_record, stats
+        self._changed = threading.Condition()
+        self._rows: list[Row] = []
+        self._dropped: dict[bytes | None, tuple[int, int | None]] = {}
+        self._is_closed = False
+        self._bytes = 0
+        self.messages = 0
+        """The number of messages in the buffer."""
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Add records. Wait while the buffer is full; while the disk is full, drop them instead."""
+        if not rows:
+            return
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._bytes < self._max_bytes or self._stats.is_full or self._is_closed
+            )
+            if self._stats.is_full and self._bytes >= self._max_bytes:
+                self._drop(rows)
+                return
+            self._flush_dropped()
+            self._add(rows)
+
+    def _add(self, rows: Sequence[Row]) -> None:
+        self._rows += rows
+        self._bytes += sum(map(size_of, rows))
+        self.messages += sum(not isinstance(row, dict) for row in rows)
+        self._changed.notify_all()
+
+    def _drop(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            is_gap = isinstance(row, dict)
+            origin, first = (row["origin"], row["sequence"]) if is_gap else (row.origin, row.sequence)  # type: ignore[union-attr, index]
+            count = (row["lost"] or 0) if is_gap else 1  # type: ignore[index]
+            before, since = self._dropped.get(origin, (0, first))
+            self._dropped[origin] = before + count, since
+            self._stats.dropped += count
+
+    def _flush_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, {}
+        self._add([self._gap_record(count, origin, first) for origin, (count, first) in dropped.items()])
+
+    def set_full(self) -> None:
+        """Drop records beyond the limit from now on, because the disk is full."""
+        with self._changed:
+            self._stats.is_full = True
+            self._changed.notify_all()
+
+    def take(self, not_before: float) -> list[Row]:
+        """Wait for records; return those of one append, which stay in the buffer until `remove`.
+
+        Args:
+            not_before: monotonic time to wait for, unless a whole append is there before.
+
+        Returns:
+            The first records; none once the buffer is closed and empty.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._rows or self._is_closed)
+            self._changed.wait_for(
+                lambda: self._bytes >= APPEND_BYTES or self._is_closed,
+                max(0.0, not_before - time.monotonic()),
+            )
+            size = 0
+            for count, row in enumerate(self._rows):
+                size += size_of(row)
+                if size > APPEND_BYTES and count:
+                    return self._rows[:count]
+            return list(self._rows)
+
+    def first(self) -> list[Row]:
+        """Return the first record, as a list."""
+        return self._rows[:1]
+
+    def replace_first(self, row: Row) -> None:
+        """Put a gap record in the place of the first message."""
+        with self._changed:
+            self._bytes += size_of(row) - size_of(self._rows[0])
+            self.messages -= 1
+            self._rows[0] = row
+
+    def remove(self, count: int) -> None:
+        """Remove the first records, which are in the journal."""
+        with self._changed:
+            rows = self._rows[:count]
+            del self._rows[:count]
+            self._bytes -= sum(map(size_of, rows))
+            self.messages -= sum(not isinstance(row, dict) for row in rows)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End `put` and `take`: no record comes any more."""
+        with self._changed:
+            self._flush_dropped()
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+def payload_size(message: Message) -> int:
+    """Return the size of a payload in bytes; of a decoded payload, the size of its frames."""
+    payload = message.payload
+    return len(payload) if type(payload) is bytes else sum(map(len, message.frames[1:]))
+
+
+def size_of(row: Row) -> int:
+    """Return the memory of a record in bytes, about."""
+    return MESSAGE_BYTES if isinstance(row, dict) else MESSAGE_BYTES + payload_size(row)
+
+
+def merge_gaps(messages: list[Message], gaps: list[Gap], gap_record: Callable[..., Row]) -> list[Row]:
+    """Return messages with a gap record before the first message after each gap."""
+    placed = sorted(
+        ((place_of(gap, messages), gap_record(gap.count, gap.origin, gap.sequence)) for gap in gaps),
+        key=lambda pair: pair[0],
+    )
+    rows: list[Row] = []
+    start = 0
+    for place, record in placed:
+        rows += messages[start:place]
+        rows.append(record)
+        start = place
+    return rows + messages[start:]
+
+
+def place_of(gap: Gap, messages: Sequence[Message]) -> int:
+    """Return the index of the first message after a gap; the number of messages if it is still to come."""
+    previous = -1
+    first: int | None = None
+    for place, message in enumerate(messages):
+        if message.origin != gap.origin or message.sequence is None:
+            continue
+        if gap.sequence is not None and gap.count is not None:
+            if message.sequence >= gap.sequence + gap.count:
+                return place
+        elif message.sequence < previous:  # The publisher numbers anew after a gap of unknown size.
+            return place
+        elif first is None:
+            first = place
+        previous = message.sequence
+    return len(messages) if first is None else first
+
+
+def spanning_pattern(patterns: Sequence[Pattern]) -> str:
+    """Return the text of a pattern that matches every subject that one of `patterns` matches.
+
+    For one pattern it is that pattern; for several, their common prefix.
+    """
+    pattern, *others = patterns
+    if not others and not pattern.flags and not pattern.named_lists:
+        text = pattern.text
+        with suppress(UnicodeError):
+            return f"{pattern.dialect}:{text if isinstance(text, str) else text.decode()}"
+    prefixes = [prefix for one in patterns for prefix in one.prefixes]
+    low, high = min(prefixes), max(prefixes)
+    length = next((at for at, byte in enumerate(low) if high[at : at + 1] != bytes([byte])), len(low))
+    # Less text than bytes if the prefixes differ within a character.
+    return f"zmq:{low[:length].decode(errors='ignore')}"

@@ -1,11 +1,16 @@
-"""The replayer: publishes what a journal holds once more."""
+"""Replay: publishes the messages of a journal again, at the pace at which they were received.
+
+The delay of a message after the first is the delay between the two records, divided by the speed.
+If the replay falls more than a second behind, or was paused, the schedule starts again with the
+next message, so that the following messages keep their distances. A message whose time is before that of an
+earlier one is due at once.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -13,150 +18,203 @@ from typing import Any
 import zmq
 
 from oz.errors import WouldBlock
-from oz.journal import Journal, Record
+from oz.journal_new import Journal, JournalGap, Record
 from oz.numbers import check_number
-from oz.services.columns import unpack_headers
-from oz.services.waiting import Bell, look_again
 from oz.subjects.pattern import Pattern
 from oz.sync.publisher import Publisher
+from oz.sync.waiting import Bell
 
-_LATE = 1.0  # seconds behind time from which on the rest is put off instead of hurried
-_POLLED = 0.001  # seconds from which on a wait can be ended
-_LONGEST = 1e6  # seconds of one wait at most
-_EARLY = 0.0002  # seconds too short to wait for
-_ALLOWED = (str, bytes, int, float, bool, type(None))
-_LOOK = 1000  # messages between two looks while there is nothing to wait for
+MAX_DELAY = 1.0
+"""Seconds behind the schedule beyond which the schedule starts again."""
+MIN_WAIT = 0.0002
+"""Seconds. A message that is due within this time is published at once, because waiting is not more exact."""
+POLL_INTERVAL = 0.1
+"""Seconds between two calls of `on_poll`."""
+RETRY_INTERVAL = 0.005
+"""Seconds between two attempts while a subscriber is full. No event reports that it has room again."""
+MESSAGES_WITHOUT_WAIT = 1000
+"""Messages between two calls of `on_poll` if the replay never waits."""
 
-
-@dataclass
-class ReplayStats:
-    """The counts of a replay so far."""
-
-    published: int = 0
-    """Messages that were published."""
-    passed: int = 0
-    """The offset after the last record that was looked at."""
-    lost: int = 0
-    """Messages that the journal knows to be lost, among what was asked for."""
-    gaps: int = 0
-    """Records that are no messages, which are passed by."""
-    refused: int = 0
-    """Messages that the publisher's dialect or the wire does not allow."""
+_HEADER_TYPES = (str, bytes, int, float, bool, type(None))
 
 
-class Control:
-    """Pauses, resumes and stops a replay; from any thread, or a signal handler."""
+class Replay:
+    """One replay of a journal: `run` publishes; any thread or signal handler may pause, resume and stop it.
 
-    def __init__(self) -> None:
-        self.is_paused = False
-        self.is_stopped = False
-        self._wakes: list[Callable[[], None]] = []
-
-    @contextmanager
-    def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call something at each change, while a replay waits with it."""
-        self._wakes.append(wake)
-        try:
-            yield
-        finally:
-            self._wakes.remove(wake)
-
-    def _changed(self) -> None:
-        for wake in tuple(self._wakes):
-            wake()
-
-    def pause(self) -> None:
-        """Publish nothing until `resume`; what follows keeps its distance in time."""
-        self.is_paused = True
-        self._changed()
-
-    def resume(self) -> None:
-        """Go on."""
-        self.is_paused = False
-        self._changed()
-
-    def toggle(self) -> None:
-        """Pause, or go on."""
-        self.is_paused = not self.is_paused
-        self._changed()
-
-    def stop(self) -> None:
-        """End it."""
-        self.is_stopped = True
-        self._changed()
-
-
-class _Clock:
-    """Says when a message is due."""
+    Attributes:
+        published: number of published messages.
+        refused: number of messages that the publisher refused, because its dialect or ZeroMQ does not allow
+            them.
+        gaps: number of gaps that were passed.
+        lost: number of messages that those gaps stand for, as far as it is known.
+        offset: offset after the last record that was passed; None before the first.
+        is_paused: whether it is paused.
+        is_stopped: whether `stop` was called.
+    """
 
     def __init__(
-        self, speed: float | None, control: Control, bell: Bell, look: Callable[[], object] | None
+        self,
+        journal: Journal,
+        publisher: Publisher,
+        pattern: str | bytes | Pattern | None = None,
+        *,
+        start: int | datetime | str | None = None,
+        end: int | datetime | str | None = None,
+        speed: float | None = 1.0,
+        headers: bool = True,
     ) -> None:
-        self._speed = speed
-        self._control = control
-        self._bell = bell
-        self._poller = zmq.Poller()
-        self._poller.register(bell, zmq.POLLIN)
-        self._look = look
-        self._looks_at = inf if look is None else 0.0
+        """Prepare a replay; the arguments are those of `replay`."""
+        if speed is not None:
+            check_number("speed", speed, "a number, or None for as fast as possible")
+        if speed is not None and not speed > 0:
+            raise ValueError(f"speed must be greater than 0, or None for as fast as possible; not {speed:g}")
+        if not isinstance(journal, Journal):
+            raise TypeError(f"journal must be an oz.journal.Journal, not {type(journal).__name__}")
+        self.published = self.refused = self.gaps = self.lost = 0
+        self.offset: int | None = None
+        self.is_paused = self.is_stopped = False
+        self._journal, self._publisher, self._pattern = journal, publisher, pattern
+        self._bounds: Mapping[str, Any] = {"start": start, "end": end}
+        self._speed = None if speed == inf else speed
+        self._headers = headers
         self._began: tuple[float, int] | None = None
-        self._passed = self._latest = 0
+        self._latest = 0
+        self._bell: Bell | None = None
+        self._on_poll: Callable[[], object] | None = None
+        self._polls_at = 0.0
 
-    def wait_for(self, time_ns: int) -> bool:
-        """Wait until a message is due; False when the replay is stopped."""
+    def pause(self) -> None:
+        """Publish nothing until `resume`."""
+        self.is_paused = True
+        self._ring()
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        self.is_paused = False
+        self._ring()
+
+    def stop(self) -> None:
+        """End `run` before the next message."""
+        self.is_stopped = True
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
+
+    def run(self, on_poll: Callable[[], object] | None = None) -> None:
+        """Publish until the end of the range, or until `stop` is called.
+
+        Args:
+            on_poll: called in this thread now and then, at least ten times a second while it waits.
+
+        Raises:
+            JournalError, PatternError, ValueError: as `Journal.read`.
+            ClosedError: the publisher is closed.
+        """
+        self._on_poll = on_poll
+        with closing(Bell()) as self._bell, self._bell.rung_by_signals():
+            for record in self._journal.read(self._pattern, **self._bounds):
+                if isinstance(record, JournalGap):
+                    self.gaps += 1
+                    self.lost += record.count or 0
+                    self.offset = record.end
+                    continue
+                if not self._wait_until_due(record.time_ns) or not self._publish(record):
+                    break
+                self.offset = record.offset + 1
+        self._bell = None
+        self._publisher.flush()
+
+    # waiting ---------------------------------------------------------------------------------------------
+
+    def _wait_until_due(self, time_ns: int) -> bool:
+        """Wait until a message is due; return False if the replay is stopped."""
         if self._speed is None:
-            self._passed += 1
-            if self._passed % _LOOK == 0 or self._control.is_paused or self._control.is_stopped:
-                self._look_if_due(time.monotonic())
-                self._rest()
-            return not self._control.is_stopped
-        while not self._control.is_stopped:
-            self._rest()
-            now = self._look_if_due(time.monotonic())
-            if time_ns < self._latest:  # received before others that were published already
+            if self.is_paused or not self.published % MESSAGES_WITHOUT_WAIT:
+                self._poll()
+                self._wait_while_paused()
+            return not self.is_stopped
+        while not self.is_stopped:
+            self._wait_while_paused()
+            now = time.monotonic()
+            if time_ns < self._latest:
                 break
-            self._latest = time_ns
             if self._began is None:
                 self._began = now, time_ns
+            self._latest = time_ns
             began, first = self._began
             left = began + (time_ns - first) / 1e9 / self._speed - now
-            if left < _EARLY:
-                if left < -_LATE:
-                    # It was stopped, or a subscriber held it up: what follows keeps its distance.
+            if left < MIN_WAIT:
+                if left < -MAX_DELAY:
                     self._began = now, time_ns
+                self._poll()
                 break
             self._wait(left)
-        return not self._control.is_stopped
+        return not self.is_stopped
 
-    def await_room(self) -> bool:
-        """Wait until there may be room for a message that found none; False when the replay is stopped."""
-        if not self._control.is_stopped:
-            self._look_if_due(time.monotonic())
-            # Whoever hears of room rings.
-            self._wait(inf)
-        return not self._control.is_stopped
-
-    def _look_if_due(self, now: float) -> float:
-        """Look, if it is time to: there may be nothing to wait for. Gives the time."""
-        if now >= self._looks_at:
-            self._looks_at = look_again(self._look)
-        return now
-
-    def _rest(self) -> None:
-        while self._control.is_paused and not self._control.is_stopped:
-            self._look_if_due(time.monotonic())
+    def _wait_while_paused(self) -> None:
+        while self.is_paused and not self.is_stopped:
             self._wait(inf)
             self._began = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait so long at most, until it is time to look, the control has changed, or there may be room."""
-        seconds = min(seconds, self._looks_at - time.monotonic())
-        if seconds < _POLLED:
-            time.sleep(max(0.0, seconds))
-        else:
-            # Not later than that: a poller counts in milliseconds.
-            self._poller.poll(-1 if seconds == inf else int(min(seconds, _LONGEST) * 1000))
-            self._bell.hear()
+        """Wait for some seconds, until the next `on_poll`, or until the bell rings."""
+        assert self._bell is not None
+        self._poll()
+        if self._on_poll is not None:
+            seconds = min(seconds, POLL_INTERVAL)
+        if seconds < 0.001:  # A poll counts in milliseconds.
+            time.sleep(seconds)
+            return
+        poller = zmq.Poller()
+        poller.register(self._bell, zmq.POLLIN)
+        poller.poll(-1 if seconds == inf else int(min(seconds, 1e6) * 1000))
+        self._bell.hear()
+
+    def _poll(self) -> None:
+        if self._on_poll is not None and (now := time.monotonic()) >= self._polls_at:
+            self._polls_at = now + POLL_INTERVAL
+            self._on_poll()
+
+    # publishing ------------------------------------------------------------------------------------------
+
+    def _publish(self, record: Record) -> bool:
+        """Publish a message, when subscribers have room; return False if the replay is stopped before."""
+        options: dict[str, Any] = {"headers": self._headers_of(record) or None, "key": record.extras.key}
+        options["message_id"] = record.message_id
+        payload: Any = record.frames[1] if len(record.frames) == 2 else record.frames[1:] or b""
+        while not self.is_stopped:
+            try:
+                self._publisher.publish(record.subject, payload, **options)
+            except WouldBlock:
+                self._wait(RETRY_INTERVAL)
+                continue
+            except (ValueError, TypeError):
+                self.refused += 1
+            else:
+                self.published += 1
+            return True
+        return False
+
+    def _headers_of(self, record: Record) -> dict[str, Any]:
+        """Return the headers as they can be published, and with them the fields of the record."""
+        headers = {
+            name: value
+            for name, value in record.headers.items()
+            if type(name) is str and type(value) in _HEADER_TYPES
+        }
+        if self._headers:
+            fields = {
+                "oz-offset": record.offset,
+                "oz-time-ns": record.time_ns,
+                "oz-origin": record.origin,
+                "oz-sequence": record.sequence,
+                "oz-position": record.position,
+                "oz-reply-to": record.reply_to,
+            }
+            headers |= {name: value for name, value in fields.items() if value is not None}
+        return headers
 
 
 def replay(
@@ -164,140 +222,35 @@ def replay(
     publisher: Publisher,
     pattern: str | bytes | Pattern | None = None,
     *,
-    start: int | datetime | None = None,
-    end: int | datetime | None = None,
+    start: int | datetime | str | None = None,
+    end: int | datetime | str | None = None,
     speed: float | None = 1.0,
     headers: bool = True,
-    wait_for_room: bool = False,
-    control: Control | None = None,
-    stats: ReplayStats | None = None,
-    on_look: Callable[[], object] | None = None,
-) -> ReplayStats:
-    """Publish the messages of a journal once more, in the order of their offsets.
+) -> Replay:
+    """Publish the messages of a journal again, in the order of their offsets, and wait for the end.
 
-    Subscribers with publisher-side filtering get what was recorded with each in headers: `oz-offset`,
-    `oz-time-ns`, and where the journal has them `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`;
-    beside the headers that it was published with. Plain subscribers get subject and payload.
+    Subscribers of an oz publisher get the headers of the message, and the fields of the record as headers:
+    `oz-offset`, `oz-time-ns`, `oz-origin`, `oz-sequence`, `oz-position` and `oz-reply-to`. Plain subscribers
+    get subject and payload.
 
     Args:
-        journal: what to publish.
-        publisher: with which; one that was made with `on_full="block"` drops nothing.
-        pattern: only what it matches, as of `Journal.read`.
+        journal: the journal.
+        publisher: an `oz.Publisher` without codec. If it raises `WouldBlock` because a subscriber is full,
+            the replay waits. A publisher with `on_full="drop"` drops messages.
+        pattern: publish only the messages whose subject matches, as in `Journal.read`.
         start: the first offset or the earliest time.
-        end: the offset or time to stop before.
-        speed: 1.0 as it was received, 10.0 ten times as fast; None as fast as possible.
-        headers: False publishes without those that are added, and so somewhat faster.
-        wait_for_room: when the publisher raises `WouldBlock`, wait until there is room or it is stopped. A
-            publisher that waits for ever by itself cannot be stopped meanwhile: make it with
-            `on_full="error"`, or with a `full_timeout`.
-        control: to pause or stop it.
-        stats: is kept up to date meanwhile.
-        on_look: called now and then: ten times a second while it waits, or at the time of the monotonic
-            clock that it returns, a float.
+        end: the offset or the time before which to stop.
+        speed: 1.0 as received, 10.0 ten times as fast; None as fast as possible.
+        headers: False leaves out the headers with the fields of the record.
 
     Returns:
-        What it did.
+        The finished replay, with its counts. To pause or stop one, create a `Replay` and call `run`.
 
     Raises:
-        TypeError: the journal is no `Journal`, such as its directory.
-        JournalError, PatternError, ValueError: as `Journal.read`.
-        WouldBlock, ClosedError: as `Publisher.publish`.
+        TypeError: `journal` is no `Journal`.
+        JournalError, PatternError, ValueError: as `Journal.read`; or the speed is not greater than 0.
+        ClosedError: the publisher is closed.
     """
-    if speed is not None:
-        check_number("speed", speed, "a number, or None for as fast as possible")
-    if speed is not None and not speed > 0:
-        raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
-    if not isinstance(journal, Journal):
-        raise TypeError(
-            f"what is replayed is an oz.journal.Journal, not {type(journal).__name__}: write "
-            "Journal(directory)"
-        )
-    done = stats or ReplayStats()
-    control = control or Control()
-    with (
-        closing(Bell()) as bell,
-        bell.rung_by_signals(),
-        control._waking(bell.ring),
-        ExitStack() as listening,
-    ):
-        if wait_for_room:
-            listening.enter_context(publisher._engine.news.rings(bell.ring))
-        _replay(
-            journal.read(pattern, start=start, end=end, gaps=True),
-            publisher,
-            done,
-            _Clock(speed, control, bell, on_look),
-            wait_for_room=wait_for_room,
-            with_headers=headers,
-        )
-    publisher.flush()
-    return done
-
-
-def _replay(
-    records: Iterable[Record],
-    publisher: Publisher,
-    done: ReplayStats,
-    clock: _Clock,
-    *,
-    wait_for_room: bool,
-    with_headers: bool,
-) -> None:
-    for record in records:
-        if not record.is_message:
-            done.gaps += 1
-            done.lost += record.lost or 0
-        elif not clock.wait_for(record.time_ns or 0) or not _publish_in_time(
-            publisher, record, done, clock if wait_for_room else None, with_headers=with_headers
-        ):
-            break
-        done.passed = (record.offset or 0) + 1
-
-
-def _publish_in_time(
-    publisher: Publisher, record: Record, done: ReplayStats, clock: _Clock | None, *, with_headers: bool
-) -> bool:
-    """Publish one message, when there is room for it; False when the replay is stopped before."""
-    while True:
-        try:
-            _publish(publisher, record, done, with_headers=with_headers)
-        except WouldBlock:
-            if clock is None:
-                raise
-            if not clock.await_room():
-                return False
-        else:
-            return True
-
-
-def _publish(publisher: Publisher, record: Record, done: ReplayStats, *, with_headers: bool) -> None:
-    found, more, extras = unpack_headers(record.headers)
-    # Whoever published it may have sent what oz itself refuses to.
-    fields = {name: value for name, value in found.items() if type(name) is str and type(value) in _ALLOWED}
-    payload: Any = [record.payload, *more] if more else record.payload
-    if with_headers:
-        fields.update(_added(record))
-    try:
-        options = extras._replace(headers=fields or None)._asdict()
-        # A column of its own has it, which is a header by now: nobody waits for the answer any more.
-        del options["reply_to"]
-        publisher.publish(record.subject, payload, **options)
-    except WouldBlock:
-        raise
-    except (ValueError, TypeError):
-        done.refused += 1
-    else:
-        done.published += 1
-
-
-def _added(record: Record) -> Iterator[tuple[str, Any]]:
-    yield "oz-offset", record.offset
-    yield "oz-time-ns", record.time_ns
-    if record.origin is not None:
-        yield "oz-origin", record.origin
-    if record.sequence is not None:
-        yield "oz-sequence", record.sequence
-    if record.position is not None:
-        yield "oz-position", record.position
-    if record.reply_to is not None:
-        yield "oz-reply-to", record.reply_to
+    made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed, headers=headers)
+    made.run()
+    return made

@@ -1,7 +1,7 @@
-"""Subject patterns as Spark columns: a pattern means in a query what it means on a socket.
+"""Spark for recorded traffic: subject columns, the data source `oz`, archives and reports.
 
-Needs `pip install '.[spark]'` in a checkout and Java 17 or newer; `import oz` alone loads none of it. On a
-cluster the executors need oz too.
+Needs the extra `ozmq[spark]` and Java 17 or newer. `import oz` does not load this package. On a cluster the
+executors need oz too.
 """
 
 from oz.errors import SparkMissing
@@ -12,32 +12,31 @@ try:
 except ImportError as error:
     raise SparkMissing(error.name or "pyspark") from None
 
-from oz.spark.columns import PythonWarning, depth, gaps, join_patterns, match_all, matches, prefix, token
-from oz.spark.jobs.archive import Archived, archive
-from oz.spark.jobs.archiving.layout import LakeLayout
-from oz.spark.jobs.archiving.loading import lake_files
-from oz.spark.jobs.report import Report, report
-from oz.spark.payloads import from_msgpack, from_payload
+from oz.spark.archive import Archived, ArchiveError, archive, archive_batch, archive_stream, read_archive
+from oz.spark.columns import depth, gaps, join_patterns, match_all, matches, prefix, token
+from oz.spark.payloads import PayloadError, from_msgpack
 from oz.spark.reading import read
 from oz.spark.registration import register
+from oz.spark.report import Report, report
 from oz.spark.session import session
 
 __all__ = [
+    "ArchiveError",
     "Archived",
-    "LakeLayout",
-    "PythonWarning",
+    "PayloadError",
     "Report",
     "archive",
+    "archive_batch",
+    "archive_stream",
     "depth",
     "from_msgpack",
-    "from_payload",
     "gaps",
     "join_patterns",
-    "lake_files",
     "match_all",
     "matches",
     "prefix",
     "read",
+    "read_archive",
     "register",
     "report",
     "session",

@@ -1,322 +1,244 @@
-"""A pattern's regex written again for Java, where Java is certain to read it the same way.
+r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-RLIKE is Java's engine, and a search. What is written here is made from the parse tree of the engine that oz
-matches with, and from few things only: characters, classes spelled out, groups, repeats, anchors, look-ahead.
-All else is refused, as is what might keep Java busy for ever or overflow its stack, which ends the process.
+Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end the
+JVM. Three rules keep the two engines in agreement and Java safe:
+
+- The output consists of few constructs, which both engines read alike: `\A`, `\z`, escaped literals, classes
+  of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in
+  Java.
+
+- Only single characters repeat without a limit; Java runs such a repeat in a loop. The one group that repeats
+  is possessive, which Java also runs in a loop. Text between two stars is matched once, in an atomic group.
+  So the time grows at most with the square of the subject's length.
+
+- Patterns of tokens and globs are written from their parsed tokens. A pattern of the regex dialect is written
+  only if it consists of the constructs in `_REGEX_ITEM`. Python evaluates all other patterns.
+
+A byte dialect matches bytes, so its regex is meant for subjects that were decoded as ISO-8859-1.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
 
-import regex
-
-from oz.spark.classes import ALL, Ranges, complement, known_nodes, members, merged, written
-from oz.spark.parts import (
-    ANYTHING,
-    END,
-    NEVER,
-    START,
-    Part,
-    Unwritable,
-    anchor,
-    aside,
-    branch,
-    group,
-    never,
-    one,
-    repeat,
-    sequence,
-)
+from oz.subjects import dialects
+from oz.subjects.dialects.base import Stem, Token, Wild
+from oz.subjects.dialects.globs import ANY_BYTE, Element, Glob, GlobDialect
 from oz.subjects.pattern import Pattern
-from oz.subjects.prefixes.literal import core, parse_tree
 
-_ESCAPES = (r"\d", r"\w", r"\s")
-_NEWLINE: Ranges = ((0x0A, 0x0A),)
-_ALL_CHARACTERS = 0xFF
-_TELLING = 2  # characters: one alone is most often the separator, and in every subject
+MAX_WILDCARDS = 100
+"""Java uses stack for each element of a pattern. It overflowed near 2,000 elements."""
+MAX_REPEATS = 3
+"""Repeats of a regex that can share characters: 256 characters are shared in about 3 million ways."""
+MAX_REGEX_LENGTH = 300  # characters
 
-
-class Characters:
-    """Reads nodes that are one character.
-
-    Attributes:
-        known: the classes of such nodes.
-    """
-
-    def __init__(self, *, ascii_only: bool) -> None:
-        """Start.
-
-        Args:
-            ascii_only: whether the regex has the flag ASCII, as that of a byte dialect does.
-        """
-        self._flags = int(regex.A if ascii_only else regex.U)
-        self.known = _READERS.keys()
-
-    def ranges(self, node: Any, case_flags: int = 0) -> Ranges:
-        """Return the characters of a node.
-
-        Raises:
-            Unwritable: they are not known.
-        """
-        attributes, reader = _READERS.get(type(node), (frozenset(), None))
-        if reader is None or not vars(node).keys() <= attributes or getattr(node, "zerowidth", False):
-            raise Unwritable(f"{type(node).__name__} in a class")
-        found = reader(self, node, case_flags | getattr(node, "case_flags", 0))
-        return found if getattr(node, "positive", True) else complement(found)
-
-    def _any_of_line(self, node: Any, case_flags: int) -> Ranges:
-        return complement(_NEWLINE)
-
-    def _any_of_all(self, node: Any, case_flags: int) -> Ranges:
-        return ALL
-
-    def _character(self, node: Any, case_flags: int) -> Ranges:
-        return self._in_all_cases(node.value, node.value, node, case_flags)
-
-    def _range(self, node: Any, case_flags: int) -> Ranges:
-        return self._in_all_cases(node.lower, node.upper, node, case_flags)
-
-    def _union(self, node: Any, case_flags: int) -> Ranges:
-        if case_flags and not node.positive:
-            raise Unwritable("[^…] under (?i)")
-        return merged(ends for item in node.items for ends in self.ranges(item, case_flags))
-
-    def _named(self, node: Any, case_flags: int) -> Ranges:
-        if case_flags:
-            raise Unwritable("a class such as \\w under (?i)")
-        for escape in _ESCAPES:
-            (meant,) = parse_tree(escape, self._flags)[0].items
-            if (meant.value, meant.encoding) == (node.value, node.encoding):
-                return members(escape, self._flags)
-        raise Unwritable(r"a property such as \p{…}")
-
-    def _in_all_cases(self, low: int, high: int, node: Any, case_flags: int) -> Ranges:
-        if not case_flags:
-            return ((low, high),)
-        is_plain = case_flags == core.IGNORECASE and self._flags == regex.U and node.positive
-        if not is_plain or high - low > _ALL_CHARACTERS:
-            raise Unwritable("(?i) of a kind that Java does not have")
-        cases = import_module("regex._regex").get_all_cases
-        variants = {case for char in range(low, high + 1) for case in cases(core.UNICODE, char)}
-        return merged((case, case) for case in variants)
+ANYTHING = r"[\s\S]*"
+NEVER = "(?!)"
 
 
-_Reader = Callable[[Characters, Any, int], Ranges]
-# The classes that are known, with all the attributes that they are known to have.
-_CHARACTERS: list[tuple[str, str, _Reader]] = [
-    ("Any", "positive case_flags zerowidth", Characters._any_of_line),
-    ("AnyAll", "positive case_flags zerowidth", Characters._any_of_all),
-    ("Character", "value positive case_flags zerowidth folded", Characters._character),
-    ("Range", "lower upper positive case_flags zerowidth", Characters._range),
-    ("SetUnion", "info items positive case_flags zerowidth char_width", Characters._union),
-    ("Property", "value positive case_flags zerowidth encoding", Characters._named),
-]
-_READERS = known_nodes(_CHARACTERS)
-
-
-_WAYS = 9.0
-
-
-def skip(parts: list[Part], mark: str) -> Part | None:
-    r"""Write `(?:\.[^.]*+)*` or `(?:[^.]*+\.)*` so that Java needs no turns; None if it is neither.
+def java_regex(pattern: Pattern) -> str | None:
+    """Return a Java regex that decides about a subject which starts with one of the pattern's prefixes.
 
     Args:
-        parts: what the group repeats, any number of times.
-        mark: nothing for a greedy repeat, `?` for a lazy one.
+        pattern: a pattern that is not a literal.
+
+    Returns:
+        The regex, for a search. It is empty if the prefixes decide alone. None if Python has to evaluate the
+        pattern.
     """
-    if len(parts) != 2:
+    if pattern.is_prefix:
+        return ""
+    if pattern.dialect == "regex":
+        return _regex(pattern)
+    rules = dialects.find(pattern.dialect)
+    if isinstance(rules, GlobDialect):
+        return _glob(rules.elements(pattern.text), pattern)
+    words = pattern.tokens if pattern.tokens is not None else pattern.words
+    if words is None or sum(not isinstance(word, bytes) for word in words) > MAX_WILDCARDS:
         return None
-    first, second = parts
-    if _is_word(second, behind=first):
-        # Each turn is possessive and so ends before a separator or at the very end, but for no turn at all.
-        dot = first.text
-        return _maybe(f"{dot}{ANYTHING}{mark}(?={dot}|{END})", mark)
-    if _is_word(first, behind=second):
-        return _maybe(f"{ANYTHING}{mark}{second.text}", mark)
-    return None
+    write = {"mqtt": _levels, "amqp": _routing_key}.get(pattern.dialect, _tokens)
+    return write(words)
 
 
-def _is_word(part: Part, *, behind: Part) -> bool:
-    """Tell whether a part takes all up to the next separator."""
-    is_separator = behind.ranges is not None and behind.choices == 1
-    return is_separator and part.text == written(complement(behind.ranges or ())) + "*+"
+def escape(text: str) -> str:
+    """Return a Java regex that matches a text and nothing else."""
+    return "".join(map(_character, text))
 
 
-def _maybe(text: str, mark: str) -> Part:
-    return Part(f"(?:{text})?{mark}", nodes=8, ways=_WAYS, can_be_empty=True)
+def _character(char: str) -> str:
+    if char.isascii() and char.isalnum():
+        return char
+    return f"\\{char}" if "!" <= char <= "~" else f"\\x{{{ord(char):x}}}"
 
 
-_FLAGS = int(regex.V0 | regex.U | regex.A | regex.I | regex.S | regex.M | regex.X)
+# Dot-separated tokens: nats, rv, kubemq, raims.rv -------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JavaRegex:
-    """What Spark needs beside the prefixes.
-
-    Attributes:
-        text: the regex for RLIKE; None where all that begins with a prefix matches.
-        ending: what each match ends with; empty where that is not known.
-        inside: what each match has somewhere; empty where that is not known, or would tell little.
-    """
-
-    text: str | None
-    ending: str = ""
-    inside: str = ""
+def _tokens(tokens: Sequence[Token]) -> str:
+    return r"\A" + r"\.".join(map(_token, tokens)) + r"\z"
 
 
-def java_regex(pattern: Pattern) -> JavaRegex:
-    """Write a pattern's regex for Java. That of a byte dialect is for bytes read as ISO-8859-1.
-
-    Raises:
-        Unwritable: Java may read it differently, or not survive it.
-    """
-    text: str | bytes = pattern.regex.pattern
-    as_text = text if isinstance(text, str) else text.decode("latin-1")
-    flags = pattern.regex.flags
-    if flags & ~_FLAGS:
-        raise Unwritable("a flag that Java does not have")
-    try:
-        tree, _, _ = parse_tree(as_text, flags)
-        writer = _Writer(Characters(ascii_only=bool(flags & regex.A)))
-        parts = [writer.write(item) for item in (tree.items if type(tree) is core.Sequence else [tree])]
-        whole = sequence([*parts, anchor(END)])
-        is_prefix = _is_prefix(parts, pattern)
-    except Unwritable:
-        raise
-    except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
-        raise Unwritable(f"what is not understood ({type(error).__name__})") from None
-    if is_prefix:
-        return JavaRegex(None)
-    whole.check_size()
-    return JavaRegex(START + whole.text, *_literals(parts, is_bytes=pattern.is_bytes))
+def _token(token: Token) -> str:
+    if isinstance(token, Stem):
+        return escape(token.text.decode()) + "[^.]*"
+    if isinstance(token, bytes):
+        return escape(token.decode())
+    return "[^.]+" if token is Wild.ONE else r"[^.]+(?:\.[^.]+)*+"
 
 
-def _literals(parts: list[Part], *, is_bytes: bool) -> tuple[str, str]:
-    """Find what each match ends with, and the longest text that it has in the middle."""
-    parts = [part for part in parts if part.text and part.text != START]
-    ends_there = len(parts)
-    while ends_there and parts[ends_there - 1].text == END:
-        ends_there -= 1
-    runs = ["".join(run) for run in _runs(parts[:ends_there])]
-    # A byte above ASCII is another text in UTF-8; and of characters some have no UTF-8.
-    known = [run if (run.isascii() if is_bytes else _has_utf8(run)) else "" for run in runs[1:]]
-    *middle, ending = known or [""]
-    inside = max(middle, key=len, default="")
-    return ending, inside if len(inside) >= _TELLING else ""
+# mqtt: levels, which may be empty -----------------------------------------------------------------
 
 
-def _runs(parts: list[Part]) -> list[list[str]]:
-    """Split parts at all that is no literal character; the first run is the prefix."""
-    runs: list[list[str]] = [[]]
-    for part in parts:
-        if part.choices == 1 and part.ranges:
-            runs[-1].append(chr(part.ranges[0][0]))
+def _levels(levels: Sequence[Token]) -> str:
+    has_rest = levels[-1] is Wild.ANY
+    written = [
+        "[^/]*" if level is Wild.ONE else escape(level.decode())
+        for level in levels
+        if isinstance(level, bytes) or level is Wild.ONE
+    ]
+    # A wildcard in the first level matches no subject that starts with `$`, and no topic is empty.
+    guard = r"(?!\z)" if isinstance(levels[0], bytes) else r"(?!\z|\$)"
+    if not written:
+        return rf"\A{guard}"
+    return rf"\A{guard}{'/'.join(written)}" + (r"(?:/|\z)" if has_rest else r"\z")
+
+
+# amqp: words, which may be empty, with `#` anywhere -----------------------------------------------
+
+
+def _routing_key(words: Sequence[Token]) -> str:
+    segments: list[list[str]] = [[]]
+    for word in words:
+        if word is Wild.ANY:
+            segments.append([])
         else:
-            runs.append([])
-    return runs
+            segments[-1].append(escape(word.decode()) if isinstance(word, bytes) else "[^.]*+")
+    first, *others = [r"\.".join(segment) if segment else None for segment in segments]
+    if not others:
+        return rf"\A(?!\z){first}\z"
+    if first is None and others == [None]:
+        return ""
+    end_of_word = r"(?=\.|\z)"
+    written = r"\A(?!\z)" if first is None else rf"\A(?!\z){first}{end_of_word}"
+    for segment in others[:-1]:
+        # Each segment has a fixed number of words, so the earliest match is as good as any other.
+        start = r"(?:\A|\.)" if written == r"\A(?!\z)" else r"\."
+        written += rf"(?>{ANYTHING}?{start}{segment}{end_of_word})"
+    if others[-1] is not None:
+        start = r"(?:\A|\.)" if written == r"\A(?!\z)" else r"\."
+        written += rf"{ANYTHING}{start}{others[-1]}\z"
+    return written
 
 
-def _has_utf8(text: str) -> bool:
-    return not any(0xD800 <= ord(char) < 0xE000 for char in text)
+# Globs over bytes: redis, raims.glob --------------------------------------------------------------
 
 
-def _is_prefix(parts: list[Part], pattern: Pattern) -> bool:
-    """Tell whether all that begins with a prefix matches: one known character after the other, and `.*`."""
-    parts = [part for part in parts if part.text]
-    if parts and parts[0].text == START:
-        del parts[0]
-    if (
-        not parts
-        or parts.pop().text not in (ANYTHING, f"{ANYTHING}+")
-        or not all(part.is_one for part in parts)
-    ):
-        return False
-    encoding = "latin-1" if pattern.is_bytes else "utf-8"
-    lengths = {len(prefix.decode(encoding)) for prefix in pattern.prefixes}
-    choices = math.prod(part.choices for part in parts)
-    return choices == len(pattern.prefixes) and lengths == {len(parts)}
+def _glob(elements: Sequence[Element], pattern: Pattern) -> str | None:
+    if all(isinstance(element, Glob) for element in elements):  # it matches no empty subject
+        return r"\A[\s\S]" if Glob.STAR in elements else rf"\A[\s\S]{{1,{len(elements)}}}\z"
+    *head, last = elements
+    if last is Glob.STAR and Glob.STAR not in head and {len(head)} == set(map(len, pattern.prefixes)):
+        return ""
+    if sum(isinstance(element, Glob) for element in elements) > MAX_WILDCARDS:
+        return None
+    optional = elements.count(Glob.MAYBE)
+    if optional > 1 and (optional > MAX_REPEATS or Glob.STAR in elements):
+        return None
+    segments: list[str] = [""]
+    for element in elements:
+        if element is Glob.STAR:
+            segments.append("")
+        else:
+            segments[-1] += _one_byte(element)
+    if len(segments) == 1:
+        return rf"\A{segments[0]}\z"
+    is_fixed = optional == 0
+    middle = [rf"(?>{ANYTHING}?{each})" if is_fixed else rf"{ANYTHING}?{each}" for each in segments[1:-1]]
+    end = rf"{ANYTHING}{segments[-1]}\z" if segments[-1] else ""
+    return rf"\A{segments[0]}{''.join(middle)}{end}"
 
 
-class _Writer:
-    """Writes nodes; what it does not know it refuses."""
-
-    def __init__(self, characters: Characters) -> None:
-        self._characters = characters
-
-    def write(self, node: Any) -> Part:
-        """Write any node."""
-        if type(node) in self._characters.known:
-            return one(self._characters.ranges(node))
-        attributes, writer = _WRITERS.get(type(node), (frozenset(), None))
-        if writer is None or not vars(node).keys() <= attributes:
-            name = type(node).__name__
-            raise Unwritable(_IN_WORDS.get(name, name))
-        return writer(self, node)
-
-    def sequence(self, node: Any) -> Part:
-        return sequence([self.write(item) for item in node.items])
-
-    def branch(self, node: Any) -> Part:
-        return branch([self.write(item) for item in node.branches])
-
-    def group(self, node: Any) -> Part:
-        return group(self.write(node.subpattern))
-
-    def atomic(self, node: Any) -> Part:
-        return aside("(?>", self.write(node.subpattern))
-
-    def lookahead(self, node: Any) -> Part:
-        if node.behind:
-            raise Unwritable("a look-behind")
-        part = self.write(node.subpattern)
-        if node.positive:
-            return aside("(?=", part, width=0)
-        if part.text == NEVER:
-            return sequence([])  # not to be followed by what is never there: that always holds
-        return aside("(?!", part, width=0) if part.text else never()
-
-    def start(self, node: Any) -> Part:
-        return anchor(START)
-
-    def end(self, node: Any) -> Part:
-        return anchor(END)
-
-    def repeat(self, node: Any) -> Part:
-        mark = {core.GreedyRepeat: "", core.LazyRepeat: "?", core.PossessiveRepeat: "+"}[type(node)]
-        low, high = node.min_count, node.max_count
-        if (low, high) == (0, None) and mark != "+" and type(node.subpattern) is core.Sequence:
-            skipped = skip([self.write(item) for item in node.subpattern.items], mark)
-            if skipped is not None:
-                return skipped
-        return repeat(self.write(node.subpattern), low, high, mark)
+def _one_byte(element: Element) -> str:
+    if element is Glob.MAYBE:
+        return r"[\s\S]?"
+    if element == ANY_BYTE:
+        return r"[\s\S]"
+    assert isinstance(element, frozenset)
+    members = sorted(element)
+    if not members:
+        return NEVER
+    return _character(chr(members[0])) if len(members) == 1 else f"[{_ranges(members)}]"
 
 
-_NodeWriter = Callable[[_Writer, Any], Part]
-# The classes that are known, with all the attributes that they are known to have.
-_KNOWN: list[tuple[str, str, _NodeWriter]] = [
-    ("Sequence", "items", _Writer.sequence),
-    ("Branch", "branches", _Writer.branch),
-    ("Group", "info group subpattern call_ref", _Writer.group),
-    ("Atomic", "subpattern", _Writer.atomic),
-    ("LookAround", "behind positive subpattern", _Writer.lookahead),
-    ("GreedyRepeat LazyRepeat PossessiveRepeat", "subpattern min_count max_count", _Writer.repeat),
-    ("StartOfString", "positive encoding", _Writer.start),
-    ("EndOfString", "positive encoding", _Writer.end),
-]
-_WRITERS = known_nodes(_KNOWN)
-_IN_WORDS = {
-    "Boundary": r"\b",
-    "RefGroup": "a back reference",
-    "Conditional": "a conditional",
-    "CallGroup": "a call of a group",
-    "StringSet": "a named list",
-    "Fuzzy": "an inexact part",
-    "Grapheme": r"\X",
-    "StartOfLine": "^ under (?m)",
-    "EndOfLine": "$ under (?m)",
-}
+def _ranges(members: Iterable[int]) -> str:
+    numbers = set(members)
+    starts = sorted(number for number in numbers if number - 1 not in numbers)
+    ends = sorted(number for number in numbers if number + 1 not in numbers)
+    pairs = zip(starts, ends, strict=True)
+    return "".join(f"{_character(chr(low))}-{_character(chr(high))}" for low, high in pairs)
+
+
+# The regex dialect: a subset that both engines read alike -----------------------------------------
+
+_PLAIN = r"[A-Za-z0-9_\-/:,;@%=~<>!\"']|[^\x00-\x7f]"
+_ESCAPED = r"\\[!-/:-@\[-`{-~]"
+_MEMBER = rf"(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_./:,;@*+?$#]|[^\x00-\x7f]|{_ESCAPED})"
+_REGEX_ITEM = re.compile(
+    rf"""
+    (?P<open>\((?:\?:)?(?![?*])) | (?P<close>\)\??(?![?*+{{])) | (?P<branch>\|)
+    | (?P<start>\^(?![?*+{{])) | (?P<end>\$(?![?*+{{]))
+    | (?P<atom>
+        (?P<literal>{_PLAIN}|{_ESCAPED}) | (?P<dot>\.) | \[(?P<negated>\^?)(?P<members>{_MEMBER}+)\]
+      )
+      (?P<repeat>(?:[?*+]|\{{\d{{1,2}}(?:,\d{{1,2}})?\}})[?+]?)?(?![?*+{{])
+    """,
+    re.VERBOSE,
+)
+
+
+def _regex(pattern: Pattern) -> str | None:
+    text, flags = pattern.text, pattern.flags
+    if flags or pattern.named_lists or not isinstance(text, str) or len(text) > MAX_REGEX_LENGTH:
+        return None
+    dot = "[^\\x{a}]"
+    if text.startswith("(?s)"):
+        text, dot = text.removeprefix("(?s)"), r"[\s\S]"
+    written: list[str] = []
+    repeats, at = 0, 0
+    previous: str | None = None  # the atom of a repeat, if a following literal can end that repeat
+    while at < len(text):
+        item = _REGEX_ITEM.match(text, at)
+        if item is None:
+            return None
+        literal = item["literal"]
+        if previous is not None and (
+            literal is None or item["repeat"] or re.fullmatch(previous, literal[-1])
+        ):
+            repeats += 1
+        previous = item["atom"] if item["repeat"] else None
+        written.append(_written(item, dot))
+        at = item.end()
+    repeats += previous is not None
+    return None if repeats > MAX_REPEATS else rf"\A(?:{''.join(written)})\z"
+
+
+def _written(item: re.Match[str], dot: str) -> str:
+    if item["open"]:
+        return "(?:"
+    if item["start"] or item["end"]:
+        return r"\A" if item["start"] else r"\z"
+    if item["close"] or item["branch"]:
+        return item[0]
+    if item["literal"]:
+        atom = _character(item["literal"][-1])
+    elif item["dot"]:
+        atom = dot
+    else:
+        members = [_member(found) for found in re.findall(_MEMBER, item["members"])]
+        atom = f"[{item['negated']}{''.join(members)}]"
+    return atom + (item["repeat"] or "")
+
+
+def _member(text: str) -> str:
+    return text if len(text) == 3 else _character(text[-1])

@@ -51,7 +51,7 @@ def read(
 
     Args:
         spark: a session. Its executors need the journal's directory under the same path. They need oz only if
-            Java cannot evaluate a pattern (`oz.spark.PythonWarning`).
+            Java reads a pattern differently.
         journal: the directory; or a URI such as "s3://bucket/journal", which Spark reads as "s3a://".
         pattern: return only messages whose subject matches; a list: at least one of them. None returns all.
         start: the first offset, or the earliest time of receipt. Text without a zone is local time.

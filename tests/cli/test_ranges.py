@@ -12,7 +12,7 @@ from support.waiting import DEADLINE
 
 pytest.importorskip("pyarrow")
 
-from oz.journal import Record, Writer
+from oz.journal_new import Writer
 
 COMMANDS = [("replay",), ("journal", "export")]
 HOUR = 3600 * 10**9
@@ -23,15 +23,20 @@ def directory(tmp_path):
     """Records of three and of two hours ago, and of half an hour ago."""
     where, now = tmp_path / "recorded", time.time_ns()
     with Writer(where) as writer:
-        writer.append([Record("a", b"%d" % at, now - half * HOUR // 2) for at, half in enumerate((6, 4, 1))])
+        writer.append(
+            [
+                {"subject": "a", "payload": b"%d" % at, "time_ns": now - half * HOUR // 2}
+                for at, half in enumerate((6, 4, 1))
+            ]
+        )
     return where
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_says_how_long_ago_a_time_may_be(oz, command):
     text = " ".join(oz(*command, "--help").stdout.split())
-    assert "--from and --until take an offset, a time as in 2026-03-01T09:00, or how long ago it was" in text
-    assert "as in -90s or -1h" in text
+    assert "--from and --until are an offset, a time such as 2026-03-01T09:00, or a time before now" in text
+    assert "such as -90s or -1h" in text
     assert "without a zone is local time" in text
 
 

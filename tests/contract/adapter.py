@@ -903,31 +903,31 @@ def pub_socket(context, **options):
 
 def journal_writer(directory, **options):
     """Return a journal writer: `append(records)`, `end_offset`, `close()`."""
-    import oz.journal
+    from oz.journal_new import Writer
 
-    return oz.journal.Writer(directory, **options)
+    return Writer(directory, **options)
 
 
 def journal_records(directory, pattern=None, **options):
     """Return the messages of a journal as (subject, payload)."""
-    import oz.journal
+    from oz.journal_new import Journal, Record
 
-    found = oz.journal.Journal(directory).read(pattern, **options)
-    return [(one.subject, one.payload) for one in found]
+    found = Journal(directory).read(pattern, **options)
+    return [(one.subject, one.payload) for one in found if isinstance(one, Record)]
 
 
 def follow_journal(directory):
     """Return an iterator over the payloads of a journal that waits for more at the end."""
-    import oz.journal
+    from oz.journal_new import Journal
 
-    return (one.payload for one in oz.journal.Journal(directory).read(follow=True))
+    return (one.payload for one in Journal(directory).read(follow=True))
 
 
 def is_journal_intact(directory):
     """Return whether `verify` finds no fault."""
-    import oz.journal
+    from oz.journal_new import Journal
 
-    return not oz.journal.Journal(directory).verify().findings
+    return not Journal(directory).verify().findings
 
 
 def journal_error():
@@ -939,20 +939,22 @@ def recorder(directory, patterns, endpoint):
     """Return a recorder of an endpoint: `run()`, `stop()`, `close()`."""
     from oz.services.recorder import Recorder
 
-    return Recorder(directory, patterns, connect=endpoint, filtering="publisher")
+    return Recorder(directory, patterns, source=endpoint, subscriber={"filtering": "publisher"})
 
 
 def record_node(directory, patterns, node):
     """Return a recorder of a node."""
-    raise NotImplementedError("oz has no Recorder(source=node) yet")
+    from oz.services.recorder import Recorder
+
+    return Recorder(directory, patterns, source=node._raw)
 
 
 def replay(directory, publisher):
     """Publish a journal again, as fast as possible; return the number of messages."""
-    import oz.journal
+    from oz.journal_new import Journal
     from oz.services.replayer import replay as replay_journal
 
-    return replay_journal(oz.journal.Journal(directory), publisher._raw, speed=None).published
+    return replay_journal(Journal(directory), publisher._raw, speed=None).published
 
 
 # keys and permissions -----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal import Journal
+from oz.journal_new import Journal
 from oz.services.recorder import Recorder
 from support.waiting import DEADLINE, Thread, until
 
@@ -35,7 +35,7 @@ class Recording:
         return self.records()
 
     def records(self):
-        return list(Journal(self.directory).read(gaps=True))
+        return list(Journal(self.directory).read())
 
 
 @pytest.fixture
@@ -43,8 +43,10 @@ def recording(tmp_path):
     """Start recorders; each is stopped and closed at the end."""
     with ExitStack() as stack:
 
-        def start(patterns=">", directory=tmp_path / "recorded", **options):
-            recorder = stack.enter_context(Recorder(directory, patterns, **options))
+        def start(patterns=">", directory=tmp_path / "recorded", *, source, filtering=None, **options):
+            if filtering is not None:
+                options["subscriber"] = {"filtering": filtering, **options.get("subscriber", {})}
+            recorder = stack.enter_context(Recorder(directory, patterns, source=source, **options))
             stack.callback(recorder.stop)
             return Recording(recorder, directory)
 

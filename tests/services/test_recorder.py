@@ -1,25 +1,59 @@
 import os
+import signal
 import threading
+import time
+from pathlib import Path
 
-import msgpack
 import pytest
 import zmq
 
 import oz
-from oz.journal import Journal, Kind, Record, Writer
-from oz.services.recorder import Recorder
-from support import waiting
-from support.sizes import size
+from oz.journal_new import GAP, Journal, JournalGap, Writer
+from oz.message import Gap
+from oz.services.recorder import Recorder, place_of, spanning_pattern
+from support import scripts, waiting
+from support.ports import lasting_endpoint
+from support.sizes import in_suite, size
 
+FLOOD = Path(__file__).with_name("flooding.py")
 FILTERINGS = ["prefix", "publisher"]
 
 pytestmark = pytest.mark.timeout(180)
 
 
+def end_of(directory):
+    """Return the end offset of a journal; 0 before it is created."""
+    try:
+        return Journal(directory).end_offset
+    except oz.JournalError:
+        return 0
+
+
+def is_gap(record):
+    return isinstance(record, JournalGap)
+
+
+def count_losses(records):
+    """Check that messages and gaps together are one series of numbers; return how many each are."""
+    following = got = lost = 0
+    for record in records:
+        if not is_gap(record):
+            assert int(record.payload[:12]) == following == record.sequence
+            following += 1
+            got += 1
+        elif record.count is not None:
+            following += record.count
+            lost += record.count
+    return got, lost
+
+
+# messages ---------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("filtering", FILTERINGS)
-def test_what_matches_is_recorded_as_it_was_published(recording, publisher, filtering, met):
+def test_matching_messages_are_recorded_in_order(recording, publisher, filtering, met):
     pub = publisher()
-    one = recording(["a.*", "b.>"], connect=pub.endpoint, filtering=filtering)
+    one = recording(["a.*", "b.>"], source=pub.endpoint, filtering=filtering)
     met(pub, 2 if filtering == "prefix" else 1)
     for at in range(3000):
         pub.publish(f"{'abc'[at % 3]}.{at % 7}", b"%d" % at)
@@ -29,89 +63,79 @@ def test_what_matches_is_recorded_as_it_was_published(recording, publisher, filt
     expected = [(f"{'abc'[at % 3]}.{at % 7}", b"%d" % at) for at in range(3000) if at % 3 < 2]
     assert [(record.subject, record.payload) for record in records] == expected
     assert [record.offset for record in records] == list(range(2000))
-    assert all(record.time_ns for record in records)
     if filtering == "publisher":
         assert {len(record.origin) for record in records} == {16}
         assert [record.sequence for record in records] == list(range(2000))
     assert Journal(one.directory).verify().ok
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 1000, 5000])
-def test_origin_sequence_and_time_are_those_of_each_message_however_they_are_grouped(
-    recording, publisher, size, met
-):
-    """Two publishers, whose batches of any size come one among the other."""
+def test_messages_of_two_publishers_keep_their_origin_and_numbers(recording, publisher, met):
     pubs = [publisher(), publisher()]
-    one = recording("a.>", connect=[pub.endpoint for pub in pubs], filtering="publisher")
+    one = recording("a.>", source=[pub.endpoint for pub in pubs], filtering="publisher")
     for pub in pubs:
         met(pub)
-    count = 0
     for turn in range(6):
         for number, pub in enumerate(pubs):
             with pub.batch():
-                for at in range(size):
-                    pub.publish(f"a.{number}", b"%d" % (turn * size + at))
-                    count += 1
-    one.recorded(count)
+                for at in range(1000):
+                    pub.publish(f"a.{number}", b"%d" % (turn * 1000 + at))
+    one.recorded(12_000)
     records = one.end()
-    assert len(records) == 12 * size
-    origins = {}
+    origins = [{record.origin for record in records if record.subject == f"a.{number}"} for number in (0, 1)]
+    assert [len(one) for one in origins] == [1, 1]
+    assert origins[0] != origins[1]
     for number in (0, 1):
-        mine = [record for record in records if record.subject == f"a.{number}"]
-        assert [(record.sequence, record.payload) for record in mine] == [
-            (at, b"%d" % at) for at in range(6 * size)
-        ]
-        assert [record.time_ns for record in mine] == sorted(record.time_ns for record in mine)
-        origins[number] = {record.origin for record in mine}
-    assert not size or (origins[0] != origins[1] and len(origins[0]) == len(origins[1]) == 1)
+        mine = [(record.sequence, record.payload) for record in records if record.subject == f"a.{number}"]
+        assert mine == [(at, b"%d" % at) for at in range(6000)]
 
 
-def test_headers_frames_and_what_to_reply_to_are_kept(recording, publisher, met):
+def test_headers_frames_and_ids_are_kept(recording, publisher, met):
     pub = publisher()
-    one = recording("a.>", connect=pub.endpoint, filtering="publisher")
+    one = recording("a.>", source=pub.endpoint, filtering="publisher")
     met(pub)
     pub.publish("a.1", b"1", headers={"trace": "7f", "n": 4, "raw": b"\xff"})
     pub.publish("a.2", [b"first", b"second", b"third"])
-    pub.publish("a.3", [b"first", b"second"], headers={"trace": "x"})
+    pub.publish("a.3", [b"first", b"second"], headers={"trace": "x"}, message_id=(b"s", 3))
     pub.publish("a.4", b"4")
     pub.flush()
     one.recorded(4)
     records = one.end()
-    assert [record.payload for record in records] == [b"1", b"first", b"first", b"4"]
-    packed = [record.headers and msgpack.unpackb(record.headers) for record in records]
-    assert packed == [
-        {"trace": "7f", "n": 4, "raw": b"\xff"},
-        {"oz-more": [b"second", b"third"]},
-        {"trace": "x", "oz-more": [b"second"]},
-        None,
+    assert [record.frames[1:] for record in records] == [
+        [b"1"],
+        [b"first", b"second", b"third"],
+        [b"first", b"second"],
+        [b"4"],
     ]
+    assert [dict(record.headers) for record in records] == [
+        {"trace": "7f", "n": 4, "raw": b"\xff"},
+        {},
+        {"trace": "x"},
+        {},
+    ]
+    assert [record.message_id for record in records] == [None, None, (b"s", 3), None]
 
 
 @pytest.mark.sized
-def test_any_bytes_from_a_plain_publisher_are_recorded_exactly(recording, context):
-    """Random subjects, payloads and numbers of frames, through a plain PUB."""
+def test_any_bytes_of_a_plain_publisher_are_recorded_exactly(recording, context):
     with context.socket(zmq.XPUB) as pub:
         pub.setsockopt(zmq.XPUB_NODROP, 1)
         port = pub.bind_to_random_port("tcp://127.0.0.1")
-        one = recording("zmq:", connect=f"tcp://127.0.0.1:{port}")
+        one = recording("zmq:", source=f"tcp://127.0.0.1:{port}")
         assert pub.poll(60_000)
         count, sent = size(1_000, 3_000), []
         for at in range(count):
-            # Not the two bytes that open oz's own keys.
+            # Subjects do not begin with the two bytes that open oz's own keys.
             subject = bytes([1 + at % 255]) + os.urandom(at % 40)
             sent.append([subject, *(os.urandom(at % 90) for _ in range(at % 4))])
             pub.send_multipart(sent[-1])
         one.recorded(count)
-    records = one.end()
-    for record, (subject, *frames) in zip(records, sent, strict=True):
-        raw = record.subject if isinstance(record.subject, bytes) else record.subject.encode()
-        more = msgpack.unpackb(record.headers)["oz-more"] if record.headers else []
-        assert (raw, record.payload, more) == (subject, (frames or [b""])[0], frames[1:])
+    for record, (subject, *frames) in zip(one.end(), sent, strict=True):
+        assert [record.subject_bytes, *record.frames[1:]] == [subject, *(frames or [b""])]
 
 
-def test_a_lone_message_is_durable_at_once_and_many_share_a_commit(recording, publisher, met):
+def test_a_lone_message_is_durable_at_once_and_many_share_an_append(recording, publisher, met):
     pub = publisher()
-    one = recording("a.>", connect=pub.endpoint, commit_seconds=0.2)
+    one = recording("a.>", source=pub.endpoint, commit_seconds=0.2)
     met(pub)
     pub.publish("a.1")
     one.recorded(1)
@@ -122,74 +146,21 @@ def test_a_lone_message_is_durable_at_once_and_many_share_a_commit(recording, pu
     assert one.stats.commits < 50
 
 
-def test_a_journal_is_gone_on_with_and_the_time_between_is_a_gap(recording, publisher, met):
+def test_messages_that_arrived_before_stop_are_recorded(recording, publisher, met):
     pub = publisher()
-    for turn in range(3):
-        one = recording(["md.x.>", "md.y.>"], connect=pub.endpoint)
-        met(pub, 2)
-        pub.publish("md.x.1", b"%d" % turn)
-        one.recorded(1)
-        records = one.end()
-        waiting.until(lambda: not pub.interest("md.x.1"))
-    assert [record.kind for record in records] == [0, 1, 0, 1, 0]
-    assert [record.payload for record in records if record.is_message] == [b"0", b"1", b"2"]
-    gaps = [record for record in records if record.kind == Kind.GAP]
-    assert [(gap.subject, gap.lost) for gap in gaps] == [("zmq:md.", None)] * 2
-
-
-def test_two_recorders_on_one_journal_are_refused_before_anything_is_subscribed(recording, publisher, met):
-    pub = publisher()
-    one = recording("a", connect=pub.endpoint)
-    met(pub)
-    with pytest.raises(oz.JournalError, match=f"process {os.getpid()}"):
-        Recorder(one.directory, "b", connect=pub.endpoint)
-    assert not pub.interest("b")
-    pub.publish("a", b"1")
-    one.recorded(1)
-
-
-@pytest.mark.parametrize(
-    ("patterns", "options", "error"),
-    [([], {}, ValueError), ("a..b", {}, oz.PatternError), ("a", {"sync": "often"}, ValueError),
-     ("a", {"connect": "tcp//x"}, (ValueError, zmq.ZMQError)), ("a", {"filtering": "nobody"}, ValueError)],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused_and_leaves_the_journal_to_others(tmp_path, patterns, options, error):
-    with pytest.raises(error):
-        Recorder(tmp_path / "journal", patterns, **{"connect": "tcp://127.0.0.1:9", **options})
-    Writer(tmp_path / "journal").close()
-
-
-def test_a_recorder_that_cannot_begin_gives_its_endpoint_back(tmp_path):
-    headers = msgpack.packb({"oz-id": b"1"})
-    with Writer(tmp_path, segment_bytes=1) as writer:
-        for _ in range(2):
-            writer.append([Record("a", headers=headers)])
-    sealed = tmp_path / f"{0:020d}.arrow"
-    sealed.write_bytes(sealed.read_bytes()[:1200])
-    endpoint = f"ipc://{tmp_path}/feed"
-    with pytest.raises(oz.JournalError, match="repair"):
-        Recorder(tmp_path, "a", bind=endpoint, filtering="publisher", subscriber={"dedupe": True})
-    Journal(tmp_path).repair()
-    with Recorder(tmp_path, "a", bind=endpoint, filtering="publisher", subscriber={"dedupe": True}) as one:
-        assert one.subscriber.endpoint == endpoint
-
-
-def test_what_arrived_before_it_was_stopped_is_recorded(recording, publisher, met):
-    pub = publisher()
-    one = recording("a.>", connect=pub.endpoint, filtering="publisher")
+    one = recording("a.>", source=pub.endpoint, filtering="publisher")
     met(pub)
     pub.publish("a.1", b"0")
     one.recorded(1)
     for at in range(1, 20_000):
         pub.publish("a.1", b"%d" % at)
     pub.flush()
-    records = one.end()
-    assert [record.payload for record in records] == [b"%d" % at for at in range(20_000)]
+    assert [record.payload for record in one.end()] == [b"%d" % at for at in range(20_000)]
 
 
-def test_a_fast_publisher_cannot_keep_a_recorder_from_stopping(recording, publisher, met):
+def test_a_fast_publisher_does_not_keep_a_recorder_from_stopping(recording, publisher, met):
     pub = publisher(on_full="drop")
-    one = recording("a.>", connect=pub.endpoint)
+    one = recording("a.>", source=pub.endpoint)
     met(pub)
     over = threading.Event()
 
@@ -205,49 +176,338 @@ def test_a_fast_publisher_cannot_keep_a_recorder_from_stopping(recording, publis
     assert [record.offset for record in records] == list(range(len(records)))
 
 
-def test_a_disk_that_fails_ends_it_with_an_error(recording, publisher, monkeypatch, met):
+# sources ----------------------------------------------------------------------------------------------------
+
+
+def test_a_given_subscriber_is_recorded_and_left_open(recording, publisher, met):
     pub = publisher()
-    one = recording("a.>", connect=pub.endpoint)
+    with oz.Subscriber(pub.endpoint) as sub:
+        one = recording("a.>", source=sub)
+        met(pub)
+        pub.publish("a.1", b"1")
+        pub.flush()
+        one.recorded(1)
+        assert [record.payload for record in one.end()] == [b"1"]
+        waiting.until(lambda: not pub.interest("a.1"))
+        sub.subscribe("b")
+        met(pub)
+        pub.publish("b", b"2")
+        assert sub.receive(timeout=waiting.DEADLINE).payload == b"2"
+
+
+def test_a_node_records_its_bus(recording, tmp_path):
+    options = {"bus": "recorded", "directory": tmp_path / "nodes"}
+    with oz.Node("recorder", echo=False, **options) as node, oz.Node("speaker", **options) as speaker:
+        one = recording("a.>", source=node)
+        speaker.wait_for_subscribers(1, "a.1", waiting.DEADLINE)
+        for at in range(500):
+            speaker.publish("a.1", {"n": at}, headers={"at": at})
+            speaker.publish("b", None)
+        speaker.flush()
+        one.recorded(500)
+        records = one.end()
+        assert [dict(record.headers) for record in records] == [{"at": at} for at in range(500)]
+        decoded = [one.payload for one in Journal(tmp_path / "recorded", codec="msgpack").read()]
+        assert decoded == [{"n": at} for at in range(500)]
+        assert node.peers, "the node stays on the bus"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "options", "error"),
+    [
+        ([], {}, ValueError),
+        ("a..b", {}, oz.PatternError),
+        ("a", {"sync": "often"}, ValueError),
+        ("a", {"source": "tcp//x"}, (ValueError, zmq.ZMQError)),
+        ("a", {"subscriber": {"filtering": "nobody"}}, ValueError),
+    ],
+)
+def test_wrong_arguments_leave_the_journal_unlocked(tmp_path, patterns, options, error):
+    with pytest.raises(error):
+        Recorder(tmp_path / "journal", patterns, **{"source": "tcp://127.0.0.1:9", **options})
+    Writer(tmp_path / "journal").close()
+
+
+def test_options_of_a_subscriber_are_refused_for_a_given_one(tmp_path, publisher):
+    with oz.Subscriber(publisher().endpoint) as sub, pytest.raises(TypeError, match="subscriber="):
+        Recorder(tmp_path / "journal", "a", source=sub, subscriber={"dedupe": True})
+
+
+def test_a_second_recorder_is_refused_before_it_subscribes(recording, publisher, met):
+    pub = publisher()
+    one = recording("a", source=pub.endpoint)
+    met(pub)
+    with pytest.raises(oz.JournalError, match=str(os.getpid())):
+        Recorder(one.directory, "b", source=pub.endpoint)
+    assert not pub.interest("b")
+    pub.publish("a", b"1")
+    one.recorded(1)
+
+
+def test_a_repeat_is_recorded_once(recording, publisher, met):
+    pub = publisher()
+    one = recording(source=pub.endpoint, filtering="publisher", subscriber={"dedupe": True})
+    met(pub)
+    for start in (0, 50):
+        for number in range(start, 100):
+            pub.publish("a", b"%d" % number, message_id=(b"s", number))
+    pub.publish("end", b"")
+    one.recorded(101)
+    assert [record.payload for record in one.end()][:-1] == [b"%d" % at for at in range(100)]
+
+
+# losses -----------------------------------------------------------------------------------------------------
+
+
+def test_the_time_between_two_recorders_is_a_gap_of_unknown_size(recording, publisher, met):
+    pub = publisher()
+    for turn in range(3):
+        one = recording(["md.x.>", "md.y.>"], source=pub.endpoint)
+        met(pub, 2)
+        pub.publish("md.x.1", b"%d" % turn)
+        one.recorded(1)
+        records = one.end()
+        waiting.until(lambda: not pub.interest("md.x.1"))
+    assert [is_gap(record) for record in records] == [False, True, False, True, False]
+    assert [record.payload for record in records if not is_gap(record)] == [b"0", b"1", b"2"]
+    gaps = [(gap.pattern, gap.count, gap.reason) for gap in records if is_gap(gap)]
+    assert gaps == [("zmq:md.", None, "recorded")] * 2
+
+
+def test_messages_that_the_publisher_dropped_are_a_gap_at_their_place(recording, publisher, met, monkeypatch):
+    pub = publisher(on_full="drop", high_water_mark=4)
+    one = recording(
+        "a.>",
+        source=pub.endpoint,
+        filtering="publisher",
+        max_pending_bytes=1,
+        subscriber={"high_water_mark": 4},
+    )
+    met(pub)
+    real, gate = one.recorder.writer.append, threading.Event()
+    monkeypatch.setattr(one.recorder.writer, "append", lambda rows: (gate.wait(100), real(rows))[1])
+    count = 0
+    while pub.stats.missed < 1000:
+        for _ in range(1000):
+            pub.publish("a.1", b"%012d" % count + bytes(2000))
+            count += 1
+    gate.set()
+    pub.flush()
+    waiting.until(lambda: one.stats.recorded + one.stats.lost == count)
+    got, lost = count_losses(one.end())
+    assert (got + lost, lost) == (count, pub.stats.missed)
+
+
+def test_messages_dropped_on_a_full_disk_are_a_gap_at_their_place(recording, publisher, met, monkeypatch):
+    pub = publisher()
+    one = recording("a.>", source=pub.endpoint, filtering="publisher", max_pending_bytes=200_000)
+    met(pub)
+    real, full = one.recorder.writer.append, True
+
+    def append(rows):
+        if full:
+            raise oz.JournalFull(
+                str(one.directory), one.recorder.writer.end_offset, "No space left on device"
+            )
+        return real(rows)
+
+    monkeypatch.setattr(one.recorder.writer, "append", append)
+    for at in range(20_000):
+        pub.publish("a.1", b"%012d" % at)
+    pub.flush()
+    waiting.until(lambda: one.stats.dropped + one.recorder.pending == 20_000)
+    assert one.stats.is_full
+    assert one.stats.recorded == 0
+    assert one.recorder.pending < 10_000, "memory is bounded"
+    full = False
+    waiting.until(lambda: not one.stats.is_full and not one.recorder.pending)
+    for at in range(20_000, 25_000):
+        pub.publish("a.1", b"%012d" % at)
+    pub.flush()
+    waiting.until(lambda: one.stats.recorded + one.stats.lost == 25_000)
+    records = one.end()
+    got, lost = count_losses(records)
+    assert (got + lost, lost) == (25_000, one.stats.dropped)
+    assert lost > 1000
+    assert {gap.pattern for gap in records if is_gap(gap)} == {"nats:a.>"}
+
+
+def test_a_disk_that_stays_full_is_reported_once_and_ends_in_an_error(
+    recording, publisher, met, caplog, monkeypatch
+):
+    pub = publisher()
+    one = recording("a.>", source=pub.endpoint)
     met(pub)
 
-    def broken(*_):
+    def full(_):
+        raise oz.JournalFull(str(one.directory), 0, "No space left on device")
+
+    monkeypatch.setattr(one.recorder.writer, "append", full)
+    pub.publish("a.1", b"x")
+    waiting.until(lambda: one.stats.is_full)
+    pub.publish("a.1", b"y")
+    waiting.until(lambda: one.recorder.pending == 2)
+    with pytest.raises(oz.JournalFull):
+        one.end()
+    assert one.recorder.pending == 2
+    [line] = [line for line in caplog.messages if "No space left" in line]
+    assert "free space" in line
+
+
+def test_a_disk_that_fails_ends_run_with_the_error(recording, publisher, monkeypatch, met):
+    pub = publisher()
+    one = recording("a.>", source=pub.endpoint)
+    met(pub)
+
+    def broken(_):
         raise oz.JournalError("the disk is broken")
 
-    monkeypatch.setattr(one.recorder.writer, "append_columns", broken)
+    monkeypatch.setattr(one.recorder.writer, "append", broken)
     pub.publish("a.1", b"x")
     with pytest.raises(oz.JournalError, match="broken"):
         one.thread.outcome()
 
 
-def test_a_message_that_cannot_be_stored_becomes_a_gap_and_the_others_stay(
-    recording, publisher, monkeypatch, met
-):
-    monkeypatch.setattr("oz.journal.columns.MAX_PAYLOAD", 50_000)
+def test_a_message_that_cannot_be_stored_becomes_a_gap(recording, publisher, monkeypatch, met):
     pub = publisher()
-    one = recording("a.>", connect=pub.endpoint)
+    one = recording("a.>", source=pub.endpoint)
     met(pub)
+    real = one.recorder.writer.append
+
+    def append(rows):
+        if any(not isinstance(row, dict) and len(row.payload) > 50_000 for row in rows):
+            raise ValueError("too large")
+        return real(rows)
+
+    monkeypatch.setattr(one.recorder.writer, "append", append)
     for at in range(2000):
         pub.publish("a.1", b"x" * (60_000 if at % 500 == 77 else 5))
     one.recorded(1996)
     waiting.until(lambda: one.stats.lost == 4)
     records = one.end()
-    assert [at for at, record in enumerate(records) if record.lost == 1] == [77, 577, 1077, 1577]
+    assert [at for at, record in enumerate(records) if is_gap(record)] == [77, 577, 1077, 1577]
     assert len(records) == 2000
 
 
-def test_a_repeat_is_recorded_once_also_by_a_recorder_that_goes_on(recording, publisher, met):
-    pub = publisher()
-    for attempt in range(2):
-        one = recording(connect=pub.endpoint, filtering="publisher", subscriber={"dedupe": True})
-        met(pub)
-        for number in range(attempt * 50, 100):
-            pub.publish("a", b"%d" % number, message_id=(b"s", number))
-            pub.publish("b", b"%d" % number, message_id=b"single %d" % number)
-        pub.publish("end", b"")
-        one.recorded((201, 1)[attempt])
-        records = one.end()
-        waiting.until(lambda: not pub.interest("a"))
-    messages = [record for record in records if record.is_message]
-    assert [int(record.payload) for record in messages if record.subject == "a"] == list(range(100))
-    assert [int(record.payload) for record in messages if record.subject == "b"] == list(range(100))
-    assert sum(record.subject == "end" for record in messages) == 2
+def test_a_restarted_publisher_is_recorded_further(recording, publisher, met):
+    endpoint = lasting_endpoint()
+    pub = publisher(bind=endpoint)
+    one = recording("a.>", source=endpoint, filtering="publisher")
+    met(pub)
+    pub.publish("a.1", b"1")
+    one.recorded(1)
+    pub.close()
+    again = publisher(bind=endpoint)
+    met(again)
+    again.publish("a.1", b"2")
+    one.recorded(2)
+    first, second = (record for record in one.end() if not is_gap(record))
+    assert (first.payload, second.payload) == (b"1", b"2")
+    assert first.origin != second.origin
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("filtering", in_suite(["publisher"], ["prefix"]))
+def test_a_killed_recorder_keeps_durable_records_and_tells_of_each_loss(tmp_path, filtering):
+    directory = tmp_path / "recorded"
+    with scripts.started(FLOOD) as flood:
+        endpoint = flood.stdout.readline().strip()
+        arguments = ("-m", "oz", "record", "a.>", "--journal", directory, "--connect", endpoint)
+        before = 0
+        for _ in range(3):
+            with scripts.started(*arguments, "--filtering", filtering, "--segment-bytes", "300K") as recorder:
+                waiting.until(lambda past=before + 2000: end_of(directory) > past, 60)
+                durable = Journal(directory).end_offset
+                recorder.send_signal(signal.SIGKILL)
+                recorder.wait(60)
+            before = end_of(directory)
+            assert before >= durable
+        with scripts.started(*arguments, "--filtering", filtering) as recorder:
+            waiting.until(lambda: end_of(directory) > before + 2000, 60)
+            recorder.send_signal(signal.SIGINT)
+            assert recorder.wait(60) == 0
+        flood.stdin.write("\n")
+        flood.stdin.flush()
+    records = list(Journal(directory).read())
+    assert sum(is_gap(record) and record.count is None for record in records) >= 3
+    last, is_told = -1, True
+    for record in records:
+        if is_gap(record):
+            is_told = True
+            continue
+        number = int(record.payload)
+        assert number > last
+        assert number == last + 1 or is_told, f"no gap tells of the loss before {number}"
+        last, is_told = number, False
+    assert Journal(directory).verify().ok
+
+
+@pytest.mark.timeout(300)
+def test_a_suspended_recorder_accounts_for_every_message(tmp_path):
+    directory = tmp_path / "recorded"
+    with scripts.started(FLOOD, "--drop") as flood:
+        endpoint = flood.stdout.readline().strip()
+        arguments = ("record", "a.>", "--journal", directory, "--connect", endpoint)
+        with scripts.started("-m", "oz", *arguments, "--filtering", "publisher") as recorder:
+            waiting.until(lambda: end_of(directory) > 1000, 60)
+            os.kill(recorder.pid, signal.SIGSTOP)
+            time.sleep(1.0)  # The time of the suspension is the purpose.
+            os.kill(recorder.pid, signal.SIGCONT)
+            end = Journal(directory).end_offset
+            waiting.until(lambda: Journal(directory).end_offset > end + 1000, 60)
+            flood.stdin.write("\n")
+            flood.stdin.flush()
+            count = int(flood.stdout.readline())
+            waiting.until(lambda: sum(count_losses(Journal(directory).read())) == count, 60)
+            recorder.send_signal(signal.SIGTERM)
+            _, said = recorder.communicate(timeout=60)
+    assert recorder.returncode == 0
+    got, lost = count_losses(Journal(directory).read())
+    assert f"recorded {got} messages" in said
+    assert f"{lost} known to be lost" in said
+
+
+class Received:
+    def __init__(self, origin, sequence):
+        self.origin, self.sequence = origin, sequence
+
+
+@pytest.mark.parametrize(
+    ("gap", "sequences", "place"),
+    [
+        (Gap(b"a", None, 3, sequence=5), [("a", 3), ("a", 4), ("a", 8), ("a", 9)], 2),
+        (Gap(b"a", None, 3, sequence=5), [("a", 3), ("b", 9), ("a", 4)], 3),
+        (Gap(b"a", None, 3, sequence=0), [("a", 3), ("a", 4)], 0),
+        (Gap(b"a", None, None), [("a", 7), ("b", 1), ("a", 0), ("a", 1)], 2),
+        (Gap(b"a", None, None), [("b", 7), ("a", 0)], 1),
+        (Gap(b"a", None, None), [("b", 7)], 1),
+        (Gap(b"a", None, 1, sequence=0), [], 0),
+    ],
+)
+def test_a_gap_is_recorded_before_the_first_message_after_it(gap, sequences, place):
+    assert place_of(gap, [Received(name.encode(), number) for name, number in sequences]) == place
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text"),
+    [
+        (["nats:a.*"], "nats:a.*"),
+        (["regex:^a|b"], "regex:^a|b"),
+        (["md.x.*", "md.y.>"], "zmq:md."),
+        (["md.x.*", "*.y"], "zmq:"),
+        (["a", "a"], "zmq:a"),
+        (["zmq:\udcff\udcfe"], "zmq:"),
+        (["zmq:é", "zmq:è"], "zmq:"),
+    ],
+)
+def test_the_pattern_of_a_gap_matches_every_subject_that_may_be_lost(patterns, text):
+    assert spanning_pattern([oz.compile(pattern) for pattern in patterns]) == text
+    assert oz.compile(text).prefixes
+
+
+def test_gap_records_hold_numbers_that_fit_their_columns(tmp_path):
+    assert GAP == 1
+    with Recorder(tmp_path / "journal", "a", source="tcp://127.0.0.1:9") as recorder:
+        record = recorder._gap_record(1 << 80, b"o", 1 << 70)
+        assert (record["lost"], record["sequence"]) == ((1 << 63) - 1, None)
+        recorder.writer.append([record])

@@ -19,45 +19,35 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
             spark,
             Path("there"),
             Path("there"),
-            layout=None,
-            unsealed=True,
+            separator=".",
+            max_tokens=10,
+            batch_rows=1_000,
             compact=True,
-            fail_on_data_loss=True,
-            staging=Path("there"),
+            fail_on_loss=True,
             on_progress=None,
         ),
         oz.spark.Archived,
     )
+    write: Callable[[DataFrame, int], None] = oz.spark.archive_batch(
+        "there", separator=".", max_tokens=10, journal=Path("there")
+    )
+    write(frame, 0)
+    oz.spark.archive_stream(
+        spark, "there", "there", separator=".", max_tokens=10, interval=1.0, fail_on_loss=True
+    ).stop()
+    print(oz.spark.read_archive(spark, "there"))
     print(oz.spark.depth("subject", separator="."))
-    print(oz.spark.from_msgpack("subject", "a int"))
-    print(oz.spark.from_payload("subject", "a.b", schema="a int"))
+    print(oz.spark.from_msgpack("subject", "a int", mode="FAILFAST"))
     print(oz.spark.gaps("subject", "subject", order="offset"))
     print(oz.spark.join_patterns(frame, "subject", ["a.*", oz.compile("b")], name="desk"))
-    assert_type(oz.spark.lake_files(Path("lake")), list[str])
     print(oz.spark.match_all("subject", ["a.*", oz.compile("b")]))
     print(oz.spark.matches("subject", "a.*"))
     print(oz.spark.prefix("subject", "a.*"))
-    write: Callable[[DataFrame, int], None] = oz.spark.publish_batches("tcp://hub:5555", staging="staged")
-    write(frame, 0)
+    print(oz.spark.read(spark, "there", "a.*", start=0, end="2026-03-01", gaps=True, fail_on_loss=False))
     oz.spark.register(spark)
-    assert_type(
-        oz.spark.report(
-            spark,
-            "there",
-            pattern="a.*",
-            separator=".",
-            levels=1,
-            most=1,
-            silent_after=1.0,
-            on_progress=print,
-        ),
-        oz.spark.Report,
-    )
+    report = oz.spark.report(spark, "there", "a.*", start=0, end="-1h", top=1, separator=".")
+    assert_type(report, oz.spark.Report)
+    assert_type(report.html, str)
+    report.save(html=Path("there"), json=Path("there"))
     print(oz.spark.session(master="a.b"))
     print(oz.spark.token("subject", 1, separator="."))
-
-
-def spark_report(report: oz.spark.Report) -> None:
-    assert_type(report.html(), str)
-    assert_type(report.json(), str)
-    report.save(html=Path("there"), json=Path("there"))

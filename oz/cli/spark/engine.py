@@ -1,4 +1,4 @@
-"""The place where a job runs: the options `--master` and `--conf` of every `oz spark` command."""
+"""The Spark session of a command: the options `--master` and `--conf`."""
 
 from __future__ import annotations
 
@@ -10,51 +10,40 @@ import click
 
 if TYPE_CHECKING:  # an extra
     from pyspark.sql import SparkSession
-import sys
-
-from oz.cli.output import console, say
 
 DEFAULT_MASTER = "local[2]"
-"""Where a job runs when it is not told: on two cores of this machine."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def engine_options(command: _F) -> _F:
-    """Offer `--master` and `--conf`; the command hands both to `engine`."""
+    """Add `--master` and `--conf` to a command, for `engine`."""
     master = click.option(
         "--master",
         metavar="URL",
         help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://….  "
-        f"[default: what spark-submit says, else {DEFAULT_MASTER}]",
+        f"[default: that of spark-submit, or {DEFAULT_MASTER}]",
     )
     conf = click.option(
         "--conf",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=_read_settings,
-        help="A setting of Spark, such as spark.executor.memory=4g; may be repeated.",
+        callback=_settings,
+        help="A setting of Spark, such as spark.executor.memory=4g; repeatable.",
     )
     return master(conf(command))
 
 
-def _read_settings(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
+def _settings(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise click.BadParameter(f"{text!r} is no setting: write spark.executor.memory=4g")
-        settings[name] = value
-    return settings
+        if "=" not in text or not text.startswith("spark."):
+            raise click.BadParameter(f"{text!r} is no setting of Spark; write spark.executor.memory=4g")
+    return dict(text.split("=", 1) for text in texts)
 
 
 @contextmanager
 def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Open a Spark session for one job, and end it.
-
-    Args:
-        master: of `engine_options`.
-        conf: of `engine_options`.
+    """Start a Spark session for one command, and stop it afterwards.
 
     Raises:
         SparkMissing: the extra `ozmq[spark]` is not installed.
@@ -62,20 +51,8 @@ def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """
     from oz.spark.session import has_engine, session
 
-    if master is None and not has_engine():
-        master = DEFAULT_MASTER
-    spark = session(master, **conf)
+    spark = session(DEFAULT_MASTER if master is None and not has_engine() else master, **conf)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def stages(ctx: click.Context) -> Iterator[Callable[[str], object]]:
-    """Show on stderr what comes next: one line that changes on a terminal, else a line each."""
-    if not sys.stderr.isatty():
-        yield lambda stage: say(ctx, stage)
-        return
-    with console(stderr=True).status("starting Spark") as status:
-        yield status.update

@@ -1,0 +1,36 @@
+"""Progress bar of a command that takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from oz.cli.output import console
+
+Update = Callable[[int, str], object]
+"""Shows how many units are done, and a text before the bar."""
+
+
+@contextmanager
+def progress_bar(text: str, total: int | None) -> Iterator[Update | None]:
+    """Show a bar on stderr for a `with` block, if stderr is a terminal.
+
+    Args:
+        text: the text before the bar.
+        total: the number of units; None shows that the command works, without a share.
+
+    Yields:
+        The function that updates the bar; None if stderr is no terminal.
+    """
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
+    if total is not None:
+        columns += [BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn()]
+    with Progress(*columns, console=screen, transient=True) as progress:
+        task = progress.add_task(text, total=total)
+        yield lambda done, text: progress.update(task, completed=done, description=text)

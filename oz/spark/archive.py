@@ -1,0 +1,489 @@
+"""Archives: the records of a journal as Parquet files by day and first token, written by Spark.
+
+    <path>/batch=<first>-<end>-<segment>/day=2026-03-01/first_token=flight/part-….parquet
+    <path>.staging/        batches that are being written, and the lock
+
+Theory of operation. A batch has the records of a range of offsets. Spark writes a batch to the staging
+directory, and one rename makes it visible, so that readers find complete files only. The names of the batches
+are the whole state of an archive: the next batch starts at the highest end. An archive that is killed loses
+at most the batch in the staging directory, and the next run writes the batch again.
+
+A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away:
+earlier versions of the batch, or the small batches that a compaction has merged. `_recover` completes a batch
+that is ready, so that every step may be repeated. No record is ever visible twice. While a compaction
+replaces batches, a query that runs may fail or miss their records.
+
+`<segment>` is the id of the segment that holds the last record of the batch. If the journal has another
+segment there, the journal was restored or replaced, and its offsets name other records. Batches of a
+DataFrame have none.
+
+The staging directory is a sibling of `<path>`, because DuckDB and Polars read every `**/*.parquet` below it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oz.errors import JournalError, OzError
+from oz.journal_new.format import GAP
+from oz.journal_new.ranges import Checkpoint, checkpoint, range_end, resume
+from oz.spark.columns import token
+from oz.spark.reading import read
+from oz.spark.registration import register
+from oz.spark.session import is_remote
+
+GAPS, OTHER = "@gaps", "@other"
+"""Values of `first_token`: gap records, and tokens that have no directory of their own."""
+
+MAX_TOKEN_LENGTH = (
+    64  # characters; a file name has at most 255 bytes, and Spark writes up to 9 for a character
+)
+ROW_GROUP_ROWS = 20_000
+_BATCH = re.compile(r"batch=(\d{20})-(\d{20})(?:-([0-9a-f]+))?")
+_WRITE_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "parquet.block.row.count.limit": ROW_GROUP_ROWS,
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": False,
+}
+
+Path = str | os.PathLike[str]
+OnProgress = Callable[[int, int], object]
+"""Function that `archive` calls with the number of offsets archived so far, and the number of all in this
+run."""
+
+
+class ArchiveError(OzError):
+    """An archive that cannot be written: another process writes to it, or it belongs to another journal."""
+
+
+@dataclass
+class Archived:
+    """Result of a run of `archive`.
+
+    Attributes:
+        rows: records that this run wrote, gap records included.
+        batches: batches that this run wrote.
+        first_offset: the first offset of this run.
+        end_offset: the offset after the last record in the archive.
+        merged: batches that the compaction replaced.
+        merged_into: batches that the compaction wrote.
+    """
+
+    rows: int = 0
+    batches: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    merged: int = 0
+    merged_into: int = 0
+
+
+class Batch(NamedTuple):
+    """A batch of an archive: a range of offsets, and the id of the segment that holds the last record."""
+
+    first: int
+    end: int
+    segment: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the directory."""
+        return f"batch={self.first:020}-{self.end:020}" + (f"-{self.segment}" if self.segment else "")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows are distributed to files.
+
+    Attributes:
+        separator: text that ends the first token.
+        max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
+    """
+
+    separator: str = "."
+    max_tokens: int = 100
+
+
+def archive(
+    spark: SparkSession,
+    journal: Path,
+    path: Path,
+    *,
+    separator: str = ".",
+    max_tokens: int = 100,
+    batch_rows: int = 4_000_000,
+    compact: bool = False,
+    fail_on_loss: bool = True,
+    on_progress: OnProgress | None = None,
+) -> Archived:
+    """Copy the new records of a journal to an archive, each record once.
+
+    The next call continues at the end of the archive, also after the process was killed.
+
+    Args:
+        spark: a session. Its executors must see the journal and the archive under the same paths.
+        journal: directory of the journal.
+        path: directory of the archive, or a URI that Spark writes to.
+        separator: text that ends the first token of a subject.
+        max_tokens: first tokens that have a directory of their own in one batch. Rarer tokens share `@other`.
+        batch_rows: offsets of a batch at most.
+        compact: merge small neighbouring batches afterwards. Running queries may fail or miss records
+            meanwhile.
+        fail_on_loss: raise if retention removed records before they were archived. False skips them.
+        on_progress: called before each batch and at the end.
+
+    Returns:
+        Counts of this run.
+
+    Raises:
+        ArchiveError: another process writes to the archive, or the session is one of Spark Connect.
+        JournalError: the directory is no journal, is damaged, is another journal than before, or lost
+            records.
+    """
+    layout, report = Layout(separator, max_tokens), on_progress or (lambda *_: None)
+    with _opened(spark, path) as store:
+        start = _start(store, journal, fail_on_loss)
+        end = checkpoint(journal).offset
+        done = Archived(first_offset=start, end_offset=start)
+        while done.end_offset < end:
+            report(done.end_offset - start, end - start)
+            first = done.end_offset
+            stop = range_end(journal, first, end, max_records=batch_rows)
+            batch = Batch(first, stop, checkpoint(journal, stop).segment)
+            done.rows += store.write(
+                read(spark, journal, start=first, end=stop, gaps=True, fail_on_loss=fail_on_loss),
+                layout,
+                batch,
+            )
+            done.batches += 1
+            done.end_offset = stop
+        if compact:
+            done.merged, done.merged_into = _compact(store, layout, batch_rows)
+    report(done.end_offset - start, done.end_offset - start)
+    return done
+
+
+def archive_batch(
+    path: Path, *, separator: str = ".", max_tokens: int = 100, journal: Path | None = None
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that archives the micro-batches of a stream, each record once.
+
+    Rows whose offset is already in the archive are left out, so that a repeated micro-batch, or a query with
+    a new checkpoint, writes no record twice. The stream must have the columns of one journal, in the order of
+    offsets.
+
+    Args:
+        path: directory of the archive, or a URI that Spark writes to.
+        separator: as for `archive`.
+        max_tokens: as for `archive`.
+        journal: the journal of the stream. With it a later run detects that the journal was replaced.
+
+    Returns:
+        A function of a DataFrame and a batch number. It raises the errors of `archive`.
+    """
+    layout = Layout(separator, max_tokens)
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        with _opened(rows.sparkSession, path) as store:
+            store.append(rows, layout, journal)
+
+    return write
+
+
+def archive_stream(
+    spark: SparkSession,
+    journal: Path,
+    path: Path,
+    *,
+    separator: str = ".",
+    max_tokens: int = 100,
+    interval: float = 10.0,
+    fail_on_loss: bool = True,
+) -> Any:
+    """Start a streaming query that archives new records of a journal until it is stopped.
+
+    The query starts at the end of the archive. It needs no checkpoint that outlives it, because the archive
+    itself holds the position.
+
+    Args:
+        spark: as for `archive`.
+        journal: as for `archive`.
+        path: as for `archive`.
+        separator: as for `archive`.
+        max_tokens: as for `archive`.
+        interval: seconds between the starts of micro-batches.
+        fail_on_loss: as for `archive`.
+
+    Returns:
+        The `StreamingQuery`.
+
+    Raises:
+        ArchiveError, JournalError: as `archive`.
+    """
+    register(spark)
+    with _opened(spark, path) as store:
+        start = _start(store, journal, fail_on_loss)
+        store.delete(store.checkpoint)
+    options: dict[str, Any] = {"journal": os.fspath(journal), "startingOffset": start, "gaps": True}
+    stream = spark.readStream.format("oz").options(**options, failOnDataLoss=fail_on_loss).load()
+    sink = archive_batch(path, separator=separator, max_tokens=max_tokens, journal=journal)
+    writer = stream.writeStream.foreachBatch(sink).option("checkpointLocation", store.checkpoint)
+    return writer.trigger(processingTime=f"{int(interval * 1000)} milliseconds").start()
+
+
+def read_archive(spark: SparkSession, path: Path) -> DataFrame:
+    """Return the records of an archive with the columns of the journal, and `batch`, `day` and `first_token`.
+
+    Raises:
+        ArchiveError: there is no archive.
+    """
+    files = _Files(spark, path)
+    if not files.batches():
+        raise ArchiveError(f"{files.path}: there is no archive; `oz spark archive` writes one")
+    return spark.read.parquet(files.path)
+
+
+def is_archive(spark: SparkSession, path: Path) -> bool:
+    """Return whether a directory has batches of an archive."""
+    return bool(_Files(spark, path).batches())
+
+
+class _Files:
+    """The directories of an archive, through Spark's file systems."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        if is_remote(spark):
+            raise ArchiveError(
+                "an archive is renamed through the JVM of this process, and a session of Spark Connect has none; "
+                "run `oz spark archive` on the machine of the server"
+            )
+        self._jvm: Any = spark._jvm
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        root = self._hadoop(os.fspath(path).rstrip("/"))
+        self._system = root.getFileSystem(configuration)
+        root = self._system.makeQualified(root)
+        self.path = str(root)
+        self.staging = f"{self.path}.staging"
+        self.checkpoint = f"{self.staging}/stream"
+        self.is_local = self._system.getUri().getScheme() == "file"
+        self.local_staging = f"{root.toUri().getPath()}.staging"
+
+    def _hadoop(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of the batches in a directory; no names if it does not exist."""
+        if not self._system.exists(self._hadoop(directory)):
+            return []
+        names = (entry.getPath().getName() for entry in self._system.listStatus(self._hadoop(directory)))
+        return sorted(name for name in names if _BATCH.fullmatch(name))
+
+    def batches(self) -> list[Batch]:
+        """Return the visible batches by offset.
+
+        Raises:
+            ArchiveError: the ranges of two batches overlap.
+        """
+        found = [_parse(name) for name in self.names(self.path)]
+        for one, other in pairwise(found):
+            if other.first < one.end:
+                raise ArchiveError(
+                    f"{self.path}: {one.name} and {other.name} hold the same records; remove one"
+                )
+        return found
+
+    def make(self, directory: str) -> None:
+        """Create a directory and its parents."""
+        self._system.mkdirs(self._hadoop(directory))
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a directory. The target must not exist.
+
+        Raises:
+            ArchiveError: the file system refused.
+        """
+        self.make(target.rpartition("/")[0])
+        if not self._system.rename(self._hadoop(source), self._hadoop(target)):
+            raise ArchiveError(
+                f"{source} cannot be renamed to {target}; check the permissions of the directories"
+            )
+
+    def delete(self, directory: str) -> None:
+        """Delete a directory and its contents, if it exists."""
+        self._system.delete(self._hadoop(directory), True)
+
+
+class _Store(_Files):
+    """An archive that this process writes to."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        super().__init__(spark, path)
+        self._spark = spark
+
+    @property
+    def last(self) -> Batch:
+        """The batch with the highest offsets, an empty one at offset 0 for an empty archive."""
+        return max(self.batches(), key=lambda batch: batch.end, default=Batch(0, 0))
+
+    def write(self, rows: DataFrame, layout: Layout, batch: Batch) -> int:
+        """Write a batch, replace the batches inside its range, and return the number of rows."""
+        staged = f"{self.staging}/writing/{batch.name}"
+        count = self._stage(rows, layout, staged).rows
+        self._publish(staged, batch)
+        return count
+
+    def append(self, rows: DataFrame, layout: Layout, journal: Path | None) -> None:
+        """Write the rows after the end of the archive as a batch."""
+        staged = f"{self.staging}/writing/stream"
+        found = self._stage(rows.where(F.col("offset") >= self.last.end), layout, staged)
+        if found.rows:
+            segment = "" if journal is None else checkpoint(journal, found.end).segment
+            self._publish(staged, Batch(found.first, found.end, segment))
+
+    def read(self, batches: list[Batch]) -> DataFrame:
+        """Return the records of batches with the columns of the journal."""
+        paths = [f"{self.path}/{batch.name}" for batch in batches]
+        # Without partition discovery, which guesses types from the names of directories.
+        return self._spark.read.option("recursiveFileLookup", True).parquet(*paths)
+
+    def recover(self) -> None:
+        """Complete the batches that are ready, and delete unfinished ones."""
+        for name in self.names(f"{self.staging}/ready"):
+            self._complete(_parse(name))
+        for directory in ("writing", "replaced"):
+            self.delete(f"{self.staging}/{directory}")
+
+    def _stage(self, rows: DataFrame, layout: Layout, staged: str) -> _Written:
+        laid_out = _lay_out(rows, layout)
+        with _settings(self._spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+            writer = (
+                laid_out.write.mode("overwrite").partitionBy("day", "first_token").options(**_WRITE_OPTIONS)
+            )
+            writer.parquet(staged)
+        # Count the rows in the files, so that the result is right even if a task was repeated.
+        written = self._spark.read.schema("offset bigint").option("recursiveFileLookup", True).parquet(staged)
+        (found,) = written.agg(F.count("*"), F.min("offset"), F.max("offset") + 1).collect()
+        return _Written(*found)
+
+    def _publish(self, staged: str, batch: Batch) -> None:
+        self.move(staged, f"{self.staging}/ready/{batch.name}")
+        self._complete(batch)
+
+    def _complete(self, batch: Batch) -> None:
+        for old in map(_parse, self.names(self.path)):
+            if batch.first <= old.first and old.end <= batch.end:
+                self.delete(f"{self.staging}/replaced/{old.name}")
+                self.move(f"{self.path}/{old.name}", f"{self.staging}/replaced/{old.name}")
+        self.move(f"{self.staging}/ready/{batch.name}", f"{self.path}/{batch.name}")
+        self.delete(f"{self.staging}/replaced")
+
+
+class _Written(NamedTuple):
+    rows: int
+    first: int
+    end: int
+
+
+def _parse(name: str) -> Batch:
+    match = _BATCH.fullmatch(name)
+    assert match is not None
+    return Batch(int(match[1]), int(match[2]), match[3] or "")
+
+
+@contextmanager
+def _opened(spark: SparkSession, path: Path) -> Iterator[_Store]:
+    """Lock and recover an archive. Only archives on a local or shared directory are locked."""
+    store = _Store(spark, path)
+    store.make(store.staging)
+    if not store.is_local:
+        store.recover()
+        yield store
+        return
+    descriptor = os.open(f"{store.local_staging}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveError(
+                f"{store.path}: another process writes to this archive; wait for its end"
+            ) from None
+        store.recover()
+        yield store
+    finally:
+        os.close(descriptor)
+
+
+def _start(store: _Store, journal: Path, fail_on_loss: bool) -> int:
+    """Return the offset at which the archive of a journal continues."""
+    last = store.last
+    segment = last.segment or checkpoint(journal, last.end).segment
+    gap = resume(journal, Checkpoint(last.end, segment))
+    if gap is None:
+        return last.end
+    if fail_on_loss and last.end > 0:
+        raise JournalError(
+            f"{os.fspath(journal)}: retention removed the offsets {gap.first} to {gap.end - 1} before they "
+            f"were archived to {store.path}; archive more often, or skip them with fail_on_loss=False "
+            "(--skip-lost)"
+        )
+    return gap.end
+
+
+def _compact(store: _Store, layout: Layout, batch_rows: int) -> tuple[int, int]:
+    """Merge neighbouring batches up to `batch_rows` offsets; return their number before and after."""
+    groups: list[list[Batch]] = []
+    for batch in store.batches():
+        if groups and batch.end - groups[-1][0].first <= batch_rows:
+            groups[-1].append(batch)
+        else:
+            groups.append([batch])
+    groups = [group for group in groups if len(group) > 1]
+    for group in groups:
+        store.write(store.read(group), layout, Batch(group[0].first, group[-1].end, group[-1].segment))
+    return sum(map(len, groups)), len(groups)
+
+
+def _lay_out(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return rows with the columns `day` and `first_token`, sorted for files and row groups."""
+    first_token = _first_token(layout)
+    common = rows.groupBy(first_token.alias("name")).count().orderBy(F.desc("count"), "name")
+    names = [row.name for row in common.limit(layout.max_tokens + 1).collect()]
+    if len(names) > layout.max_tokens:
+        kept = [*names[: layout.max_tokens], GAPS]
+        first_token = F.when(first_token.isin(kept), first_token).otherwise(OTHER)
+    # `to_date` would depend on the time zone of the session.
+    day = F.expr("date_from_unix_date(cast(unix_micros(time) div 86400000000 as int))")
+    placed = rows.withColumns({"day": day, "first_token": first_token})
+    # Spark splits and joins the partitions of this hint by size, so that files are neither tiny nor huge.
+    balanced = placed.hint("rebalance", "day", "first_token")
+    return balanced.sortWithinPartitions("day", "first_token", "subject", "offset")
+
+
+def _first_token(layout: Layout) -> Column:
+    first = token("subject", 1, separator=layout.separator)
+    is_short = F.length(first).between(1, MAX_TOKEN_LENGTH)
+    return F.when(F.col("kind") == GAP, GAPS).when(is_short, first).otherwise(OTHER)
+
+
+@contextmanager
+def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)

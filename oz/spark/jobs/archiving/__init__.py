@@ -1,1 +1,0 @@
-"""The archive: a journal becomes a Parquet lake, complete whatever is killed."""

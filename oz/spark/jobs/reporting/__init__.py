@@ -1,1 +1,0 @@
-"""The parts of `report`: the figures, and the page that shows them."""

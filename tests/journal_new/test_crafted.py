@@ -1,0 +1,196 @@
+"""Crafted files: they do not crash a reader, and their wrong records are errors."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from journal_new.crafting import bomb, sealed_file, stamped, stream_file, table_of
+from oz.journal_new import SCHEMA, Journal, JournalError, Writer
+from support import scripts
+from support.journals import active, batches_of, read_or_error, rows_of, sealed
+
+TEN = {at: (f"a.{at}", b"%d" % at) for at in range(10)}
+SEGMENT = "2" * 16
+
+
+def test_the_crafting_itself_makes_files_that_are_read(tmp_path):
+    sealed_file(tmp_path, table_of(10))
+    assert rows_of(tmp_path) == (TEN, set())
+    assert Journal(tmp_path).verify().ok
+
+
+def test_a_crafted_stream_is_read(tmp_path):
+    stream_file(tmp_path, stamped(table_of(10).to_batches()[0], SEGMENT), end=10)
+    assert rows_of(tmp_path) == (TEN, set())
+    assert Journal(tmp_path).verify().ok
+
+
+def drop(name):
+    return table_of(10).drop_columns([name])
+
+
+WRONG_SEALED = {
+    "more offsets in the name than rows": (table_of(10), {"end": 11}),
+    "fewer offsets in the name than rows": (table_of(10), {"end": 9}),
+    "another first offset in the name": (table_of(10), {"first": 5, "end": 10}),
+    "an offset twice": (table_of(10, offset=pa.array([0, 1, 2, 3, 3, 5, 6, 7, 8, 9])), {"end": 10}),
+    "offsets that go back": (table_of(10, offset=pa.array([0, 2, 1, 3, 4, 5, 6, 7, 8, 9])), {"end": 10}),
+    "another first offset in the metadata": (table_of(10), {"metadata": {"oz.first": 3}}),
+    "a version of the future": (table_of(10), {"metadata": {"oz.version": 2}}),
+    "subjects that are not in the list": (table_of(10), {"metadata": {"oz.subjects": '["b"]'}}),
+    "columns that are said to be empty": (table_of(10), {"metadata": {"oz.empty": "payload"}}),
+    "malformed times": (table_of(10), {"metadata": {"oz.times": "x"}}),
+    "malformed gaps": (table_of(10), {"metadata": {"oz.gaps": "-"}}),
+    "missing offsets that are there": (table_of(10), {"metadata": {"oz.missing": "2-4"}}),
+    "a subject list that is no JSON": (table_of(10), {"metadata": {"oz.subjects": "["}}),
+    "a subject list of numbers": (table_of(10), {"metadata": {"oz.subjects": "[1]"}}),
+    "a column too few": (drop("lost"), {}),
+    "no payload": (drop("payload"), {}),
+    "a column too many": (table_of(10).append_column("more", pa.array(range(10))), {}),
+    "payloads that are text": (table_of(10).set_column(4, "payload", pa.array(["x"] * 10)), {}),
+    "offsets of 32 bits": (table_of(10).set_column(0, "offset", pa.array(range(10), pa.int32())), {}),
+    "no rows": (table_of(0), {"end": 10}),
+    "no statistics": (table_of(10), {"write_statistics": False}),
+    "a row group of a million rows": (table_of(1_000_000), {}),
+}
+
+
+HARMLESS = (
+    "no statistics",
+    "malformed times",
+    "malformed gaps",
+    "a row group of a million rows",
+    "a subject list of numbers",
+    "a subject list that is no JSON",
+)
+
+
+@pytest.mark.parametrize("name", WRONG_SEALED)
+def test_a_crafted_sealed_file_is_an_error_with_its_name_or_harmless(tmp_path, name):
+    table, options = WRONG_SEALED[name]
+    path = sealed_file(tmp_path, table, **options)
+    rows, error = read_or_error(tmp_path)
+    matching, _ = read_or_error(tmp_path, "a.>")
+    if error is not None:
+        assert path.name in str(error)
+        assert not Journal(tmp_path).verify().ok
+        return
+    # Only claims of the metadata that do not decide about these records may be wrong without an error.
+    assert name in HARMLESS
+    assert rows == matching
+    assert TEN.items() <= rows.items()
+
+
+def batch_of(**columns):
+    return table_of(10, **columns).to_batches()[0]
+
+
+def with_lengths(lengths):
+    """Return a batch whose payload column has wrong buffers."""
+    offsets = pa.py_buffer(b"".join(one.to_bytes(4, "little", signed=True) for one in lengths))
+    payload = pa.Array.from_buffers(pa.binary(), 10, [None, offsets, pa.py_buffer(b"0123456789")])
+    batch = batch_of()
+    return pa.RecordBatch.from_arrays([*batch.columns[:4], payload, *batch.columns[5:]], schema=SCHEMA)
+
+
+WRONG_STREAMS = {
+    "more rows in the stamp": lambda: stamped(batch_of(), SEGMENT, rows=11),
+    "fewer rows in the stamp": lambda: stamped(batch_of(), SEGMENT, rows=9),
+    "another first offset in the stamp": lambda: stamped(batch_of(), SEGMENT, first=1),
+    "the checksum of another segment": lambda: stamped(batch_of(), "3" * 16),
+    "payloads beyond their buffer": lambda: stamped(with_lengths([0, *[1 << 30] * 10]), SEGMENT),
+    "payloads of negative length": lambda: stamped(
+        with_lengths([0, 9, -5, 3, 4, 5, 6, 7, 8, 9, 10]), SEGMENT
+    ),
+    "an offset twice": lambda: stamped(batch_of(offset=pa.array([0, 1, 2, 3, 3, 5, 6, 7, 8, 9])), SEGMENT),
+    "no UTF-8 in subjects": lambda: stamped(
+        batch_of(subject=pa.array([b"\xff"] * 10, pa.binary()).view(pa.string())), SEGMENT
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STREAMS)
+def test_a_crafted_batch_is_an_error_with_its_file(tmp_path, name):
+    path = stream_file(tmp_path, WRONG_STREAMS[name](), end=10)
+    with pytest.raises(JournalError, match=path.name):
+        rows_of(tmp_path)
+    assert not Journal(tmp_path).verify().ok
+    with Writer(tmp_path) as writer:
+        assert writer.end_offset >= 10
+        assert writer.findings
+
+
+@pytest.mark.parametrize("form", ["sealed", "stream"])
+def test_a_bomb_ends_in_an_error_or_is_read_in_little_memory(tmp_path, form):
+    path = bomb(tmp_path, form)
+    assert path.stat().st_size < 1 << 20
+    crafting = Path(__file__).with_name("crafting.py")
+    outcomes = json.loads(scripts.run(crafting, tmp_path, 3 << 30, timeout=100))
+    if form == "sealed":
+        assert path.name in str(outcomes["read"])
+    else:
+        assert outcomes["read"] == 1 or path.name in str(outcomes["read"])
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "link", "empty", "device"])
+@pytest.mark.parametrize("form", ["sealed", "active"])
+@pytest.mark.timeout(60)
+def test_what_is_no_file_of_a_journal_is_an_error_and_never_waited_for(written, tmp_path, kind, form):
+    directory, _ = written(10, 10, seal=form == "sealed")
+    path = sealed(directory)[0] if form == "sealed" else active(directory)
+    copy = shutil.move(path, tmp_path / "elsewhere")
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(copy)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+    with pytest.raises(JournalError, match=path.name):
+        rows_of(directory)
+    assert not Journal(directory).verify().ok
+
+
+def test_swapped_segments_are_an_error(written):
+    directory, _ = written(*[10] * 8, seal=True, segment_bytes=2000)
+    first, second = sealed(directory)[:2]
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    with pytest.raises(JournalError, match=first.name):
+        rows_of(directory)
+    assert len(Journal(directory).verify().findings) >= 2
+
+
+def test_a_batch_of_another_segment_is_an_error(written, tmp_path):
+    directory, _ = written(10, 10)
+    with Writer(tmp_path / "other") as writer:
+        writer.append([("x", b"y")] * 10)
+        other = active(tmp_path / "other").read_bytes()
+        [(begin, end, *_)] = batches_of(active(tmp_path / "other"))
+    path = active(directory)
+    data = path.read_bytes()
+    [(place, *_), _] = batches_of(path)
+    path.write_bytes(data[:place] + other[begin:end] + data[place:][end - begin :])
+    with pytest.raises(JournalError, match=path.name):
+        rows_of(directory)
+
+
+def test_a_file_of_another_journal_does_not_pass_for_records_of_this_one(written, tmp_path):
+    directory, rows = written(10, 10, seal=True)
+    with Writer(tmp_path / "other") as writer:
+        writer.append([("stranger", b"")] * 20)
+        writer.append([("stranger", b"")] * 5)
+    [foreign] = sealed(tmp_path / "other")
+    shutil.copy(foreign, directory)
+    found, error = read_or_error(directory)
+    assert error is not None or found == rows
+    assert found.items() <= rows.items()
+    assert not Journal(directory).verify().ok

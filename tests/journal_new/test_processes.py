@@ -1,0 +1,259 @@
+"""One writer, many processes: locks, forks, forgotten writers, directories that cannot be written."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import pytest
+
+import oz
+from oz.journal_new import Journal, JournalError, JournalGap, Writer
+from support import scripts, waiting
+from support.journals import content, rows_of
+
+
+def test_a_second_writer_is_refused_with_the_process_id_of_the_first(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.append([("a", b"1")])
+        with pytest.raises(JournalError, match=str(os.getpid())):
+            Writer(tmp_path)
+        code = (
+            "import sys\nfrom oz.journal_new import JournalError, Writer\n"
+            "try:\n    Writer(sys.argv[1])\nexcept JournalError as error:\n    print(error)"
+        )
+        assert str(os.getpid()) in scripts.run("-c", code, tmp_path)
+        writer.append([("a", b"2")])
+    Writer(tmp_path).close()
+    assert len(rows_of(tmp_path)[0]) == 2
+
+
+def test_a_forked_child_cannot_write_and_its_end_leaves_the_parent_alone(tmp_path):
+    code = (
+        "import os, sys\nimport oz\nfrom oz.journal_new import Journal, Writer\n"
+        "writer = Writer(sys.argv[1])\nwriter.append([('a', b'1')])\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    try:\n        writer.append([('a', b'child')])\n"
+        "    except oz.OwnershipError:\n        writer.close()\n        sys.exit(7)\n"
+        "    sys.exit(1)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "writer.append([('a', b'2')])\n"
+        "writer.close()\n"
+        "print([one.payload for one in Journal(sys.argv[1]).read()])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-P", "-c", code, tmp_path / "journal"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout.splitlines() == ["7", "[b'1', b'2']"], ran.stderr
+    assert Journal(tmp_path / "journal").verify().ok
+
+
+HOLDERS = {
+    "module": """
+writer = Writer(d)
+writer.append(records)
+""",
+    "function": """
+def work():
+    writer = Writer(d)
+    writer.append(records)
+work()
+""",
+    "cycle": """
+class Node: pass
+node = Node()
+node.me = node
+node.writer = Writer(d)
+node.writer.append(records)
+""",
+    "thread": """
+import threading
+def work():
+    global writer
+    writer = Writer(d)
+    writer.append(records)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""",
+    "daemon": """
+import threading, time
+ready = threading.Event()
+def work():
+    writer = Writer(d)
+    writer.append(records)
+    ready.set()
+    time.sleep(1000)
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""",
+    "appending daemon": """
+import threading
+ready = threading.Event()
+writer = Writer(d)
+writer.append(records)
+def work():
+    while True:
+        writer.append([('later', b'')])
+        ready.set()
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""",
+    "generator": """
+def work():
+    with Writer(d) as writer:
+        writer.append(records)
+        yield
+kept = work()
+next(kept)
+""",
+    "exit handler": """
+import atexit
+writer = Writer(d)
+writer.append(records)
+atexit.register(print, end='')
+""",
+    "error": """
+writer = Writer(d)
+writer.append(records)
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    kept = error.__traceback__
+""",
+    "follower": """
+writer = Writer(d)
+writer.append(records)
+reader = Journal(d).read(follow=True)
+next(reader)
+""",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_program_that_forgets_to_close_ends_and_keeps_every_record(tmp_path, holder):
+    code = (
+        "import sys\nfrom oz.journal_new import Journal, Writer\nd = sys.argv[1]\n"
+        f"records = [('a', b'%d' % at) for at in range(100)]\n{HOLDERS[holder]}\n"
+    )
+    scripts.run("-c", code, tmp_path / "journal", timeout=60)
+    rows, gaps = rows_of(tmp_path / "journal")
+    assert [rows[at] for at in range(100)] == [("a", b"%d" % at) for at in range(100)]
+    assert not gaps
+    Writer(tmp_path / "journal").close()
+
+
+def test_a_directory_that_cannot_be_written_is_readable(written, tmp_path):
+    directory, rows = written(30, 30, seal=True)
+    active_directory, more = tmp_path / "copy", dict(rows)
+    with Writer(tmp_path / "other") as writer:
+        writer.append(list(rows.values()))
+        shutil.copytree(tmp_path / "other", active_directory)
+    for one in (directory, active_directory):
+        for path in one.iterdir():
+            path.chmod(0o444)
+        one.chmod(0o555)
+        # Root ignores modes, so another user reads.
+        code = (
+            "import os, sys\n"
+            "from oz.journal_new import Journal, JournalError, Writer\n"
+            "if os.geteuid() == 0:\n    os.setuid(65534)\n"
+            "journal = Journal(sys.argv[1])\n"
+            "print(sum(1 for _ in journal.read()), journal.verify().ok)\n"
+            "try:\n    Writer(sys.argv[1])\nexcept JournalError as error:\n    print(sys.argv[1] in str(error))\n"
+        )
+        for parent in (tmp_path, *tmp_path.parents):
+            if parent.stat().st_uid == os.getuid() and parent.name.startswith("pytest"):
+                parent.chmod(0o755)
+        assert scripts.run("-c", code, one).split() == [str(len(more)), "True", "True"]
+        one.chmod(0o755)
+
+
+def test_threads_share_a_writer(tmp_path):
+    with Writer(tmp_path, segment_bytes=50_000) as writer:
+
+        def work(number):
+            return [writer.append([content(number, at) for at in range(10)]) for _ in range(50)]
+
+        threads = [waiting.Thread(lambda number=number: work(number)) for number in range(4)]
+        ends = sorted(end for thread in threads for end in thread.outcome())
+    assert ends == list(range(10, 2001, 10))
+    rows, gaps = rows_of(tmp_path)
+    assert len(rows) == 2000
+    assert not gaps
+    for end in ends:
+        assert len({rows[at][1].split(b".")[0] for at in range(end - 10, end)}) == 1, "a group is torn apart"
+
+
+def test_closing_while_other_threads_append_ends_them_with_an_error(tmp_path):
+    writer = Writer(tmp_path)
+    started = threading.Event()
+
+    def work():
+        count = 0
+        try:
+            while True:
+                writer.append([("a", b"%d" % count)])
+                count += 1
+                started.set()
+        except oz.ClosedError:
+            return count
+
+    thread = waiting.Thread(work)
+    assert started.wait(waiting.DEADLINE)
+    writer.close()
+    count = thread.outcome()
+    assert [row[1] for row in rows_of(tmp_path)[0].values()] == [b"%d" % at for at in range(count)]
+
+
+def test_files_that_somebody_removes_are_an_error_of_the_next_append(tmp_path):
+    writer = Writer(tmp_path / "journal")
+    writer.append([("a", b"1")])
+    shutil.rmtree(tmp_path / "journal")
+    for payload in (b"2", b"3"):
+        with pytest.raises(JournalError):
+            writer.append([("a", payload)])
+    with suppress(JournalError):
+        writer.close()
+    with Writer(tmp_path / "journal") as writer:
+        assert writer.append([("a", b"1")]) == 1
+
+
+def test_a_follower_sees_each_record_once_while_segments_are_sealed_and_removed(tmp_path):
+    """Retention may overtake a follower; then the follower reports the gap."""
+    with Writer(tmp_path, segment_bytes=3000, retain_bytes=30_000) as writer:
+        writer.append([("a", b"0 " + bytes(90))])
+        opened = threading.Event()
+
+        def follow():
+            reached, missing = 0, 0
+            for one in Journal(tmp_path).read(follow=True):
+                opened.set()
+                if isinstance(one, JournalGap):
+                    assert one.first == reached
+                    assert one.reason == "retention"
+                    reached, missing = one.end, missing + one.end - one.first
+                    continue
+                assert one.offset == reached == int(one.payload.split()[0])
+                reached += 1
+                if one.subject == "end":
+                    return reached, missing
+
+        reader = waiting.Thread(follow)
+        assert opened.wait(waiting.DEADLINE)
+        for at in range(1, 3000):
+            writer.append([("a", b"%d " % at + bytes(90))])
+        writer.append([("end", b"3000")])
+        reached, missing = reader.outcome()
+    assert reached == 3001
+    first = Journal(tmp_path).first_offset
+    assert 0 < first < 3000
+    assert missing <= first
+    assert rows_of(tmp_path)[1] in (set(), set(range(first)))
