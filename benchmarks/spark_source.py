@@ -2,15 +2,15 @@
 
     python benchmarks/spark_source.py [--rows 2000000] [--runs 7] [--directory DIR]
 
-The journal has 1,000 subjects, JSON payloads of about 85 bytes, and a twentieth of its rows in the active segment.
-All sides run in turn on two cores; Spark's noop sink takes the rows.
+The journal has 1,000 subjects, JSON payloads of about 85 bytes, and a twentieth of its rows in the active
+segment. All sides run in turn on two cores; Spark's noop sink takes the rows.
 
 - full: all columns, by `read`, beside `spark.read.parquet` of the sealed files
 - subject: one subject of 1,000, beside `spark.read.parquet(...).where("subject = ...")`
 - format: all columns by `format("oz")`, beside `spark.read.parquet`
 
-A ratio is the rows in a second of the first side divided by those of the second. The program ends with an error if
-a ratio is too small.
+A ratio is the rows in a second of the first side divided by the rows in a second of the second. The program
+ends with an error if a ratio is too small.
 """
 
 from __future__ import annotations
@@ -107,19 +107,17 @@ def main() -> None:
             spark = oz.spark.session("local[2]", **{"spark.ui.enabled": False})
             found = {}
             for name, (ours, theirs) in sides(spark, journal).items():
-                drain_once = (ours(), theirs())
-                del drain_once
+                ours()
+                theirs()
                 pairs = [(seconds(ours), seconds(theirs)) for _ in range(options.runs)]
                 share = 1.0 if name == "subject" else options.rows / sealed
                 ratios = [share * other / own for own, other in pairs]
                 found[name] = statistics.median(ratios)
                 own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
                 least = min(own for own, _ in pairs), min(other for _, other in pairs)
-                print(
-                    f"{name}: {found[name]:.2f} ({min(ratios):.2f} to {max(ratios):.2f}), seconds {own:.2f} beside "
-                    f"{other:.2f}, least {least[0]:.2f} beside {least[1]:.2f}",
-                    flush=True,
-                )
+                spread = f"{found[name]:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+                times = f"{own:.2f} beside {other:.2f}, least {least[0]:.2f} beside {least[1]:.2f}"
+                print(f"{name}: {spread}, seconds {times}", flush=True)
             spark.stop()
     print(f"{machine.describe()}; load {os.getloadavg()[0]:.0f}")
     if small := [name for name, ratio in found.items() if ratio < WANTED[name]]:
