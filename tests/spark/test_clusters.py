@@ -1,8 +1,10 @@
-"""`read`, source and sink where executors are processes of their own: a standalone cluster of two workers.
+"""Columns, `read`, source and sink where executors are processes of their own.
 
-Executors read the files of the journal from a path that all of them see.
+`tox -e heavy-spark` has a standalone cluster of two workers, the suite has `local-cluster`. Executors read
+the files of the journal from a path that all of them see.
 """
 
+import sys
 from collections import Counter
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from oz.journal_new import Writer
-from spark import bus_jobs as jobs
+from spark import cluster_jobs as jobs
+from spark.cluster import JobFailed
 from spark.sink_listening import Listening
 
 ROWS = 4000
@@ -28,8 +31,33 @@ def journal(tmp_path_factory):
         yield str(directory)
 
 
+def test_two_executors_run_the_python_of_the_driver(engine):
+    places = engine.run(jobs.worker_places)
+    assert len({parent for parent, _ in places}) == 2
+    assert {program for _, program in places} == {sys.executable}
+
+
+def test_patterns_select_the_same_subjects_by_java_and_by_python(engine):
+    assert engine.run(jobs.matching, "flight.JFK.>") == ["flight.JFK.LAX.AA", "flight.JFK.LAX.B6"]
+    assert engine.run(jobs.matching, r"regex:.*\bLGA\b.*") == ["flight.LGA.BOS.DL"]
+    found = engine.run(jobs.matching_all, ["flight.*.LAX.>", "flight.JFK.*.B6"])
+    assert found["flight.JFK.LAX.B6"] == ["flight.*.LAX.>", "flight.JFK.*.B6"]
+    assert found["flight.LGA.BOS.DL"] == []
+    assert found[None] is None
+
+
 def test_executors_read_sealed_and_active_segments(engine, journal):
     assert engine.run(jobs.count_by_both, journal, "a.3") == (ROWS // 10, ROWS // 10, 0)
+
+
+def test_executors_write_an_archive(engine, journal, tmp_path):
+    found = engine.run(jobs.archive, journal, str(tmp_path / "archive"))
+    assert found == ([ROWS, 0], list(range(ROWS)), ROWS)
+
+
+def test_an_error_of_a_job_reaches_the_test(engine):
+    with pytest.raises(JobFailed, match=r"ValueError: of (spark://|local-cluster)"):
+        engine.run(jobs.failing)
 
 
 def test_a_stream_reads_each_record_once(engine, journal, tmp_path):
