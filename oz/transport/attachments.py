@@ -115,11 +115,9 @@ class Attachments:
         with refused, self._guard, _no_linger(socket), _family_of(socket, addr):
             if self.credentials is not None and not is_inside(addr):
                 self.credentials.serve(socket)
-            if backend.has_handle:
-                manager = self._files.bind(socket, addr, backend.bind)
-            else:
-                # The endpoints of a model of ZeroMQ are not files.
-                manager = backend.bind(socket, addr)
+            # The endpoints of a model of ZeroMQ are not files.
+            has_files = backend.has_handle
+            manager = self._files.bind(socket, addr, backend.bind) if has_files else backend.bind(socket, addr)
             last = backend.get(socket, zmq.LAST_ENDPOINT)
         bound = last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr
         self.endpoints.append(bound)

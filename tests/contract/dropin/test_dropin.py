@@ -123,11 +123,9 @@ def test_surface_of_pyzmq(sub, publisher):
 
 
 @promise("oz.Poller and poll report a drop-in SUB for messages that match, and for no others.")
-def test_own_poller_knows_patterns(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
+def test_own_poller_knows_patterns(sub, publisher):
     sub.subscribe("a.*.c", dialect="nats")
-    _subscribed(publisher)
+    _wait_for_subscriptions(publisher, 1)
     own = poller()
     own.register(sub, zmq.POLLIN)
     publisher.send_multipart([b"a.b.d", b""])
@@ -140,13 +138,11 @@ def test_own_poller_knows_patterns(sub, plain):
 
 
 @promise("A prefix of a drop-in SUB stays while another subscription needs it.")
-def test_prefixes_are_counted(sub, plain):
-    publisher, endpoint = plain
-    sub.connect(endpoint)
+def test_prefixes_are_counted(sub, publisher):
     for pattern in ("a.*.c", "a.*.d", "a.>"):
         sub.subscribe(pattern, dialect="nats")
     sub.subscribe(b"a.")
-    _subscribed(publisher)
+    _wait_for_subscriptions(publisher, 1)
     for pattern in ("a.*.c", "a.*.d", b"a.", "never.*"):
         sub.unsubscribe(pattern, dialect="nats")
     publisher.send_multipart([b"a..c"])
@@ -158,17 +154,17 @@ def test_prefixes_are_counted(sub, plain):
 
 
 @promise("Bytes given to a drop-in SUB are a prefix in every dialect.")
-def test_bytes_are_a_prefix(context, plain):
-    publisher, endpoint = plain
+def test_bytes_are_a_prefix(context, publisher):
+    endpoint = publisher.last_endpoint.decode()
     for dialect in ("nats", "redis", "regex"):
         with sub_socket(context, dialect=dialect) as sub:
             sub.connect(endpoint)
             sub.subscribe(b"a.*")
-            _subscribed(publisher)
+            _wait_for_subscriptions(publisher, 1)
             for subject in (b"a.b", b"a.*", b"a.*x"):
                 publisher.send(subject)
             assert [sub.recv() for _ in range(2)] == [b"a.*", b"a.*x"]
-        _subscribed(publisher)
+        _wait_for_subscriptions(publisher, 1)
 
 
 @promise("A drop-in SUB refuses CONFLATE together with a pattern, by name.")
@@ -203,7 +199,7 @@ def test_exceptions_cost_one_message(context):
         sub.rcvhwm = 0
         sub.connect(publisher.last_endpoint.decode())
         sub.subscribe("a.*", dialect="nats")
-        _subscribed(publisher)
+        _wait_for_subscriptions(publisher, 1)
         for number in range(count):
             publisher.send_multipart([b"a.b.c", b"x", b"y"])
             publisher.send_multipart([b"a.b", *[b"%d" % number] * 3])
@@ -241,7 +237,7 @@ def test_cancelled_receives_lose_nothing():
         with asyncio_sub_socket(context) as sub:
             sub.connect(publisher.last_endpoint.decode())
             sub.subscribe("a.*", dialect="nats")
-            _subscribed(publisher)
+            _wait_for_subscriptions(publisher, 1)
             found = []
             for number in range(500):
                 receiving = asyncio.ensure_future(_received(sub))
