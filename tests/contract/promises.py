@@ -35,8 +35,8 @@ AXES = {
 FIRST = ("sockets", "sync", "tcp", "publisher")
 """Values that the first variant has where the promise is made for them."""
 
-SMALL = 3
-"""Variants of a test in the small form."""
+SMALL = 2
+"""Variants of a test in the small form; one more if the test runs over nodes too."""
 
 NEVER = {
     "node+inproc": "Nodes are peers of separate processes, so they have no inproc endpoints.",
@@ -45,13 +45,13 @@ NEVER = {
 """Variants that no promise is made for, with the reasons."""
 
 
-def promise(sentence, *, not_for=None, small=SMALL):
+def promise(sentence, *, not_for=None, small=None):
     """Return the marker of the test of a promise.
 
     Args:
         sentence: the promise, as in docs/guarantees.md.
         not_for: reasons by keys of variants for which the promise is not made.
-        small: number of variants that the small form runs.
+        small: number of variants that the small form runs, if it is not `SMALL`.
     """
     return pytest.mark.promise(sentence, not_for=not_for or {}, small=small)
 
@@ -80,7 +80,7 @@ def has_values(variant, key):
     return set(key.split("+")) <= set(variant)
 
 
-def variants(name, axes, not_for, small=SMALL):
+def variants(name, axes, not_for, small=None):
     """Return the variants of a test, as tuples in the order of the axes.
 
     Args:
@@ -98,6 +98,7 @@ def variants(name, axes, not_for, small=SMALL):
         if not any(has_values(one, key) for key in excluded)
     ]
     assert made, f"{name} has no variants"
+    small = small or SMALL + ("carrier" in axes)
     return made if size(False, True) else _small(name, made, small)
 
 
