@@ -191,6 +191,8 @@ class Replay:
                 self._wait(RETRY_INTERVAL)
                 continue
             except (ValueError, TypeError):
+                if options.pop("message_id", None) is not None:  # The id may be malformed.
+                    continue
                 self.refused += 1
             else:
                 self.published += 1
