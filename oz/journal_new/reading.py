@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from oz.errors import JournalError
 from oz.journal_new.format import DamageError, Mark, SegmentFile, int_scalar, read_mark
 from oz.journal_new.records import BATCH_BYTES, JournalGap, missing_gap
-from oz.journal_new.sealed import Footer, Group, SealedFile, read_footer
+from oz.journal_new.sealed import Footer, Group, SealedFile, nulls, read_footer
 from oz.journal_new.selection import Selection, microseconds
 from oz.journal_new.store import LocalStore, Store
 from oz.journal_new.stream import END, ActiveStream, Frame, Scan
@@ -243,11 +243,18 @@ class Reading:
                 parts = [mask.slice(begin, group.rows) for group, begin in kept]
                 mask = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.bool_())
                 unit = [group for group, _ in kept]
+        stored = [name for name in selection.columns if name not in opened.footer.empty]
         columns = dict(zip(deciding, table.columns, strict=True))
-        if rest := [name for name in selection.columns if name not in deciding]:
+        if rest := [name for name in stored if name not in deciding]:
             columns |= zip(rest, opened.read(unit, rest).columns, strict=True)
-        made = pa.Table.from_arrays([columns[name] for name in selection.columns], selection.columns)
-        return made if mask is None else made.filter(mask)
+        if stored:
+            made = pa.Table.from_arrays([columns[name] for name in stored], stored)
+            made = made if mask is None else made.filter(mask)
+            columns, rows = dict(zip(stored, made.columns, strict=True)), made.num_rows
+        else:
+            rows = table.num_rows if mask is None else pc.sum(mask).as_py()
+        arrays = [columns[name] if name in stored else nulls(name, rows) for name in selection.columns]
+        return pa.Table.from_arrays(arrays, selection.columns)
 
     # --- streams ---
 
