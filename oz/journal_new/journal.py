@@ -52,8 +52,8 @@ class Journal:
         Args:
             directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
                 files. Through a URI the sealed part is readable.
-            codec: decodes the payloads of `read`, as in `oz.Subscriber`: an object with `encode` and `decode`;
-                None leaves bytes.
+            codec: an object with `decode`, as in `oz.Subscriber`, which decodes the payloads of `read`; None
+                leaves bytes.
 
         Raises:
             JournalError: the directory is no journal.
@@ -76,7 +76,7 @@ class Journal:
             pattern: read only the messages whose subject matches; a list of patterns: at least one of them.
                 Text as in `oz.compile`. None reads all.
             start: the first offset, or the earliest time of receipt. Text without a zone is local time.
-            end: the offset, or the time, before which to stop; by default the acknowledged end at this moment.
+            end: the offset or the time before which to stop; by default the acknowledged end of this moment.
             follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
 
         Yields:
