@@ -23,6 +23,7 @@ import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oz.errors import JournalError
 from oz.journal_new.format import COLUMNS, GAP, MESSAGE, SCHEMA, TYPES, int_scalar, int_sequence
 from oz.message import DELIVERED, Extras, Gap, Message
 
@@ -166,9 +167,16 @@ def unpack_headers(packed: bytes | None) -> tuple[dict[str, Any], list[bytes], A
     frames, message_id = fields.pop(_FRAMES, None), fields.pop(_ID, None)
     if not isinstance(frames, list) or not all(type(frame) is bytes for frame in frames):
         frames = []
-    if isinstance(message_id, list):
-        message_id = tuple(message_id)
+    message_id = _checked_id(message_id)
     return {name: value for name, value in fields.items() if type(name) is str}, frames, message_id
+
+
+def _checked_id(value: Any) -> bytes | tuple[bytes, int] | None:
+    if isinstance(value, list) and len(value) == 2:
+        series, number = value
+        is_number = type(number) is int and 0 <= number < 1 << 63
+        return (series, number) if type(series) is bytes and series and is_number else None
+    return value if type(value) is bytes and value else None
 
 
 # --- from columns to objects ---
@@ -206,7 +214,12 @@ class _Decoder:
 
     def __call__(self, record: Any) -> Any:
         if isinstance(record, Record):
-            record.payload = self._decode(record.payload)
+            try:
+                record.payload = self._decode(record.payload)
+            except Exception as error:
+                raise JournalError(
+                    f"offset {record.offset}: the codec does not decode the payload: {error}; read without codec"
+                ) from error
         return record
 
 

@@ -176,7 +176,7 @@ class Writer:
                 - an iterable of records. A record is a pair (subject, payload), a mapping of column names to
                   values, or an `oz.Message`, such as a `Record` of another journal.
                 - a mapping of column names to columns. A column is a list, a range, an Arrow array, or one
-                  value (text, bytes, a number or None) for all records. At least one column is a list or array.
+                  value (text, bytes, a number or None) for all records. One column at least is no such value.
                 - a `pyarrow.Table` or `pyarrow.RecordBatch`.
 
                 `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional;
