@@ -1,16 +1,16 @@
 """The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
 
-**Where the end is.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream
-that begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
+**The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
+begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
 stream, which is readable up to its end mark. The mark is read before the directory is listed, so that the
 files of all records before the acknowledged end are in the list, unless they were removed.
 
-**Where a record is.** A reader at an offset opens the segment that contains it. If that file is gone, it was
-sealed or removed, and the reader lists the directory again. An open file stays readable after its removal.
-A list may miss a segment that was sealed during the listing: the old name is gone, and the new one was
-added behind the place of the scan. So a gap is reported after a second list only.
+**The place of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
+was sealed or removed, and the reader lists the directory again. An open file stays readable after its
+removal. A list may miss a segment that was sealed during the listing: the old name is gone, and the new one
+was added behind the place of the scan. So a gap is reported after a second list only.
 
-**Damage** raises `DamageError`, unless the stream was removed meanwhile: then its sealed form has the records.
+**Damage** raises `DamageError`, unless the stream was removed meanwhile. Its sealed form has the records.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Reading:
         for file, following in pairwise(self._files):
             if file.end is not None and following.first < file.end:
                 raise JournalError(
-                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: two journals "
-                    "were mixed; move the files of one of them away"
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: "
+                    "two journals were mixed; move the files of one of them away"
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:

@@ -1,7 +1,7 @@
 """Sealed segments: Parquet files that are complete under their names, and are never written again.
 
-**Row groups** have at most 8,192 rows and 16 MiB, so that a reader skips most of a file by the statistics,
-and so that sealing never holds the interpreter, the disk or the memory for long. Groups of 16,384 rows make a
+**Row groups** have at most 8,192 rows and 16 MiB. So a reader skips most of a file by the statistics, and
+sealing never holds the interpreter, the disk or the memory for long. Groups of 16,384 rows make a
 file 4% smaller and a full scan 4% faster, and a read of a few records twice as slow.
 
 **Metadata** of the footer, beside that of `Head`, in the order of the file:
@@ -11,8 +11,8 @@ file 4% smaller and a full scan 4% faster, and a read of a few records twice as 
     oz.gaps       the number of gap records
     oz.empty      the columns that are null in all rows, by commas
     oz.missing    the missing offsets between oz.first and oz.end, as `first-end` by commas
-    oz.subjects   the subjects of all messages, sorted, as a JSON list; absent if it exceeds 64 KiB. Bytes that
-                  are not UTF-8 are surrogate escapes
+    oz.subjects   the subjects of all messages, sorted, as a JSON list; absent if it exceeds 64 KiB. Surrogate
+                  escapes stand for bytes that are not UTF-8
     oz.checksums  `crc32:`, then the CRC-32 of each column chunk, row group by row group, 8 digits each
 
 The checksums of Parquet's pages do not cover the headers of pages, in which 4 of 16,688 flipped bits changed
@@ -92,7 +92,7 @@ _ERRORS = (
 """Errors that a damaged or crafted Parquet file causes."""
 
 
-# --- writing ----------------------------------------------------------------------------------------------------
+# --- writing ---
 
 
 class _Summary:
@@ -264,7 +264,7 @@ def _chunks(metadata: pq.FileMetaData, group: int, columns: Iterable[int] = _ALL
     return found
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 class Group(NamedTuple):
@@ -345,7 +345,7 @@ class Footer:
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
-        """Return the metadata of pyarrow. A process caches a few, because each has ten times the size of a footer."""
+        """Return the metadata of pyarrow. A process caches few, which have ten times the size of a footer."""
         return _parse(self.data)
 
     @cached_property
