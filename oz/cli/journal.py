@@ -151,7 +151,7 @@ def repair(directory: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _working(text: str, found: Journal) -> Iterator[Callable[[int, int], object] | None]:
+def _working(text: str, found: Journal) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar of the checked bytes; yield the function that the journal calls."""
     with progress_bar(text, sum(segment.bytes for segment in found.segments)) as update:
         yield None if update is None else lambda done, _: update(done, text)

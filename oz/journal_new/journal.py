@@ -53,11 +53,12 @@ class Journal:
         Args:
             directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
                 files. Through a URI the sealed part is readable.
-            codec: decodes the payloads of `read`, as in `oz.Subscriber`: "msgpack", "json" or an object with
-                `encode` and `decode`. None leaves bytes.
+            codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and `decode`, as
+                in `oz.Subscriber`; None leaves bytes.
 
         Raises:
             JournalError: the directory is no journal.
+            ValueError: there is no codec of this name.
         """
         self.directory = os.fspath(directory)
         self._store = open_store(directory)
