@@ -53,8 +53,8 @@ class Journal:
         Args:
             directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
                 files. Through a URI the sealed part is readable.
-            codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and `decode`, as
-                in `oz.Subscriber`; None leaves bytes.
+            codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
+                `decode`, as in `oz.Subscriber`; None leaves bytes.
 
         Raises:
             JournalError: the directory is no journal.
