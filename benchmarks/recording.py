@@ -72,11 +72,11 @@ def record(pipe: Connection, endpoint: str, filtering: str, count: Connection, d
     """Receive and record; also sends the number of commits, and the seconds that closing took."""
     began = used = 0.0
     expected = None
-    with Recorder(directory, "md.>", connect=endpoint, filtering=filtering) as recorder:
+    with Recorder(directory, "md.>", source=endpoint, subscriber={"filtering": filtering}) as recorder:
 
         def look() -> None:
             nonlocal began, used, expected
-            if not began and recorder.waiting + recorder.stats.recorded:
+            if not began and recorder.pending + recorder.stats.recorded:
                 began, used = time.perf_counter(), time.process_time()
             if expected is None and count.poll():
                 expected = count.recv()

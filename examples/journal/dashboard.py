@@ -6,8 +6,7 @@ import time
 from collections import Counter
 
 import oz
-from oz.journal import Journal
-from oz.services import replay
+from oz.journal_new import Journal, replay
 
 SPEED = 10
 

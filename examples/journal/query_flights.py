@@ -4,7 +4,7 @@ import sys
 
 import duckdb
 
-from oz.journal import Journal
+from oz.journal_new import Journal
 
 QUERY = """
     select
@@ -18,7 +18,7 @@ QUERY = """
 def main(directory: str) -> None:
     found = Journal(directory)
     # Only the columns named are read, and DuckDB works on them where they are.
-    journal = found.table("flight.>", columns=["offset", "time_ns", "subject"])
+    journal = found.table("flight.>", columns=["offset", "time", "subject"])
     for airport, flights, carriers in duckdb.sql(QUERY).fetchall():
         print(f"{airport}  {flights:4} flights of {carriers:2} carriers")
     print(f"{journal.num_rows} of {found.end_offset} records")

@@ -8,8 +8,7 @@ import msgpack
 
 import oz
 from oz.demo import flights
-from oz.journal import Journal
-from oz.services import Recorder
+from oz.journal_new import Journal, Recorder
 
 DAY = 1
 SECONDS = 2.0  # the day's flights are published in so many
@@ -27,7 +26,8 @@ def publish(publisher: oz.Publisher) -> int:
 def main(directory: str) -> None:
     with oz.Publisher("tcp://127.0.0.1:*", on_full="block") as publisher:
         endpoint = publisher.endpoint
-        with Recorder(directory, "flight.>", connect=endpoint, filtering="publisher") as recorder:
+        options = {"filtering": "publisher"}
+        with Recorder(directory, "flight.>", source=endpoint, subscriber=options) as recorder:
             recording = threading.Thread(target=recorder.run)
             recording.start()
             publisher.wait_for_subscribers(timeout=10)

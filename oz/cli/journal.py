@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -128,8 +128,8 @@ def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
 def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """Check every byte, and exit with 1 if there is a fault."""
     found = _open(directory)
-    with _working("checking", found):
-        report = found.verify()
+    with _working("checking", found) as progress:
+        report = found.verify(progress=progress)
     _print_report(report, as_json)
     if not report.ok:
         ctx.exit(FAILED)
@@ -145,16 +145,16 @@ def repair(directory: Path, as_json: bool) -> None:
     with the suffix .damaged.
     """
     found = _open(directory)
-    with _working("repairing", found):
-        report = found.repair()
+    with _working("repairing", found) as progress:
+        report = found.repair(progress=progress)
     _print_report(report, as_json)
 
 
 @contextmanager
-def _working(text: str, found: Journal) -> Iterator[None]:
-    size = sum(segment.bytes for segment in found.segments)
-    with progress_bar(f"{text} {size:,} bytes", None):
-        yield
+def _working(text: str, found: Journal) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar of the checked bytes; yield the function that the journal calls."""
+    with progress_bar(text, sum(segment.bytes for segment in found.segments)) as update:
+        yield None if update is None else lambda done, _: update(done, text)
 
 
 def _print_report(report: Report, as_json: bool) -> None:

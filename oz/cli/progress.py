@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from oz.cli.output import console
 
-Update = Callable[[int, str], object]
+Update = Callable[[int, str], None]
 """Shows how many units are done, and a text before the bar."""
 
 

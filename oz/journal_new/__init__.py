@@ -1,4 +1,4 @@
-"""The journal: an append-only record of messages, in Arrow and Parquet files that other tools read as they are.
+"""The journal: an append-only record of messages in Arrow and Parquet files, which other tools read too.
 
 `Writer` appends, `Journal` reads; any number of readers work beside one writer. `oz.journal.ranges` has the
 functions for readers that share a journal, such as Spark. Needs the extra `ozmq[journal]`; `import oz` alone

@@ -2,25 +2,25 @@
 
 A journal is a directory:
 
-    <first>-<segment>.arrows         active segment: an Arrow IPC stream. <first> is the first offset, 20 digits.
-                                     <segment> is a random id of 16 hexadecimal digits.
-    <first>-<end>-<crc>.parquet      sealed segment, never written again. <crc> is the CRC-32 of its footer,
-                                     because Parquet has no checksum of the footer.
-    acknowledged                     44 bytes: segment id, first offset, size of the stream in bytes, end offset
-                                     (u64 each, little endian), CRC-32. Written after each fsync of the stream.
-    writer.lock                      the lock of the writer, with its process id.
+    <first>-<segment>.arrows       active segment: an Arrow IPC stream. <first> is the first offset, 20
+    digits.
+                                   <segment> is a random id of 16 hexadecimal digits.
+    <first>-<end>-<crc>.parquet    sealed segment, never written again. <crc> is the CRC-32 of its footer.
+                                   Parquet has no checksum of the footer.
+    acknowledged                   44 bytes: segment id, first offset, size of the stream in bytes, end offset
+                                   (u64 each, little endian), CRC-32. Written after each fsync of the stream.
+    writer.lock                    the lock of the writer, with its process id.
 
 **Segment id.** A file name of a stream is never used again, and a writer never continues a stream that it
-finds. So (offset, id of the segment that holds the record before the offset) identifies a place in a journal
-for ever: if the id differs, the journal was restored from a copy and its offsets name other records.
+finds. So a place in a journal is an offset, and the id of the segment that holds the record before it. If the
+id differs, the journal was restored from a copy, and its offsets name other records.
 
-**Checksums.** A batch of a stream has the CRC-32 of its whole message in the metadata of the message, seeded
-by the segment id, so that a batch copied from another stream is detected. Parquet pages have checksums, the
-metadata of a sealed file has the CRC-32 of each row group, and the name of the file has that of the footer.
+**Checksums.** The metadata of each message of a stream has the CRC-32 of the message. The segment id is its
+seed, so that a reader detects a batch of another stream. The footer of a sealed file has the CRC-32 of each
+column chunk, and the name of the file has the CRC-32 of the footer. Parquet pages have checksums for Spark.
 
-**Offsets** begin at 0 and rise by 1 for each record. An offset is never given twice. Offsets may be missing:
-those that retention removed, those that damage cost, and those that a power cut took from a writer without
-`sync`. A reader reports them as a gap.
+**Offsets** begin at 0 and rise by 1 for each record. An offset is never given twice. Offsets may be missing
+after retention, after damage, and after a power cut with `sync="none"`. A reader reports a gap.
 """
 
 from __future__ import annotations
@@ -77,11 +77,17 @@ SCHEMA = pa.schema(
 )
 """The columns of both forms.
 
-offset: number of the record. time: time of receipt, in microseconds. kind: `MESSAGE` or `GAP`. subject: text;
-bytes that are not UTF-8 are replaced by U+FFFD, and `subject_raw` then has the bytes. payload: bytes of the
-message. reply_to: subject for replies. headers: MessagePack, see `oz.journal.records`. origin, sequence,
-position: id of the publisher and its two numbers of the message. lost: number of messages of a gap record,
-null if it is unknown. The subject of a gap record is the pattern that the lost messages matched.
+- `offset`: the number of the record.
+- `time`: the time of receipt, in microseconds.
+- `kind`: `MESSAGE` or `GAP`.
+- `subject`: the text. U+FFFD replaces bytes that are not UTF-8; `subject_raw` then has the bytes. The subject
+of a
+  gap record is the pattern that the lost messages matched.
+- `payload`: the bytes of the message.
+- `reply_to`: the subject for replies.
+- `headers`: MessagePack, see `oz.journal.records`.
+- `origin`, `sequence`, `position`: the id of the publisher, and its two numbers of the message.
+- `lost`: the number of messages of a gap record; null if it is unknown.
 """
 
 COLUMNS: tuple[str, ...] = tuple(SCHEMA.names)
@@ -224,8 +230,8 @@ class Mark(NamedTuple):
 
     Attributes:
         segment: the id of the active segment; empty while there is none.
-        first: the first offset of the active segment. While there is none, the offset after the last record that
-            was there: a greater `end` records a gap.
+        first: the first offset of the active segment. While there is none, the offset after the last record.
+            A greater `end` then records a gap.
         size: the acknowledged bytes of its stream.
         end: the offset after the last acknowledged record.
     """

@@ -81,7 +81,7 @@ class Housekeeper:
             return self._changed.wait_for(lambda: self._completed >= request, timeout)
 
     def wait_sealed(self, timeout: float | None) -> bool:
-        """Wait until no stream waits for sealing and a pass is complete; return False after `timeout` seconds."""
+        """Wait until no stream waits for sealing and a pass is complete; return False if late."""
         request = self.wake()
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending and self._completed >= request, timeout)

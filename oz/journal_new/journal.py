@@ -17,6 +17,7 @@ from oz.journal_new.report import Report
 from oz.journal_new.sealed import plain_batches
 from oz.journal_new.selection import Bound, Patterns, Selection, checked_columns
 from oz.journal_new.store import LocalStore, open_store
+from oz.wire.codec import Codec, find_codec
 
 
 class Segment(NamedTuple):
@@ -46,21 +47,22 @@ class Journal:
 
     directory: str
 
-    def __init__(self, directory: str | os.PathLike[str], *, codec: Any = None) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, codec: str | Codec | None = None) -> None:
         """Open a journal. No file stays open between reads.
 
         Args:
             directory: the directory; or a URI of `pyarrow.fs`, such as "s3://bucket/journal", with sealed
                 files. Through a URI the sealed part is readable.
-            codec: decodes the payloads of `read`, as in `oz.Subscriber`: an object with `encode` and `decode`;
-                None leaves bytes.
+            codec: decodes the payloads of `read`: "msgpack", "json", or an object with `encode` and
+                `decode`, as in `oz.Subscriber`; None leaves bytes.
 
         Raises:
             JournalError: the directory is no journal.
+            ValueError: there is no codec of this name.
         """
         self.directory = os.fspath(directory)
         self._store = open_store(directory)
-        self._codec = codec
+        self._codec = find_codec(codec)
 
     def read(
         self,
@@ -76,7 +78,7 @@ class Journal:
             pattern: read only the messages whose subject matches; a list of patterns: at least one of them.
                 Text as in `oz.compile`. None reads all.
             start: the first offset, or the earliest time of receipt. Text without a zone is local time.
-            end: the offset, or the time, before which to stop; by default the acknowledged end at this moment.
+            end: the offset or the time before which to stop; by default the acknowledged end of this moment.
             follow: wait at the end for further records, until `end` is reached. Without `end` never ends.
 
         Yields:
@@ -84,7 +86,8 @@ class Journal:
             missing offsets and for gap records whose pattern overlaps with `pattern`.
 
         Raises:
-            JournalError: a file is damaged; a `DamageError` names the file and the offsets.
+            JournalError: a file is damaged; a `DamageError` names the file and the offsets. Or the codec does
+                not decode a payload.
             PatternError, ValueError, TypeError: an argument has a wrong type or value.
             PatternTimeout: a pattern exceeded its time limit on a subject.
         """

@@ -1,7 +1,7 @@
 """Ranges of offsets, for readers that share a journal and remember their place, such as Spark.
 
-A planner asks `checkpoint` for the end, `resume` whether its old checkpoint is still valid, and `plan` for the
-files of a range. Sealed files are for any reader of Parquet. Workers read the active part, or any range, by
+A planner calls `checkpoint` for the end, `resume` to check its old checkpoint, and `plan` for the files of a
+range. Any reader of Parquet reads the sealed files. Workers read the active part, or any range, by
 `read_range`, which needs nothing but its arguments.
 """
 
@@ -135,7 +135,8 @@ def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
 
 def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalError:
     return JournalError(
-        f"{directory}: the checkpoint at offset {saved.offset} is of segment {saved.segment or 'none'}, and {fact}: "
+        f"{directory}: the checkpoint at offset {saved.offset} is of segment "
+        f"{saved.segment or 'none'}, and {fact}: "
         "the journal was replaced or restored from a copy; start anew, without the checkpoint"
     )
 
@@ -305,7 +306,7 @@ def read_range(
         removed: "raise": raise if retention removed records of the range; "skip": leave them out.
 
     Yields:
-        Batches in the order of offsets, none of them empty. Records that are lost through damage are left out.
+        Batches in the order of offsets, none of them empty. Lost records are left out.
 
     Raises:
         JournalError: a file is damaged, the checkpoint is no longer valid, or retention removed records.
@@ -316,16 +317,16 @@ def read_range(
         resume(directory, Checkpoint(first, segment))
     if (reached := end_offset(store)) < end:
         raise JournalError(
-            f"{directory}: the journal ends at offset {reached}, before offset {end} of the range: it was replaced "
-            "or restored from a copy"
+            f"{directory}: the journal ends at offset {reached}, before offset {end} of the range: it was "
+            "replaced or restored from a copy"
         )
     for part in Reading(store, selection, follow=False).parts():
         if isinstance(part, pa.Table):
             yield from plain_batches(part)
         elif removed == "raise" and part.reason == "retention":
             raise JournalError(
-                f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} before they "
-                "were read; keep more with retain_bytes or retain_seconds"
+                f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} "
+                "they were read; keep more with retain_bytes or retain_seconds"
             )
 
 

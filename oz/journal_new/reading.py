@@ -1,16 +1,16 @@
 """The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
 
-**Where the end is.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream
-that begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
+**The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
+begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
 stream, which is readable up to its end mark. The mark is read before the directory is listed, so that the
 files of all records before the acknowledged end are in the list, unless they were removed.
 
-**Where a record is.** A reader at an offset opens the segment that contains it. If that file is gone, it was
-sealed or removed, and the reader lists the directory again. An open file stays readable after its removal.
-A list may miss a segment that was sealed during the listing: the old name is gone, and the new one was
-added behind the place of the scan. So a gap is reported after a second list only.
+**The place of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
+was sealed or removed, and the reader lists the directory again. An open file stays readable after its
+removal. A list may miss a segment that was sealed during the listing: the old name is gone, and the new one
+was added behind the place of the scan. So a gap is reported after a second list only.
 
-**Damage** raises `DamageError`, unless the stream was removed meanwhile: then its sealed form has the records.
+**Damage** raises `DamageError`, unless the stream was removed meanwhile. Its sealed form has the records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from oz.errors import JournalError
 from oz.journal_new.format import DamageError, Mark, SegmentFile, int_scalar, read_mark
 from oz.journal_new.records import BATCH_BYTES, JournalGap, missing_gap
-from oz.journal_new.sealed import Footer, Group, SealedFile, read_footer
+from oz.journal_new.sealed import Footer, Group, SealedFile, nulls, read_footer
 from oz.journal_new.selection import Selection, microseconds
 from oz.journal_new.store import LocalStore, Store
 from oz.journal_new.stream import END, ActiveStream, Frame, Scan
@@ -163,8 +163,8 @@ class Reading:
         for file, following in pairwise(self._files):
             if file.end is not None and following.first < file.end:
                 raise JournalError(
-                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: two journals "
-                    "were mixed; move the files of one of them away"
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: "
+                    "two journals were mixed; move the files of one of them away"
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
@@ -243,11 +243,18 @@ class Reading:
                 parts = [mask.slice(begin, group.rows) for group, begin in kept]
                 mask = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.bool_())
                 unit = [group for group, _ in kept]
+        stored = [name for name in selection.columns if name not in opened.footer.empty]
         columns = dict(zip(deciding, table.columns, strict=True))
-        if rest := [name for name in selection.columns if name not in deciding]:
+        if rest := [name for name in stored if name not in deciding]:
             columns |= zip(rest, opened.read(unit, rest).columns, strict=True)
-        made = pa.Table.from_arrays([columns[name] for name in selection.columns], selection.columns)
-        return made if mask is None else made.filter(mask)
+        if stored:
+            made = pa.Table.from_arrays([columns[name] for name in stored], stored)
+            made = made if mask is None else made.filter(mask)
+            columns, rows = dict(zip(stored, made.columns, strict=True)), made.num_rows
+        else:
+            rows = table.num_rows if mask is None else pc.sum(mask).as_py()
+        arrays = [columns[name] if name in stored else nulls(name, rows) for name in selection.columns]
+        return pa.Table.from_arrays(arrays, selection.columns)
 
     # --- streams ---
 

@@ -1,12 +1,12 @@
-"""Recovery: what a writer does with the files of the writer before it, before it appends.
+"""Recovery: the repair of the files of a killed writer, by the next writer before it appends.
 
-A kill may leave temporary files, a stream without an end mark, a torn batch at its end, or a stream beside its
-sealed form. Recovery removes the temporary files, cuts the torn batch, writes the end mark, and leaves the
-sealing to the housekeeper. The new writer begins a segment of its own at the greater of the end of the records
-and the acknowledged end, so that no offset is given twice.
+A kill may leave temporary files, a stream without an end mark, a torn batch, or a stream beside its sealed
+form. Recovery removes the temporary files, cuts the torn batch, writes the end mark, and leaves the sealing
+to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
+acknowledged end, if that is greater, so that no offset is given twice.
 
-Damage before the acknowledged end costs records. Recovery then seals the intact batches at once, and keeps the
-stream with the suffix `.damaged`.
+Damage before the acknowledged end costs records. Recovery then seals the intact batches, and keeps the stream
+with the suffix `.damaged`.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ class SubjectFilter:
     def _mask_chunk(self, chunk: pa.Array) -> pa.Array:
         if not isinstance(chunk, pa.DictionaryArray):
             chunk = chunk.dictionary_encode()
-        return self._mask_distinct(chunk.dictionary).take(chunk.indices)
+        return _of_distinct(self._mask_distinct(chunk.dictionary), chunk.indices)
 
     def _mask_distinct(self, subjects: pa.Array) -> pa.Array:
         data = subjects.cast(pa.binary())
@@ -289,7 +289,7 @@ class SubjectFilter:
         for chunk in chunks:
             encoded = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
             verdicts = _booleans([self._concerns(text) for text in encoded.dictionary.to_pylist()])
-            masks.append(verdicts.take(encoded.indices))
+            masks.append(_of_distinct(verdicts, encoded.indices))
         return pa.chunked_array(masks, pa.bool_()) if isinstance(lost, pa.ChunkedArray) else masks[0]
 
     def _concerns(self, lost: str) -> bool:
@@ -300,6 +300,14 @@ class SubjectFilter:
             return True
 
 
+def _of_distinct(mask: pa.Array, indices: pa.Array) -> pa.Array:
+    """Return the mask of rows from the mask of their distinct values."""
+    hits = pc.indices_nonzero(mask)
+    if len(hits) == 1:  # three times as fast as `take`
+        return pc.equal(indices, int_scalar(hits[0].as_py(), indices.type))
+    return mask.take(indices) if len(hits) else _booleans(bytes(len(indices)))
+
+
 def _matches(pattern: Pattern, subject: str) -> bool:
     try:
         return pattern.matches(subject)
@@ -307,7 +315,7 @@ def _matches(pattern: Pattern, subject: str) -> bool:
         return False
 
 
-def _booleans(values: Sequence[bool]) -> pa.Array:
+def _booleans(values: Sequence[bool] | bytes) -> pa.Array:
     # pa.array imports pandas, see `int_scalar`.
     return pa.Array.from_buffers(pa.uint8(), len(values), [None, pa.py_buffer(bytes(values))]).cast(
         pa.bool_()

@@ -1,17 +1,16 @@
 """The active segment: batches in an Arrow IPC stream that grows.
 
-`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata, whose
-values are:
+`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata:
 
     oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
     oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message
 
-<length> is the size of the message in bytes, so that a reader finds the next message without decoding this
-one. <crc> is the CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the
-segment id. The stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
+<length> is the size of the message in bytes. It leads to the next message without decoding. <crc> is the
+CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the segment id. The
+stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
 
 A reader reads no byte beyond the acknowledged size, except in a stream whose writer has gone on to another
-segment. Bytes after the acknowledged size may be torn, and the next writer cuts them. Damage before it raises.
+segment. Bytes after the acknowledged size may be torn; the next writer cuts them. Damage before it raises.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class Frame(NamedTuple):
         size: the size of the message in bytes.
         first: the offset of the first record.
         rows: the number of records.
-        has_head: whether the head of the stream is the one that its writer wrote.
+        has_head: whether the head of the stream is intact.
     """
 
     place: int
@@ -243,7 +242,7 @@ class ActiveStream:
         """Return the next intact batch that begins at or after a damaged place; None if there is none."""
         at = place
         while at < limit:
-            # A stamp is in the first 4 KiB of a message, so chunks overlap by so many bytes.
+            # A stamp is in the first 4 KiB of a message, so chunks overlap by 4 KiB.
             chunk = os.pread(self._descriptor, min(_CHUNK, limit - at), at)
             for stamp in _FOUND.finditer(chunk):
                 begin = stamp.start()
@@ -278,7 +277,7 @@ class Scan:
         place: the byte after the last batch so far.
         reached: the offset after the last record so far.
         holes: the damage so far, as far as intact batches follow it.
-        has_head: whether the head of the stream is the one that its writer wrote.
+        has_head: whether the head of the stream is intact.
     """
 
     def __init__(self, stream: ActiveStream, limit: int) -> None:

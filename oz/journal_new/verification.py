@@ -1,11 +1,12 @@
 """`Journal.verify` and `Journal.repair`.
 
 `verify` reads every byte of every file, and compares the offsets and the ids of successive segments. Missing
-offsets are a finding, unless the journal itself records them: in `oz.missing` of a footer, between two segments
-of which the second names the first as `oz.previous`, or between `first` and `end` of the acknowledged mark.
+offsets are a finding, unless the journal itself records them. It has three records of missing offsets:
+`oz.missing` of a footer, `oz.previous` of the segment after a gap, and `first` and `end` of the acknowledged
+mark.
 
-`repair` keeps each intact batch and row group at its offset. It writes a damaged file anew without its damaged
-parts, and keeps the damaged file with the suffix `.damaged`. Then it records the missing offsets.
+`repair` keeps each intact batch and row group at its offset. It writes a damaged file anew without the
+damaged parts, and keeps the old file with the suffix `.damaged`. Then it records the missing offsets.
 """
 
 from __future__ import annotations

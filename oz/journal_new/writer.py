@@ -1,11 +1,11 @@
 """Appending to a journal.
 
 An append encodes its batches, writes them behind the acknowledged bytes of the active segment, syncs, and
-writes the acknowledged mark. Readers read up to the mark, so that an append that fails was never visible:
-its bytes are cut. An exception such as KeyboardInterrupt may come between any two steps. So the writer keeps
-the written and the accepted size apart, and every use of the stream begins with `_settle`, which cuts the difference.
+writes the acknowledged mark. Readers read up to the mark, so that an append that fails was never visible: its
+bytes are cut. An exception such as KeyboardInterrupt may come between any two steps. So the writer keeps the
+written and the accepted size apart. Every use of the stream begins with `_settle`, which cuts the difference.
 
-The first append after a segment ended begins the next one, so that no segment is empty. The housekeeper seals.
+The first append after a segment ended begins the next segment, so that no segment is empty.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ROOM_TIMEOUT = 10.0  # seconds that an append on a full disk waits for retentio
 _log = logger("oz.journal")
 
 Appendable = tuple[str | bytes, bytes] | Mapping[str, Any] | Message
-"""A record for `Writer.append`: a pair of subject and payload, a mapping of column names to values, or a message."""
+"""A record for `Writer.append`: a pair of subject and payload, a mapping of columns, or a message."""
 
 
 class Writer:
@@ -93,8 +93,8 @@ class Writer:
                 records, a killed process costs none.
             segment_bytes: size in bytes at which the active segment is sealed.
             segment_seconds: age in seconds at which the active segment is sealed.
-            retain_bytes: remove the oldest sealed segments while all files together have more bytes; None keeps
-                all. The newest sealed segment and the active segment are never removed.
+            retain_bytes: remove the oldest sealed segments while all files have more bytes; None keeps all.
+                The newest sealed segment and the active segment are never removed.
             retain_seconds: remove sealed segments whose last record is older, in seconds; None keeps all.
 
         Raises:
@@ -176,23 +176,23 @@ class Writer:
                 - an iterable of records. A record is a pair (subject, payload), a mapping of column names to
                   values, or an `oz.Message`, such as a `Record` of another journal.
                 - a mapping of column names to columns. A column is a list, a range, an Arrow array, or one
-                  value (text, bytes, a number or None) for all records. At least one column is a list or an array.
+                  value (text, bytes, a number or None) for all records. One column at least is no such value.
                 - a `pyarrow.Table` or `pyarrow.RecordBatch`.
 
-                `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional, except
-                that `offset` is ignored. `time` (a `datetime` or an Arrow timestamp) or `time_ns` (integer
+                `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional;
+                `offset` is ignored. `time` (a `datetime` or an Arrow timestamp) or `time_ns` (integer
                 nanoseconds since 1970) is the time of receipt, by default now. A subject is text or bytes.
 
         Returns:
             The offset after the last record. With `sync="batch"` the records are durable.
 
         Raises:
-            JournalFull: the disk is full. Nothing of this call is in the journal; free space, then append again.
+            JournalFull: the disk is full. Nothing of this call is in the journal; free space, append again.
             JournalError: the operating system failed, or the files were removed. Close the writer and open
                 the journal again.
             TypeError, ValueError: a value has a wrong type, or does not fit its column.
             ClosedError: the writer is closed.
-            OwnershipError: the process is a fork of the one that opened the writer.
+            OwnershipError: the process is a fork of the process of the writer.
         """
         self._check()
         with self._guard:
@@ -299,8 +299,8 @@ class Writer:
     def _check(self) -> None:
         if self._owner != os.getpid():
             raise OwnershipError(
-                f"{self._directory}: the writer belongs to process {self._owner}, of which this one is a fork; "
-                "open a journal of its own"
+                f"{self._directory}: the writer belongs to process {self._owner}, and this process is a "
+                "fork of it; open a journal of its own"
             )
         if self._is_closed:
             end_daemon()
@@ -342,7 +342,7 @@ class Writer:
             self._housekeeper.wake()
 
     def _settle(self) -> None:
-        """Accept or cut the bytes of an append that an exception ended: accept them if they are acknowledged."""
+        """Accept the bytes of an interrupted append if they are acknowledged; otherwise cut them."""
         stream = self._stream
         if stream is None or not stream.is_unsettled:
             return

@@ -181,8 +181,10 @@ class Replay:
 
     def _publish(self, record: Record) -> bool:
         """Publish a message, when subscribers have room; return False if the replay is stopped before."""
-        options: dict[str, Any] = {"headers": self._headers_of(record) or None, "key": record.extras.key}
-        options["message_id"] = record.message_id
+        options: dict[str, Any] = {
+            "headers": self._headers_of(record) or None,
+            "message_id": record.message_id,
+        }
         payload: Any = record.frames[1] if len(record.frames) == 2 else record.frames[1:] or b""
         while not self.is_stopped:
             try:
@@ -191,6 +193,8 @@ class Replay:
                 self._wait(RETRY_INTERVAL)
                 continue
             except (ValueError, TypeError):
+                if options.pop("message_id", None) is not None:  # The id may be malformed.
+                    continue
                 self.refused += 1
             else:
                 self.published += 1

@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -92,7 +91,7 @@ def test_verify_exits_1_with_a_line_for_each_finding_and_repair_mends(oz, direct
     assert oz("journal", "verify", str(directory)).stdout.endswith(": intact\n")
     path = next(directory.glob(f"{0:020d}-*.parquet"))
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 1
+    content[20] ^= 1
     path.write_bytes(content)
     result = oz("journal", "verify", str(directory))
     assert result.exit_code == 1
@@ -111,7 +110,7 @@ def test_repair_is_refused_while_a_writer_is_open(oz, directory):
         result = oz("journal", "repair", str(directory))
     assert result.exit_code == 1
     [line] = result.stderr.splitlines()
-    assert str(os.getpid()) in line
+    assert "close that writer first" in line
 
 
 def test_export_as_jsonl_is_exact(oz, directory):

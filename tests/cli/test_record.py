@@ -77,7 +77,7 @@ def test_it_binds_and_goes_on_with_a_journal_that_is_there(oz_start, tmp_path):
         waiting.until(lambda: end_of(directory) == 3)
     running.interrupt()
     assert running.end().code == 0
-    assert [record.payload for record in Journal(directory).read(gaps=True)] == [b"0", b"", b"1"]
+    assert [getattr(one, "payload", None) for one in Journal(directory).read()] == [b"0", None, b"1"]
 
 
 def test_a_publisher_that_does_not_answer_is_said_and_ready_when_it_does(oz_start, tmp_path):
@@ -165,7 +165,7 @@ def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
         lines = process.stderr.read().decode().splitlines()
         assert process.wait(60) == 1
     assert "could not be recorded" in lines[0]
-    assert "free" in lines[1]
+    assert "File too large" in lines[1]
     assert len(lines) == 2
 
 

@@ -918,11 +918,11 @@ def journal_writer(directory, **options):
     return Writer(directory, **options)
 
 
-def journal_records(directory, pattern=None, **options):
+def journal_records(directory, pattern=None, *, codec=None, **options):
     """Return the messages of a journal as (subject, payload)."""
     from oz.journal_new import Journal, Record
 
-    found = Journal(directory).read(pattern, **options)
+    found = Journal(directory, codec=codec).read(pattern, **options)
     return [(one.subject, one.payload) for one in found if isinstance(one, Record)]
 
 

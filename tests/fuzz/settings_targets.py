@@ -13,10 +13,10 @@ import click
 from oz.cli.forwarder import read_legs
 from oz.configuration.resolution import survey
 from oz.errors import ConfigurationError, PatternError, ProtocolError
+from oz.journal_new.records import unpack_headers
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.node import presence
 from oz.protocol.node.reach import Reach
-from oz.services.columns import unpack_headers
 from oz.services.leg import patterns_of
 from oz.transport.node.opening import node_settings
 from oz.wire.announcement import Announcement

@@ -71,7 +71,7 @@ class Attacker:
 
 def test_nothing_that_is_denied_comes_through_a_replay(ring, tmp_path):
     pytest.importorskip("pyarrow")
-    from oz.journal import Journal, Writer
+    from oz.journal_new import Journal, Writer
     from oz.services.replayer import replay
 
     writer = Writer(str(tmp_path / "recorded"))
@@ -163,7 +163,7 @@ def test_a_recorder_is_refused_what_its_key_may_not_read(ring, tmp_path):
     from oz.services.recorder import Recorder
 
     with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("hub", permissions=True)) as publisher:
-        options = {"filtering": "publisher", "subscriber": {"security": ring.security("desk")}}
-        recorder = Recorder(tmp_path / "recorded", [">"], connect=publisher.endpoint, **options)
+        options = {"filtering": "publisher", "security": ring.security("desk")}
+        recorder = Recorder(tmp_path / "recorded", [">"], source=publisher.endpoint, subscriber=options)
         with recorder, pytest.raises(oz.PermissionDenied):
             recorder.run()

@@ -9,65 +9,46 @@ from pathlib import Path
 from typing import assert_type
 
 import oz
-import oz.journal
-from oz.journal import Record
+from oz import journal_new as oz_journal
 
 
-def journals(journal: oz.journal.Journal) -> None:
-    assert_type(journal.archive(lake="s3://bucket/lake"), oz.journal.Archived)
+def journals(journal: oz_journal.Journal) -> None:
     print(
         journal.batches(
-            pattern=oz.compile("a.>"),
+            pattern=["a.>", oz.compile("b")],
             start=datetime.now(),
-            end=datetime.now(),
+            end="-1h",
             columns=["subject", "payload"],
             follow=True,
             gaps=True,
         )
     )
     assert_type(
-        journal.read(
-            pattern=oz.compile("a.>"),
-            start=datetime.now(),
-            end=datetime.now(),
-            columns=["subject", "payload"],
-            follow=True,
-            gaps=True,
-        ),
-        Iterator[oz.journal.Record],
+        journal.read(pattern=oz.compile("a.>"), start=1, end="2026-03-01", follow=True),
+        Iterator[oz_journal.Record | oz_journal.JournalGap],
     )
-    assert_type(journal.repair(), oz.journal.Report)
-    print(journal.segments(pattern="a.>"))
-    print(
-        journal.table(
-            pattern=oz.compile("a.>"),
-            start=datetime.now(),
-            end=datetime.now(),
-            columns=["subject", "payload"],
-            gaps=True,
-        )
-    )
-    assert_type(journal.verify(), oz.journal.Report)
-    assert_type(oz.journal.Journal(Path("there")), oz.journal.Journal)
+    assert_type(journal.repair(), oz_journal.Report)
+    assert_type(journal.segments, list[oz_journal.Segment])
+    assert_type(journal.first_offset + journal.end_offset, int)
+    print(journal.table(pattern="a.>", start=1, end=2, columns=["subject"], gaps=True))
+    print(journal.to_pandas(pattern="a.>", start=1, end=2, columns=["subject"], gaps=True))
+    assert_type(journal.verify(progress=lambda done, total: None), oz_journal.Report)
+    assert_type(oz_journal.Journal(Path("there"), codec="json"), oz_journal.Journal)
 
 
-def records(record: oz.journal.Record) -> None:
-    assert_type(oz.journal.Record.of_gap("a.b", 1, origin=b" ", sequence=1, time_ns=1), oz.journal.Record)
-
-
-def writers(writer: oz.journal.Writer) -> None:
-    assert_type(writer.append([("a.b", b"x"), Record(b"raw")]), int)
-    assert_type(writer.append_columns({"subject": ["a"], "payload": [b"x"]}), int)
-    writer.check_files()
+def writers(writer: oz_journal.Writer) -> None:
+    assert_type(writer.append([("a.b", b"x"), {"subject": "a", "payload": b"x"}]), int)
+    assert_type(writer.append({"subject": ["a"], "payload": [b"x"]}), int)
+    assert_type(writer.findings, tuple[oz_journal.Finding, ...])
+    writer.roll()
+    writer.wait_sealed(timeout=1.0)
     writer.close()
-    writer.sync()
-    with oz.journal.Writer(
+    with oz_journal.Writer(
         Path("there"),
-        sync="interval",
-        sync_seconds=1.0,
+        sync=1.0,
         segment_bytes=1,
         segment_seconds=1.0,
         retain_bytes=1,
         retain_seconds=1.0,
     ) as made:
-        assert_type(made, oz.journal.Writer)
+        assert_type(made, oz_journal.Writer)

@@ -6,7 +6,7 @@ from typing import assert_type
 
 import oz
 import oz.services
-from oz.journal import Journal
+from oz.journal_new import Journal
 
 
 def look() -> None:
@@ -27,12 +27,8 @@ def functions() -> None:
             end=datetime.now(),
             speed=1.0,
             headers=True,
-            wait_for_room=True,
-            control=oz.services.Control(),
-            stats=None,
-            on_look=look,
         ),
-        oz.services.ReplayStats,
+        oz.services.Replay,
     )
 
 
@@ -71,28 +67,30 @@ def proxys(proxy: oz.services.Proxy) -> None:
 
 def recorders(recorder: oz.services.Recorder) -> None:
     recorder.close()
-    recorder.run(on_look=look)
+    recorder.run(on_poll=look)
     recorder.stop()
     recorder.wait_ready(timeout=1.0)
+    print(recorder.pending, recorder.stats.recorded)
     with oz.services.Recorder(
         Path("there"),
         ["a.>", oz.compile("b")],
-        connect=b"x",
-        bind=b"x",
-        filtering="publisher",
-        most_waiting=1,
+        source=["ipc://x"],
+        subscriber={"filtering": "publisher"},
+        max_pending_bytes=1,
         commit_seconds=1.0,
-        subscriber={"trace": "7f"},
+        sync="none",
     ) as made:
         assert_type(made, oz.services.Recorder)
+    oz.services.Recorder(Path("there"), "a.>", source=oz.Node()).close()
+    oz.services.Recorder(Path("there"), "a.>", source=oz.Subscriber("ipc://x")).close()
 
 
-def controls(control: oz.services.Control) -> None:
-    control.pause()
-    control.resume()
-    control.stop()
-    control.toggle()
-    assert_type(oz.services.Control(), oz.services.Control)
+def replays(replay: oz.services.Replay) -> None:
+    replay.pause()
+    replay.resume()
+    replay.stop()
+    replay.run(on_poll=look)
+    assert_type(replay.offset, int | None)
 
 
 def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:

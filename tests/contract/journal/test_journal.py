@@ -257,4 +257,5 @@ def test_bus_can_be_recorded(tmp_path, nodes):
     recording.stop()
     work.outcome()
     recording.close()
-    assert journal_records(tmp_path / "journal") == RECORDS
+    # A bus encodes its payloads, by default with MessagePack.
+    assert journal_records(tmp_path / "journal", codec="msgpack") == RECORDS
