@@ -183,12 +183,14 @@ def _offsets(journal: str, low: int | datetime | None, high: int | datetime | No
 
 
 _GLOB = re.compile(r"[\\{}\[\]*?]")
+_S3 = re.compile(r"^s3://(?:[^/@]*@)?")  # Spark takes credentials from its own settings
 
 
 def _spark_path(path: str) -> str:
     """Return the name of a file for Spark, which expands globs and calls S3 "s3a"."""
-    escaped = _GLOB.sub(lambda found: f"\\{found[0]}", path)
     if "://" not in path:
         # Without a scheme the path would be one of the cluster's default file system.
-        return f"file://{escaped}"
-    return re.sub(r"^s3://", "s3a://", escaped)
+        return "file://" + _GLOB.sub(lambda found: f"\\{found[0]}", path)
+    base, _, options = path.partition("?")  # options of pyarrow.fs, and the name of the file
+    uri = f"{base}/{options.rpartition('/')[2]}" if options else base
+    return _GLOB.sub(lambda found: f"\\{found[0]}", _S3.sub("s3a://", uri))

@@ -1,6 +1,6 @@
-"""What works with a session of Spark Connect, in a process with a local server of its own: prints it as JSON.
+"""A session of Spark Connect with a local server of its own; prints its results as JSON.
 
-Arguments: the journal, and a directory to write to.
+python connect_driver.py JOURNAL DIRECTORY
 """
 
 import json
@@ -11,25 +11,23 @@ from pyspark.sql import SparkSession
 import oz.spark
 
 
-def main(journal, scratch):
+def main(journal, directory):
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     oz.spark.register(spark)
-    frame = spark.read.format("oz").option("journal", journal).load()
-    stream = spark.readStream.format("oz").option("journal", journal).load().select("offset")
-    writing = stream.writeStream.format("parquet").option("checkpointLocation", f"{scratch}/checkpoint")
-    writing.trigger(availableNow=True).start(f"{scratch}/rows").awaitTermination(400)
-    told = {
-        "read": frame.count(),
-        "native": frame.where(oz.spark.matches("subject", "n.1")).count(),
-        "by Python": len(frame.select(oz.spark.match_all("subject", ["n.1", "*.2"])).collect()),
-        "stream": spark.read.parquet(f"{scratch}/rows").count(),
-        "report": oz.spark.report(spark, frame).figures["total"]["messages"],
+    frame = spark.read.format("oz").load(journal)
+    stream = spark.readStream.format("oz").load(journal).select("offset").writeStream.format("parquet")
+    stream = stream.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
+    stream.start(f"{directory}/rows").awaitTermination(400)
+    sink = {"endpoint": f"ipc://{directory}/bus", "subscribers": 0, "timeout": 1}
+    frame.select("subject", "payload").write.format("oz").mode("append").options(**sink).save()
+    found = {
+        "source": frame.count(),
+        "read": oz.spark.read(spark, journal, "n.1").count(),
+        "matches": frame.where(oz.spark.matches("subject", "n.1")).count(),
+        "match_all": frame.select(oz.spark.match_all("subject", ["n.1", "*.2"])).count(),
+        "stream": spark.read.parquet(f"{directory}/rows").count(),
     }
-    try:
-        oz.spark.archive(spark, journal, f"{scratch}/archive")
-    except oz.spark.ArchiveError as error:
-        told["archive"] = str(error)
-    print(json.dumps(told), flush=True)
+    print(json.dumps(found), flush=True)
     spark.stop()
 
 

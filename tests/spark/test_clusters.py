@@ -1,8 +1,10 @@
-"""`read`, source and sink where executors are processes of their own: a standalone cluster of two workers.
+"""Columns, `read`, source and sink where executors are processes of their own.
 
-Executors read the files of the journal from a path that all of them see.
+`tox -e heavy-spark` has a standalone cluster of two workers, the suite has `local-cluster`. Executors read
+the files of the journal from a path that all of them see.
 """
 
+import sys
 from collections import Counter
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from oz.journal_new import Writer
-from spark import bus_jobs as jobs
+from spark import cluster_jobs as jobs
 from spark.sink_listening import Listening
 
 ROWS = 4000
@@ -28,12 +30,26 @@ def journal(tmp_path_factory):
         yield str(directory)
 
 
+def test_workers_run_the_python_of_the_driver(engine):
+    assert {program for _, program in engine.run(jobs.worker_places)} == {sys.executable}
+
+
+def test_patterns_select_the_same_subjects_by_java_and_by_python(engine):
+    assert engine.run(jobs.matching, "flight.JFK.>") == ["flight.JFK.LAX.AA", "flight.JFK.LAX.B6"]
+    assert engine.run(jobs.matching, r"regex:.*\bLGA\b.*") == ["flight.LGA.BOS.DL"]
+
+
 def test_executors_read_sealed_and_active_segments(engine, journal):
     assert engine.run(jobs.count_by_both, journal, "a.3") == (ROWS // 10, ROWS // 10, 0)
 
 
 def test_a_stream_reads_each_record_once(engine, journal, tmp_path):
     assert engine.run(jobs.stream_into_parquet, journal, str(tmp_path)) == (ROWS, ROWS)
+
+
+def test_executors_write_an_archive(engine, journal, tmp_path):
+    found = engine.run(jobs.archive, journal, str(tmp_path / "archive"))
+    assert found == ([ROWS, 0], list(range(ROWS)), ROWS)
 
 
 def test_rows_of_tasks_that_fail_at_first_are_delivered_once(engine, journal):

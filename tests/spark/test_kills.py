@@ -165,9 +165,8 @@ def test_each_record_is_in_parquet_once(spark, tmp_path):
         query.finish()
     finally:
         query.close()
-    print(
-        f"{ROWS:,} records, killed {dict(killed)}, {batches(tmp_path)} batches, {time.monotonic() - began:.0f} s"
-    )
+    took = time.monotonic() - began
+    print(f"{ROWS:,} records, killed {dict(killed)}, {batches(tmp_path)} batches, {took:.0f} s")
     found = spark.read.parquet(str(tmp_path / "rows")).withColumn(
         "number", F.col("payload").cast("string").cast("long")
     )

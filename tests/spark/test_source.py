@@ -1,8 +1,10 @@
 """The source of `format("oz")`: the records of journals as rows, in batch and in streams."""
 
+import importlib.util
 import re
 import shutil
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +13,18 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import msgpack
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 import oz
+import support
 from oz.errors import JournalError
 from oz.journal_new import COLUMNS, Journal, Writer
 from oz.spark.source import JournalReader, JournalStreamReader, Range, cut
 from oz.spark.source_options import read_source_options
 from spark.journals import append_numbers, open_journal, time_of
+from support import scripts
 
 ROWS = 300
 
@@ -411,3 +416,34 @@ def test_a_bad_end_of_a_stream_is_refused(tmp_path):
     for name, value in (("endingOffset", "1"), ("endingTime", str(time_of(0) + timedelta(hours=1)))):
         with pytest.raises(oz.errors.OptionError, match=name):
             reader(tmp_path, JournalStreamReader, **{name: value})
+
+
+# object stores ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """URI of a bucket with credentials, because Spark's Python processes have the environment of Java."""
+    needed = ("moto", "boto3", "flask", "flask_cors")
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"needs: pip install '.[test-s3]' ({', '.join(missing)})")
+    with scripts.started(Path(support.__file__).with_name("s3_server.py"), "bucket") as server:
+        port = server.stdout.readline().strip()
+        assert port, server.communicate(timeout=30)[1]
+        yield f"s3://key:secret@bucket/{{}}?endpoint_override=http://127.0.0.1:{port}&region=us-east-1"
+
+
+def test_sealed_segments_are_read_from_s3(spark, tmp_path, bucket):
+    with Writer(tmp_path) as writer:
+        append_numbers(writer, 0, 20)
+        append_numbers(writer, 20, 30)
+    uri = bucket.format("live")
+    system, path = fs.FileSystem.from_uri(uri)
+    for file in tmp_path.glob("*.parquet"):
+        with system.open_output_stream(f"{path}/{file.name}") as stream:
+            stream.write(file.read_bytes())
+    assert offsets(load(spark, uri, subject="n.*")) == list(range(30))
+    stream = reader(uri, JournalStreamReader)
+    begin = stream.initialOffset()
+    end = stream.latestOffset(begin, stream.getDefaultReadLimit())
+    assert sum(len(batch) for part in stream.partitions(begin, end) for batch in stream.read(part)) == 30
