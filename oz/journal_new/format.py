@@ -35,6 +35,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -148,6 +149,7 @@ def sealed_name(first: int, end: int, crc: int) -> str:
     return f"{first:020}-{end:020}-{crc:08x}.parquet"
 
 
+@lru_cache(1 << 14)  # a reader lists the directory again and again
 def parse_name(name: str) -> SegmentFile | None:
     """Parse a file name; None if it is not the name of a segment."""
     if match := _SEALED.fullmatch(name):
@@ -162,9 +164,10 @@ def sort_segments(names: Iterable[str]) -> list[SegmentFile]:
 
     A stream whose sealed form is present too is left out: a kill came between the rename and the unlink.
     """
-    found = sorted(filter(None, map(parse_name, names)), key=lambda file: (file.first, not file.is_sealed))
-    sealed = {file.first for file in found if file.is_sealed}
-    return [file for file in found if file.is_sealed or file.first not in sealed]
+    # Names sort by offset, because it has 20 digits.
+    found = [file for file in map(parse_name, sorted(names)) if file is not None]
+    sealed = {file.first for file in found if file.end is not None}
+    return [file for file in found if file.end is not None or file.first not in sealed]
 
 
 def new_id() -> str:

@@ -55,7 +55,7 @@ def end_offset(store: Store) -> int:
     """
     while True:
         mark, files = acknowledged_mark(store), store.segments()
-        sealed = max((file.end for file in files if file.end is not None), default=0)
+        sealed = next((file.end for file in reversed(files) if file.end is not None), 0)
         if mark is not None:
             return max(mark.end, sealed)
         if not files or files[-1].is_sealed or not isinstance(store, LocalStore):

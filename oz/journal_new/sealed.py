@@ -80,9 +80,9 @@ _ERRORS = (
     pa.ArrowException,
     OSError,
     ValueError,
-    KeyError,
-    IndexError,
+    LookupError,
     TypeError,
+    AttributeError,
     MemoryError,
     OverflowError,
 )
@@ -126,19 +126,12 @@ class _Summary:
     def _add_subjects(self, table: pa.Table) -> None:
         if self._subjects is None:
             return
-        if self.gaps:
-            table = table.filter(pc.equal(table["kind"], _MESSAGES))
-        distinct, raw = pc.unique(table["subject"]), table["subject_raw"]
-        if len(distinct) * 3 > MAX_SUBJECTS:
+        if pc.count_distinct(table["subject"]).as_py() * 3 > MAX_SUBJECTS:
             self._subjects = None
             return
-        found = distinct.to_pylist()
-        if raw.null_count < len(raw):
-            found += [one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one]
-        for subject in found:
-            if subject not in self._subjects:
-                self._subjects.add(subject)
-                self._subject_bytes += len(subject) + 4
+        new = _subjects_of(table) - self._subjects
+        self._subjects |= new
+        self._subject_bytes += sum(len(subject) + 4 for subject in new)
         if self._subject_bytes > MAX_SUBJECTS:
             self._subjects = None
 
@@ -156,6 +149,20 @@ class _Summary:
             entries["oz.subjects"] = json.dumps(sorted(self._subjects), separators=(",", ":"))
         self.reserved = _CHECKSUMS + secrets.token_hex(4 * self.groups * len(COLUMNS))
         return entries | {"oz.checksums": self.reserved}
+
+
+def _subjects_of(table: pa.Table) -> set[str]:
+    """Return the subjects of messages. Bytes that are not UTF-8 are surrogate escapes."""
+    if pc.max(table["kind"]).as_py() != MESSAGE:
+        table = table.filter(pc.equal(table["kind"], _MESSAGES))
+    raw = table["subject_raw"]
+    if raw.null_count == len(raw):
+        return set(pc.unique(table["subject"]).to_pylist())
+    texts = pc.unique(table["subject"].filter(pc.is_null(raw))).to_pylist()
+    return {
+        *texts,
+        *(one.decode(errors="surrogateescape") for one in pc.unique(raw).to_pylist() if one is not None),
+    }
 
 
 def write_sealed(
@@ -318,6 +325,8 @@ class Footer:
         if self.subjects is not None and not set(map(type, self.subjects)) <= {str}:
             raise ValueError("the list of subjects is malformed")
         self._checksums = found[b"oz.checksums"].decode()
+        if not self.empty <= set(NULLABLE):
+            raise ValueError("a required column is said to be null")
         if (self.head.first, int(found[b"oz.end"])) != (file.first, file.end):
             raise ValueError("the footer names other offsets than the file name")
         if not metadata.schema.to_arrow_schema().equals(SCHEMA):
@@ -356,11 +365,12 @@ class Footer:
         return groups
 
     def _has_listed_subjects(self, groups: Sequence[Group]) -> bool:
-        if self.subjects is None or self.gaps or "subject_raw" not in self.empty:
+        if self.subjects is None or self.gaps:
             return True
         listed = set(self.subjects)
-        ends = (end.decode(errors="replace") for group in groups for end in group.subjects or ())
-        return all(end in listed for end in ends)
+        ends = (end.decode() for group in groups for end in group.subjects or ())
+        # The list has the bytes of subjects that are not UTF-8, which the statistics do not have.
+        return all(end in listed or "\N{REPLACEMENT CHARACTER}" in end for end in ends)
 
     def _is_complete(self, group: Group) -> bool:
         missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
@@ -506,6 +516,23 @@ class SealedFile:
             for name in columns
         ]
         return pa.Table.from_arrays(arrays, list(columns))
+
+    def check(self, group: Group) -> None:
+        """Check all bytes of a row group, and decode it.
+
+        Raises:
+            DamageError: a byte is wrong.
+        """
+        self._load(group, set(range(len(COLUMNS))))
+        table = self.read([group], COLUMNS)
+        try:
+            empty = self._parquet.read_row_groups([group.number], sorted(self.footer.empty))
+        except _ERRORS as error:
+            raise self._damage(f"its columns cannot be decoded: {error}", [group]) from None
+        if any(column.null_count != group.rows for column in empty.columns):
+            raise self._damage("a column that is said to be null has values", [group])
+        if self.footer.subjects is not None and not _subjects_of(table) <= set(self.footer.subjects):
+            raise self._damage("a subject is not in the list of subjects", [group])
 
     def _load(self, group: Group, columns: set[int]) -> None:
         """Read column chunks into the window, and verify their checksums."""

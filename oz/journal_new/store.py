@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new.format import LOCK, MARK, SegmentFile, open_regular, parse_name, sort_segments
+from oz.journal_new.format import LOCK, MARK, SegmentFile, open_regular, sort_segments
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://")
 
@@ -94,13 +94,10 @@ class LocalStore:
 
     def exists(self) -> bool:
         """Return whether the directory holds a journal."""
-        try:
-            names = os.listdir(self.directory)
-        except FileNotFoundError:
+        if not os.path.lexists(self.directory):
             return False
-        except OSError as error:
-            raise JournalError(f"{self.directory}: the journal cannot be read: {error.strerror}") from None
-        return any(name in (LOCK, MARK) or parse_name(name) for name in names)
+        has_writer = any(os.path.lexists(self.directory / name) for name in (LOCK, MARK))
+        return has_writer or bool(self.segments())
 
     def open(self, name: str) -> OpenFile:
         """Open a file.
@@ -126,7 +123,7 @@ class LocalStore:
         Raises:
             FileNotFoundError: the file is absent.
         """
-        return os.stat(self.directory / name).st_size
+        return os.lstat(f"{self.directory}/{name}").st_size
 
     def path(self, name: str) -> str:
         """Return the absolute path of a file."""
@@ -213,6 +210,11 @@ class RemoteStore:
         return f"{self._uri}/{name}"
 
 
+def is_uri(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is a URI of `pyarrow.fs`."""
+    return isinstance(directory, str) and _URI.match(directory) is not None
+
+
 def open_store(directory: str | os.PathLike[str]) -> LocalStore | RemoteStore:
     """Return the store of a directory or a URI.
 
@@ -220,8 +222,7 @@ def open_store(directory: str | os.PathLike[str]) -> LocalStore | RemoteStore:
         JournalError: there is no journal.
     """
     text = os.fspath(directory)
-    is_remote = isinstance(directory, str) and _URI.match(text) is not None
-    store = RemoteStore(text) if is_remote else LocalStore(Path(text))
+    store = RemoteStore(text) if is_uri(directory) else LocalStore(Path(text))
     if not store.exists():
         raise JournalError(f"{text}: there is no journal here; `oz record` or oz.journal.Writer creates one")
     return store

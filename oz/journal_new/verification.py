@@ -130,7 +130,7 @@ class _Verification:
             opened.check_layout()
             for group in groups:
                 try:
-                    opened.read([group], COLUMNS)
+                    opened.check(group)
                     records += group.rows
                 except DamageError as error:
                     self._add(error, file)

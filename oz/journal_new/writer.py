@@ -46,7 +46,7 @@ from oz.journal_new.lock import WriterLock
 from oz.journal_new.records import make_batches
 from oz.journal_new.recovery import recover
 from oz.journal_new.report import Finding
-from oz.journal_new.store import LocalStore
+from oz.journal_new.store import LocalStore, is_uri
 from oz.journal_new.stream import END, BatchEncoder
 from oz.logs import logger
 from oz.message import Message
@@ -107,6 +107,8 @@ class Writer:
         check_positive(segment_bytes=segment_bytes, segment_seconds=segment_seconds)
         limits = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}
         check_positive(**{name: value for name, value in limits.items() if value is not None})
+        if is_uri(directory):
+            raise ValueError(f"a writer needs a local directory, not {directory}; copy sealed files there")
         self._directory = Path(directory)
         self._sync = sync
         self._sync_seconds = float(sync) if isinstance(sync, (int, float)) else None
@@ -368,7 +370,7 @@ class Writer:
 
     def _begin_segment(self) -> _OpenStream:
         head = Head(self._recovered.journal, new_id(), self._previous, self._end)
-        self._stream = _OpenStream(self._directory, head)
+        self._stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
         return self._stream
 
     def _end_segment(self) -> None:
@@ -444,8 +446,8 @@ class _OpenStream:
         dirty_since: the time of the first append after the last sync by the interval; None if there is none.
     """
 
-    def __init__(self, directory: Path, head: Head) -> None:
-        """Create the file. Its name is durable before a record in it is acknowledged."""
+    def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:
+        """Create the file. If it is durable, its name is durable before a record in it is acknowledged."""
         self.head = head
         self.path = directory / stream_name(head.first, head.segment)
         self.begun = time.monotonic()
@@ -460,7 +462,8 @@ class _OpenStream:
         try:
             os.pwrite(self._descriptor, self._encoder.head, 0)
             os.rename(temporary, self.path)
-            sync_directory(directory)
+            if is_durable:
+                sync_directory(directory)
         except BaseException:
             self.close()
             with suppress(FileNotFoundError):

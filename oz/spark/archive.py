@@ -9,7 +9,7 @@ are the whole state of an archive: the next batch starts at the highest end. An 
 at most the batch in the staging directory, and the next run writes the batch again.
 
 A rename decides (`ready`) and a rename publishes. In between, batches inside the new range are moved away:
-earlier versions of the batch, or the small batches that a compaction has merged. `_recover` completes a batch
+earlier versions of the batch, or the small batches that a compaction has merged. `recover` completes a batch
 that is ready, so that every step may be repeated. No record is ever visible twice. While a compaction
 replaces batches, a query that runs may fail or miss their records.
 
@@ -45,9 +45,9 @@ from oz.spark.session import is_remote
 GAPS, OTHER = "@gaps", "@other"
 """Values of `first_token`: gap records, and tokens that have no directory of their own."""
 
-MAX_TOKEN_LENGTH = (
-    64  # characters; a file name has at most 255 bytes, and Spark writes up to 9 for a character
-)
+MAX_TOKEN_BYTES = 64
+"""Spark writes up to three bytes for a byte of a token, and a file name has at most 255 bytes."""
+
 ROW_GROUP_ROWS = 20_000
 _BATCH = re.compile(r"batch=(\d{20})-(\d{20})(?:-([0-9a-f]+))?")
 _WRITE_OPTIONS: dict[str, Any] = {
@@ -246,15 +246,14 @@ def read_archive(spark: SparkSession, path: Path) -> DataFrame:
     Raises:
         ArchiveError: there is no archive.
     """
-    files = _Files(spark, path)
-    if not files.batches():
-        raise ArchiveError(f"{files.path}: there is no archive; `oz spark archive` writes one")
-    return spark.read.parquet(files.path)
+    if not is_remote(spark) and not is_archive(spark, path):
+        raise ArchiveError(f"{os.fspath(path)}: there is no archive; `oz spark archive` writes one")
+    return spark.read.parquet(os.fspath(path))
 
 
 def is_archive(spark: SparkSession, path: Path) -> bool:
-    """Return whether a directory has batches of an archive."""
-    return bool(_Files(spark, path).batches())
+    """Return whether a directory has batches of an archive; False in a session of Spark Connect."""
+    return not is_remote(spark) and bool(_Files(spark, path).batches())
 
 
 class _Files:
@@ -263,8 +262,8 @@ class _Files:
     def __init__(self, spark: SparkSession, path: Path) -> None:
         if is_remote(spark):
             raise ArchiveError(
-                "an archive is renamed through the JVM of this process, and a session of Spark Connect has none; "
-                "run `oz spark archive` on the machine of the server"
+                "an archive needs the JVM of this process, and a session of Spark Connect has none; run "
+                "`oz spark archive` on the machine of the server"
             )
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
@@ -470,7 +469,7 @@ def _lay_out(rows: DataFrame, layout: Layout) -> DataFrame:
 
 def _first_token(layout: Layout) -> Column:
     first = token("subject", 1, separator=layout.separator)
-    is_short = F.length(first).between(1, MAX_TOKEN_LENGTH)
+    is_short = F.octet_length(first).between(1, MAX_TOKEN_BYTES)
     return F.when(F.col("kind") == GAP, GAPS).when(is_short, first).otherwise(OTHER)
 
 

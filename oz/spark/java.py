@@ -1,7 +1,7 @@
 r"""Java regular expressions with the meaning of oz patterns, for Spark's RLIKE.
 
-Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end the
-JVM. Three rules keep the two engines in agreement and Java safe:
+Theory of operation. RLIKE searches with Java's engine, which has no time limit and whose recursion can end
+the JVM. Three rules keep the two engines in agreement and Java safe:
 
 - The output consists of few constructs, which both engines read alike: `\A`, `\z`, escaped literals, classes
   of listed characters, `[^.]+`, `[\s\S]*`, atomic groups and alternatives. `$`, `\Z`, `.` and `\w` differ in

@@ -87,7 +87,7 @@ def report(
         spark: a session.
         source: directory of a journal or of an archive, or a DataFrame with the columns of a journal.
         pattern: count only messages whose subject matches. Missing sequence numbers are then not counted,
-            because other messages have numbers too.
+            because filtered messages have numbers too. Gap records count whatever their pattern.
         start: the first offset or time, as for `oz.spark.read`; for a journal only.
         end: the offset or time before which to stop, as for `oz.spark.read`; for a journal only.
         top: rows of each table.

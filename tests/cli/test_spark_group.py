@@ -48,7 +48,7 @@ def test_the_group_lists_its_commands_and_loads_none_for_the_main_help():
 def test_every_command_says_where_it_runs(oz, command):
     text = oz("spark", command, "--help").stdout
     assert "--master URL" in text
-    assert "else local[2]" in " ".join(text.split())
+    assert "or local[2]" in " ".join(text.split())
     assert "--conf NAME=VALUE" in text
 
 
@@ -56,7 +56,7 @@ def test_every_command_says_where_it_runs(oz, command):
 def test_a_setting_that_is_none_is_wrong_usage(oz, setting):
     ended = oz("spark", "archive", "journal", "lake", "--conf", setting)
     assert ended.exit_code == 2
-    assert f"{setting!r} is no setting: write spark.executor.memory=4g" in ended.output
+    assert f"{setting!r} is no setting of Spark; write spark.executor.memory=4g" in ended.output
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])

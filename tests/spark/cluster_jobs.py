@@ -58,3 +58,10 @@ def publish_though_first_attempts_fail(spark, journal, endpoint):
 
     failing = rows.mapInArrow(fail_at_first, rows.schema)
     failing.write.format("oz").mode("append").options(endpoint=endpoint).save()
+
+
+def archive(spark, journal, path):
+    """Archive twice; return rows of both runs, the archived offsets, and the messages in a report."""
+    runs = [oz.spark.archive(spark, journal, path).rows for _ in range(2)]
+    offsets = sorted(row.offset for row in oz.spark.read_archive(spark, path).select("offset").collect())
+    return runs, offsets, oz.spark.report(spark, path).figures["total"]["messages"]

@@ -8,7 +8,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-TIMEOUT = 900  # seconds; a busy machine needs minutes to start Spark
+TIMEOUT = 1200  # seconds; a busy machine needs minutes to start Spark
 
 CONF = {
     "spark.sql.shuffle.partitions": 2,

@@ -1,4 +1,4 @@
-"""`spark-submit` to a real cluster: what it says wins over what a session of ours would choose."""
+"""`spark-submit` to a real cluster: its settings override the defaults of a session."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
-from oz.journal import Record, Writer
+from oz.journal_new import Writer
 from oz.spark.session import java_home
 from support.waiting import until
 
@@ -37,8 +37,8 @@ spark.stop()
 
 @pytest.fixture
 def journal(tmp_path):
-    with Writer(tmp_path / "journal", sync="never") as writer:
-        writer.append([Record(f"a.{number % 10}", b"", number) for number in range(1_000)])
+    with Writer(tmp_path / "journal") as writer:
+        writer.append([(f"a.{number % 10}", b"") for number in range(1_000)])
     return tmp_path / "journal"
 
 
@@ -86,9 +86,9 @@ def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, t
 def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     command = tmp_path / "oz_command.py"
     command.write_text("from oz.cli import main\n\nmain(prog_name='oz')\n")
-    lake = tmp_path / "lake"
-    submit(tmp_path, standalone.url, command, "spark", "archive", journal, lake, "--unsealed")
-    assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == 1_000
+    archive = tmp_path / "archive"
+    submit(tmp_path, standalone.url, command, "spark", "archive", journal, archive)
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in archive.rglob("*.parquet")) == 1_000
     assert ending_of(tmp_path.name, standalone) == "FINISHED"  # it ran there, and not in local[2]
 
 

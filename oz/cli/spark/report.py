@@ -15,8 +15,8 @@ from oz.escaping import printable
 _HELP = """Report on SOURCE, the directory of a journal or of an archive.
 
 The report has rates over time, top subjects, sizes of payloads, losses, and gaps by publisher. --html
-writes one page that loads nothing from elsewhere, --json the figures. Standard output gets a summary. Needs the extra
-ozmq[spark] and Java 17 or newer.
+writes one page that loads nothing from elsewhere, --json the figures. Standard output gets a summary. Needs
+the extra ozmq[spark] and Java 17 or newer.
 
 \b
 Examples:
