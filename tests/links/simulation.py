@@ -548,7 +548,7 @@ class World:
             if not link.is_answered and one.subscriptions.revision:
                 return f"link {number} has answer {link.answered} of {one.subscriptions.revision}"
             session = sessions.by_id.get(link.session)
-            if session is None or session.epoch != link.epoch or not session.is_up:
+            if session is None or not session.is_up:
                 return f"link {number} has no session that is UP"
             live.add(session)
             if session.batches:
@@ -607,7 +607,7 @@ class World:
         sessions = self.publisher.sessions
         for number, one in enumerate(self.subscribers):
             session = sessions.by_id[one.link.session]
-            accounts = self.ledger.accounts[session.epoch]
+            accounts = self.ledger.accounts[one.link.epoch]
             for stream in session.streams.values():
                 account = accounts[stream.number]
                 if stream.matched != account.seen:
