@@ -34,7 +34,7 @@ PING(n)                            –              –                         
 ANSWER                             –              –                         refusals                –
 BYE                                –              known before: Gap(None)   Gap(n − expected),      –
                                                   ENDED                     drops, ENDED
-no WELCOME for 10 s                replace        replace                   –                       –
+no WELCOME for 10 s                –              replace                   –                       –
 silent for 3.5 s                   –              replace, if heard once    replace                 –
 silent for resume_seconds + 2 s    –              known before: Gap(None),  –                       –
                                                   ENDED
@@ -566,7 +566,7 @@ class Link:
                 self._retry_at = listened + self._backoff
                 self._backoff = min(2 * self._backoff, MAX_BACKOFF)
                 effects.append(Replace("the session has ended"))
-        else:
+        elif self.state == GREETING:
             self._tick_greeting(listened, effects)
         return effects
 
@@ -579,7 +579,7 @@ class Link:
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
-        elif self.state == GREETING and listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+        elif listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
             self._say_hello(listened)
 
     def next_deadline(self) -> float:
@@ -588,7 +588,7 @@ class Link:
             return self._heard_at + SILENT_AFTER
         if self.state == ENDED:
             return self._retry_at
-        return self._hello_at + HELLO_AGAIN
+        return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
 
     def before_wait(self, now: float) -> None:
         """Make an ACK due if the last one is old. The engine calls it before `receive` waits or returns.
