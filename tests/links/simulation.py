@@ -142,6 +142,7 @@ class SubscriberProcess:
         clock, link, now = self.clock, self.link, self.world.now
         clock.enter()
         incoming = self.handle.incoming
+        has_read = bool(incoming) or bool(self.working)
         while reads > 0 and incoming:
             reads -= 1
             clock.read(now)
@@ -151,7 +152,9 @@ class SubscriberProcess:
         if not incoming:
             clock.empty(now)
             self.effects(link.epoch, link.tick(self.listened))
-            link.before_wait(now)
+            if has_read:
+                # `receive` woke up and is about to wait again.
+                link.before_wait(now)
         self.pump()
 
     def on_frame(self, frame):
@@ -410,8 +413,10 @@ class World:
             connection.is_stalled = not connection.is_stalled
         elif kind < 0.64 and connection:
             connection.room = choose.randrange(4)
-        elif kind < 0.72 and connection:
+        elif kind < 0.70 and connection:
             connection.is_late = not connection.is_late
+        elif kind < 0.72 and one and self.publisher:
+            self.outlive(one)
         elif kind < 0.80 and one:
             one.is_busy = not one.is_busy
             if one.is_busy:
@@ -434,6 +439,24 @@ class World:
             connection.is_late = choose.random() < 0.7
             self.publisher.listener.accept(connection.handle)
 
+    def outlive(self, one):
+        """Let a session end while frames of its connection are unread; the link resumes on another connection."""
+        connection = one.handle.connection
+        if connection is None or one.link.state != LIVE:
+            return
+        self.trace(lambda: "outlive")
+        connection.transfer(50)
+        one.step(50)
+        connection.transfer(50)
+        connection.is_late = True
+        one.clock.leave(self.now)
+        one.connect()
+        self.publisher.listener.notice(connection)
+        for seconds in (1.1, 1.1, 31.0, 1.1):
+            self.advance(seconds)
+            self.publisher.step(0, 0)
+        self.publish(4)
+
     def advance(self, seconds):
         self.now += seconds
         if self.publisher is not None:
@@ -455,6 +478,8 @@ class World:
                 one.finish(choose.randrange(1, 6))
         if self.publisher:
             for connection in self.publisher.listener.connections:
+                if not connection.is_alive and connection.is_late and choose.random() < 0.1:
+                    connection.is_late = False
                 if not connection.is_alive and connection.is_known and choose.random() < 0.3:
                     self.publisher.listener.notice(connection)
             if choose.random() < 0.8:
@@ -689,11 +714,12 @@ class Instruments:
                 is_expired = session.clock_at is not None and now - session.clock_at > SETTINGS.resume_seconds
                 if is_expired and not session.is_up:
                     ledger.legitimate_ends.add(session.epoch)
-                for stream in session.streams.values():
-                    if stream.group is not None:
-                        ledger.group_drops[stream.group.name] += sum(stream.drops)
                 world.trace(lambda: f"session {session.id.hex()} ends, expired={is_expired}")
+            has_ended = session.has_ended
             _end(sessions, session, now)
+            for stream in session.streams.values():
+                if stream.group is not None and not has_ended:
+                    ledger.group_drops[stream.group.name] += sum(stream.drops)
 
         def moved(stream, units):
             before = stream.matched
