@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and the time
-in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls `next_frames` and
-`taken` of each one until the socket refuses. `replies` holds frames for routing ids without a session.
+`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and
+the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
+`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without
+a session.
 
 HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
@@ -20,14 +21,15 @@ anything else                                               session ends; a new 
 too many sessions                                           BYE(3)
 =========================================================== =================================================
 
-ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work` applies a
-number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations that are not
-applied; the link declares everything again.
+ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work`
+applies a number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations
+that are not applied; the link declares everything again.
 
-Redelivery: messages that a member of a redelivering group has not handled move to other members that match, before
-new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in sticky
-groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that matched them is
-removed. After 3 seconds only members that are UP receive them; else members that are DOWN too.
+Redelivery: messages that a member of a redelivering group has not handled move to other members that match,
+before new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in
+sticky groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that
+matched them is removed. After 3 seconds only members that are UP receive them; else members that are DOWN
+too.
 """
 
 from __future__ import annotations
@@ -465,7 +467,8 @@ class Sessions:
     def _move_removed(self, session: Session, stream: Stream) -> None:
         """Move the messages of a stream that only removed patterns match.
 
-        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has added
+        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has
+        added
         does not protect them: its subscription began after they had arrived.
         """
         kept = [
@@ -524,7 +527,7 @@ class Sessions:
         return group.pick(alive, subject, self.now) if alive else None
 
     def end(self, session: Session, now: float) -> None:
-        """End a session: move the messages of redelivering groups, give up all others, remove its patterns."""
+        """End a session: move messages of redelivering groups, give up others, remove its patterns."""
         if session.has_ended:
             return
         self.now = now

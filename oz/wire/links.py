@@ -5,14 +5,15 @@ Theory of operation
 A link message is one frame behind the routing id of a ROUTER, so that no read ends inside a message (libzmq
 aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
-A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The body
-holds subjects and payloads; all sessions that receive the same messages share one body. A head is followed by its
-body as the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
+A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The
+body holds subjects and payloads; all sessions that receive the same messages share one body. A head is
+followed by its body as the next BODY of the same connection. A small body is joined to its head in one frame
+(JOINED).
 
-The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and they
-check counts against sizes before they allocate. MessagePack values are bounded as follows: msgpack allocates an
-array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, and the untouched
-memory of these arrays is never mapped.
+The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
+they check counts against sizes before they allocate. MessagePack values are bounded: msgpack allocates
+an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, and the
+untouched memory of these arrays is never mapped.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content
@@ -181,6 +182,10 @@ class StreamOptions(NamedTuple):
     prefetch: int = 0
 
 
+DEFAULT_OPTIONS = StreamOptions()
+"""Options of a plain stream."""
+
+
 class Item(NamedTuple):
     """One pattern of a declaration.
 
@@ -204,8 +209,8 @@ class Declare(NamedTuple):
 
     Attributes:
         revision: number of the change.
-        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts have
-            the new revision as their base.
+        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts
+            have the new revision as their base.
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
@@ -264,7 +269,7 @@ class Head(NamedTuple):
     flags: int
     stream: int
     sequence: int
-    count: int
+    count: int  # type: ignore[assignment]
     drops: int
     position: int
     differences: bytes
@@ -359,7 +364,7 @@ class Card(NamedTuple):
     fields: dict[str, Any]
 
 
-# Encoders -----------------------------------------------------------------------------------------------------------
+# Encoders
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -450,8 +455,8 @@ def encode_body(flat: Sequence[Any]) -> bytes:
     """Return the frame of a BODY.
 
     Args:
-        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are bytes;
-            extras are a dict or None.
+        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
+            bytes; extras are a dict or None.
     """
     return _pack(flat)
 
@@ -483,15 +488,15 @@ def encode_differences(positions: Sequence[int]) -> bytes:
     return b"".join([_DIFFERENCE.pack(after - before) for before, after in pairwise(positions)])
 
 
-# Decoders -----------------------------------------------------------------------------------------------------------
+# Decoders
 
 
 def decode_head(frame: bytes) -> Head:
     """Return the head of a BATCH frame, or the head in a JOINED frame.
 
     Raises:
-        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences do not
-            fit the count.
+        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences
+            do not fit the count.
     """
     if len(frame) < HEAD_BYTES:
         raise ProtocolError(f"a head of {len(frame)} bytes, at least {HEAD_BYTES} are needed")
@@ -704,7 +709,7 @@ def _map_of(options: StreamOptions) -> dict[str, Any]:
     """Return the fields that differ from their defaults."""
     fields = {
         name: value
-        for name, value, default in zip(options._fields, options, _DEFAULT_OPTIONS, strict=True)
+        for name, value, default in zip(options._fields, options, DEFAULT_OPTIONS, strict=True)
         if value != default and name != "handled"
     }
     if options.handled:
@@ -731,7 +736,6 @@ def _options_of(fields: Any) -> StreamOptions:
     return StreamOptions(group, policy, overflow, numbers[0], ack == "handled", redeliver, numbers[1])
 
 
-_DEFAULT_OPTIONS = StreamOptions()
 _POLICIES = ("round_robin", "sticky", "failover")
 _OVERFLOWS = (None, "drop_newest", "drop_oldest", "conflate")
 

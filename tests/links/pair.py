@@ -8,7 +8,7 @@ from oz.publisher.sessions import Sessions
 from oz.subscriber.link import Link
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import Declare, Hello, Item, StreamOptions
+from oz.wire.links import DEFAULT_OPTIONS, Declare, Hello, Item
 
 ROUTE, OTHER_ROUTE = b"route one", b"route two"
 ORIGIN = b"origin of a test"
@@ -41,8 +41,18 @@ class Publisher:
         while self.sessions.work(10):
             pass
 
-    def declare(self, text="a.*", revision=1, base=0, sid=1, route=ROUTE, options=StreamOptions(), stream=0, removed=(),
-                last_value=False):  # fmt: skip
+    def declare(
+        self,
+        text="a.*",
+        revision=1,
+        base=0,
+        sid=1,
+        route=ROUTE,
+        options=DEFAULT_OPTIONS,
+        stream=0,
+        removed=(),
+        last_value=False,
+    ):
         items = [] if text is None else [Item(sid, stream, "nats", text, last_value)]
         streams = {} if text is None else {stream: options}
         self.read(links.encode_declare(Declare(revision, base, True, streams, items, list(removed))), route)
@@ -87,7 +97,7 @@ def describe(frames):
 class Subscriber:
     """A link with a log of effects."""
 
-    def __init__(self, *texts, options=StreamOptions()):
+    def __init__(self, *texts, options=DEFAULT_OPTIONS):
         self.subscriptions = Subscriptions()
         for text in texts:
             self.subscriptions.add(oz.compile(text), options)
@@ -112,4 +122,6 @@ class Subscriber:
 def batch(sequence, count=1, stream=0, drops=0, flags=0, position=0):
     """Return a JOINED frame."""
     flat = [part for index in range(count) for part in (b"a.%d" % index, b"x", None)]
-    return links.join(links.encode_head(flags, stream, sequence, count, drops, position), links.encode_body(flat))
+    return links.join(
+        links.encode_head(flags, stream, sequence, count, drops, position), links.encode_body(flat)
+    )

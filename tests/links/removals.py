@@ -1,4 +1,5 @@
-"""Removals of one mechanism each, to show that the simulation can fail: `python -m links.removals NAME [--count N]`.
+"""Removals of one mechanism each, to show that the simulation can fail: `python -m links.removals NAME
+[--count N]`.
 
 A removal patches the machines in the harness. The product has no such switch.
 """
@@ -91,7 +92,9 @@ def main():
     options = parser.parse_args()
     for name in options.names:
         began = time.process_time()
-        print(name, find(name, options.first, options.count), f"{time.process_time() - began:.1f} s", flush=True)
+        print(
+            name, find(name, options.first, options.count), f"{time.process_time() - began:.1f} s", flush=True
+        )
 
 
 if __name__ == "__main__":

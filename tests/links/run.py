@@ -31,7 +31,10 @@ def main():
             if error is not None:
                 failed += 1
                 if failed <= 20:
-                    print(f"seed {seed}: {error[:300]}\n  replay: cd tests && python -m links.simulation {seed} --trace", flush=True)
+                    print(
+                        f"seed {seed}: {error[:300]}\n  replay: python -m links.simulation {seed}",
+                        flush=True,
+                    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{options.count} schedules, {failed} failed, {dict(total)}")
     print(f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time")

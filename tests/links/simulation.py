@@ -1,13 +1,13 @@
 """Seeded schedules of sessions and links over modelled connections.
 
-`python -m links.simulation SEED` (in `tests/`) runs one schedule and prints its statistics; with `--trace` it prints
-each action.
+`python -m links.simulation SEED` (in `tests/`) runs one schedule and prints its statistics; with `--trace` it
+prints each action.
 """
 
 import random
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from unittest.mock import patch
 
 import oz
@@ -17,13 +17,13 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Session, Settings, Stream
 from oz.publisher.sessions import Sessions
-from oz.subscriber.link import ENDED, LIVE, Gap, Link, ListeningClock, Messages, Replace
+from oz.subscriber.link import LIVE, Gap, Link, ListeningClock, Messages, Replace
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire.links import SID, UNKNOWN_EPOCH, StreamOptions
 
 SETTINGS = Settings(
-    window=6, window_bytes=1_500, pending_bytes=4_000, total_bytes=9_000, high_water_mark=12, joined_bytes=120, batch=4,
-    body_bytes=600, alone_bytes=200, largest_frame=10_000, resume_seconds=30.0,
+    window=6, window_bytes=1_500, pending_bytes=4_000, total_bytes=9_000, high_water_mark=12,
+    joined_bytes=120, batch=4, body_bytes=600, alone_bytes=200, largest_frame=10_000, resume_seconds=30.0,
 )  # fmt: skip
 LARGEST_FRAME = 700
 LARGEST_MESSAGE = 1_000
@@ -162,7 +162,9 @@ class SubscriberProcess:
         epoch, unwanted = link.epoch, link.unwanted
         before = (frame[2] << 8) + frame[3] if frame and frame[0] == 5 else 0
         effects = link.on_frame(frame, self.listened)
-        self.world.trace(lambda: f"  frame {link.session[-2:].hex()} {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}")
+        self.world.trace(
+            lambda: f"  frame {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}"
+        )
         is_replaced = self.effects(epoch, effects)
         if link.unwanted != unwanted:
             self.world.ledger.accounts[link.epoch][before].unwanted += link.unwanted - unwanted
@@ -202,9 +204,7 @@ class SubscriberProcess:
         if options.overflow != "conflate" and not options.redeliver and link.state == LIVE:
             place = account.places.get(messages.positions[0])
             if place is not None and account.seen not in place:
-                raise Violation(
-                    f"stream {stream}: message {place} arrives after {account.seen} delivered, dropped or unwanted"
-                )
+                raise Violation(f"stream {stream}: message {place} arrives after {account.seen} messages")
         flat = messages.flat
         sequence = messages.sequence
         for index, position in enumerate(messages.positions):
@@ -440,7 +440,7 @@ class World:
             self.publisher.listener.accept(connection.handle)
 
     def outlive(self, one):
-        """Let a session end while frames of its connection are unread; the link resumes on another connection."""
+        """Let a session end while frames of its connection are unread; the link connects again."""
         connection = one.handle.connection
         if connection is None or one.link.state != LIVE:
             return
@@ -513,7 +513,7 @@ class World:
     # after the last fault
 
     def calm(self):
-        """End all faults. Directions that lose frames end by a reset, or by the silence that the link sees."""
+        """End all faults. A half-open connection ends by a reset, or by silence at the link."""
         self.is_calm = True
         if self.publisher is None:
             self.start_publisher()
@@ -582,7 +582,9 @@ class World:
                 return f"session {number} has messages in backlogs, or held"
             if one.working or link.next_frame() is not None:
                 return f"subscriber {number} has handlers or frames to send"
-            if any(sum(stream.drops) != link.drops.get(stream.number, 0) for stream in session.streams.values()):
+            if any(
+                sum(stream.drops) != link.drops.get(stream.number, 0) for stream in session.streams.values()
+            ):
                 return f"link {number} does not know all drops"
         return None
 
@@ -600,18 +602,20 @@ class World:
             )
             if session.bytes != window + held + backlog + conflated or session.window_used != window:
                 raise Violation(
-                    f"session.bytes is {session.bytes}: window {window}, held {held}, backlog {backlog + conflated}"
+                    f"{session.bytes} bytes: window {window}, held {held}, backlog {backlog + conflated}"
                 )
-            redelivered = sum(
-                w.body.size for s in session.streams.values() for w in s.backlog if w.flags
-            ) + sum(b.size for b in session.batches if b.flags & 1) + held
+            redelivered = (
+                sum(w.body.size for s in session.streams.values() for w in s.backlog if w.flags)
+                + sum(b.size for b in session.batches if b.flags & 1)
+                + held
+            )
             bound = SETTINGS.pending_bytes + SETTINGS.body_bytes + LARGEST_MESSAGE + redelivered
             if session.bytes > bound:
                 raise Violation(f"a session keeps {session.bytes} bytes, the bound is {bound}")
             for stream in session.streams.values():
                 if stream.matched != stream.numbered + stream.pending + sum(stream.drops):
                     raise Violation(
-                        f"stream {stream.number}: matched {stream.matched} is not numbered {stream.numbered} + "
+                        f"stream {stream.number}: matched {stream.matched}, numbered {stream.numbered} + "
                         f"pending {stream.pending} + dropped {stream.drops}"
                     )
 
@@ -626,7 +630,9 @@ class World:
             raise Violation("Gap(None) without a known epoch")
         is_silent = gap.reason == "lost"
         if epoch not in self.ledger.legitimate_ends and not is_silent:
-            raise Violation(f"Gap(None, {gap.reason!r}) although neither a restart nor resume_seconds ended the session")
+            raise Violation(
+                f"Gap(None, {gap.reason!r}) although neither a restart nor resume_seconds ended the session"
+            )
 
     def check_accounts(self):
         sessions = self.publisher.sessions
@@ -637,12 +643,14 @@ class World:
                 account = accounts[stream.number]
                 if stream.matched != account.seen:
                     raise Violation(
-                        f"subscriber {number} stream {stream.number} {stream.options}: matched {stream.matched}, "
+                        f"subscriber {number} {stream.number} {stream.options}: matched {stream.matched}, "
                         f"delivered {account.delivered} + gaps {account.gaps} + dropped {account.dropped} + "
                         f"unwanted {account.unwanted}"
                     )
                 if stream.load:
-                    raise Violation(f"subscriber {number} stream {stream.number}: load {stream.load} of an idle member")
+                    raise Violation(
+                        f"subscriber {number} stream {stream.number}: load {stream.load} of an idle member"
+                    )
             if session.bytes:
                 raise Violation(f"an idle session keeps {session.bytes} bytes")
         self.check_bounds()
@@ -659,7 +667,7 @@ class World:
         for name, pending in self.ledger.group_open.items():
             if len(pending) > self.ledger.group_drops[name]:
                 raise Violation(
-                    f"group {name} lost {len(pending)} messages, {self.ledger.group_drops[name]} were dropped: "
+                    f"group {name} lost {len(pending)} messages, dropped {self.ledger.group_drops[name]}: "
                     f"{list(pending)[:10]}"
                 )
 
@@ -689,7 +697,9 @@ class World:
                 for s in one.active:
                     count = one.received[s.sid, payload]
                     if s.options.group is None and count != s.pattern.matches(subject):
-                        raise Violation(f"subscriber {number} received {payload!r} {count} times on {s.pattern.text}")
+                        raise Violation(
+                            f"subscriber {number} received {payload!r} {count} times on {s.pattern.text}"
+                        )
 
 
 _offer, _end, _moved, _leave = Session.offer, Sessions.end, Stream.moved, Interest.leave

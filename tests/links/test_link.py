@@ -4,7 +4,18 @@ import pytest
 
 import oz
 from links.pair import NEVER, ORIGIN, Subscriber, batch
-from oz.subscriber.link import ENDED, GREETING, LIVE, NEW, Gap, ListeningClock, Marks, Messages, Refused, Replace
+from oz.subscriber.link import (
+    ENDED,
+    GREETING,
+    LIVE,
+    NEW,
+    Gap,
+    ListeningClock,
+    Marks,
+    Messages,
+    Refused,
+    Replace,
+)
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Drops, Hello, Ping, Refusal, StreamOptions, Welcome
 
@@ -12,7 +23,9 @@ EPOCH, OTHER_EPOCH = b"epoch of a test!", b"another epoch !!"
 
 
 def welcome(attempt, epoch=EPOCH, first=0, applied=0, window=256, window_bytes=8 << 20):
-    return links.encode_welcome(Welcome(ORIGIN, epoch, attempt, first, applied, window, window_bytes, 64 << 20))
+    return links.encode_welcome(
+        Welcome(ORIGIN, epoch, attempt, first, applied, window, window_bytes, 64 << 20)
+    )
 
 
 def answer(revision, refused=()):
@@ -245,7 +258,9 @@ def test_probe_and_new_head_forget_a_head(frame):
     one = live()
     one.read(links.encode_head(0, 0, 0, 1, 0, 0))
     one.read(frame)
-    assert not any(isinstance(effect, Messages) for effect in one.read(links.encode_body([b"a.1", b"", None])))
+    assert not any(
+        isinstance(effect, Messages) for effect in one.read(links.encode_body([b"a.1", b"", None]))
+    )
 
 
 def test_body_without_head_is_discarded():

@@ -5,12 +5,12 @@ import pytest
 from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
 from oz.publisher.last_values import LastValues
 from oz.wire import links
-from oz.wire.links import Answer, Bye, Declare, Item, Ping, Refusal, StreamOptions, Welcome
+from oz.wire.links import DEFAULT_OPTIONS, Answer, Bye, Declare, Item, Ping, Refusal, StreamOptions, Welcome
 
 SMALL = {"window": 2, "high_water_mark": 3}
 
 
-def up(options=StreamOptions(), **settings):
+def up(options=DEFAULT_OPTIONS, **settings):
     """Return a publisher and a session that is UP and has one subscription to a.*."""
     publisher = Publisher(**settings)
     session = publisher.hello()
@@ -26,7 +26,10 @@ def down(**settings):
 
 
 def kinds(found):
-    return [type(one).__name__ if not isinstance(one, tuple) or hasattr(one, "_fields") else "batch" for one in found]
+    return [
+        type(one).__name__ if not isinstance(one, tuple) or hasattr(one, "_fields") else "batch"
+        for one in found
+    ]
 
 
 # HELLO that resumes
@@ -162,7 +165,9 @@ def test_a_session_of_another_key_is_refused():
     assert session.state == "up"
 
 
-@pytest.mark.parametrize(("settings", "users"), [({"peers": 1}, (None, None)), ({"peers_of_key": 1}, ("al", "al"))])
+@pytest.mark.parametrize(
+    ("settings", "users"), [({"peers": 1}, (None, None)), ({"peers_of_key": 1}, ("al", "al"))]
+)
 def test_sessions_are_bounded(settings, users):
     publisher = Publisher(**settings)
     publisher.hello(user=users[0])
@@ -519,7 +524,7 @@ def test_close_counts_backlogs_as_dropped_and_says_bye():
 
 
 def test_close_waits_for_sessions_that_were_heard():
-    publisher, session = up(**SMALL)
+    publisher, _session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
     assert publisher.sessions.unacknowledged(publisher.now) == 3
     assert publisher.sessions.unacknowledged(publisher.now + 2) == 0
@@ -547,7 +552,9 @@ def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
     publisher.ack(1, {0: 1})
     publisher.sessions.unreachable(first, publisher.now)
     publisher.tick(2.9)
-    assert [one for one in publisher.pull(second) if isinstance(one, tuple) and not hasattr(one, "_fields")] == []
+    assert [
+        one for one in publisher.pull(second) if isinstance(one, tuple) and not hasattr(one, "_fields")
+    ] == []
     publisher.tick(1.1)
     moved = [one for one in publisher.pull(second) if not hasattr(one, "_fields")]
     assert [(one[4], one[5]) for one in moved] == [(links.REDELIVERED, mine[1])]

@@ -25,7 +25,12 @@ class LinksMachine(RuleBasedStateMachine):
         connections = self.world.connections()
         return connections[index % len(connections)] if connections else None
 
-    @rule(index=INDEX, pattern=st.sampled_from(PATTERNS), options=st.sampled_from(PLAIN), last_value=st.booleans())
+    @rule(
+        index=INDEX,
+        pattern=st.sampled_from(PATTERNS),
+        options=st.sampled_from(PLAIN),
+        last_value=st.booleans(),
+    )
     def subscribe(self, index, pattern, options, last_value):
         self.subscriber(index).subscribe(pattern, options, last_value)
 
@@ -42,7 +47,10 @@ class LinksMachine(RuleBasedStateMachine):
             one.unsubscribe(one.active[which % len(one.active)])
 
     @precondition(lambda self: self.world.publisher)
-    @rule(subjects=st.lists(st.sampled_from(SUBJECTS), min_size=1, max_size=9), size=st.sampled_from([0, 60, 250, 1_000]))
+    @rule(
+        subjects=st.lists(st.sampled_from(SUBJECTS), min_size=1, max_size=9),
+        size=st.sampled_from([0, 60, 250, 1_000]),
+    )
     def publish(self, subjects, size):
         world = self.world
         for subject in subjects:
