@@ -198,6 +198,7 @@ class Sessions:
         if session is None or session.user != user:
             return
         session.heard_at = now
+        self._hasten(session, now)
         try:
             self._on_control(session, links.decode_control(frame), now)
         except ProtocolError:
@@ -247,6 +248,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             session.heard_at = now
+            self._hasten(session, now)
             if hello.attempt == session.attempt:
                 session.welcome(self.origin)
                 self.ready[session] = None
@@ -288,8 +290,7 @@ class Sessions:
         self.by_id[session.id] = self._by_route[route] = session
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
-        self._serial += 1
-        heapq.heappush(self._timers, (session.ping_at, self._serial, session))
+        self._schedule(session, now + PING_INTERVAL)
         session.welcome(self.origin)
         self.ready[session] = None
 
@@ -559,6 +560,8 @@ class Sessions:
         """Record EHOSTUNREACH for the route of a session."""
         self.now = now
         session.unreachable(now)
+        if not session.has_ended:
+            self._hasten(session, now)
 
     # time
 
@@ -567,8 +570,8 @@ class Sessions:
         self.now = now
         timers = self._timers
         while timers and timers[0][0] <= now:
-            _, serial, session = heapq.heappop(timers)
-            if session.has_ended:
+            at, _, session = heapq.heappop(timers)
+            if session.has_ended or at != session.ping_at:
                 continue
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -581,8 +584,17 @@ class Sessions:
             # Without a connection the clock of `resume_seconds` runs: it is read every second.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
             interval = SLOW_PING_INTERVAL if is_slow else PING_INTERVAL
-            session.ping_at = now + interval
-            heapq.heappush(timers, (session.ping_at, serial, session))
+            self._schedule(session, now + interval)
+
+    def _schedule(self, session: Session, at: float) -> None:
+        session.ping_at = at
+        self._serial += 1
+        heapq.heappush(self._timers, (at, self._serial, session))
+
+    def _hasten(self, session: Session, now: float) -> None:
+        """End the slow PINGs of a session that is heard again or became DOWN."""
+        if session.ping_at > now + PING_INTERVAL:
+            self._schedule(session, now + PING_INTERVAL)
 
     def _redeliver(self, session: Session) -> None:
         for stream in session.streams.values():

@@ -634,3 +634,14 @@ def test_last_values_are_bounded():
 
 def test_random_ids_are_what_the_caller_gives():
     assert ids()() == b"id1............."
+
+
+def test_slow_pings_end_when_the_subscriber_is_heard():
+    publisher, session = up()
+    for _ in range(70):
+        publisher.tick(1.0)
+        publisher.pull(session)
+    publisher.ack(0)
+    publisher.pull(session)
+    publisher.tick(1.0)
+    assert kinds(publisher.pull(session)) == ["Ping"]

@@ -146,12 +146,12 @@ def test_nested_arrays_allocate_little():
     import resource
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    frame = bytes([links.DECLARE]) + bytes([0, 0, 0, 1]) + bytes(5) + b"\xdd\x00\x00\x40\x00" * 12_000
+    frame = bytes([links.DECLARE]) + bytes([0, 0, 0, 1]) + bytes(5) + b"\xdd\x00\x00\x08\x00" * 12_000
     for _ in range(20):
         with pytest.raises(ProtocolError):
             links.decode_control(frame)
         with pytest.raises(ProtocolError):
-            links.decode_body(b"\xdd\x00\x00\x30\x00" * 12_000, links.MAX_COUNT)
+            links.decode_body(b"\xdd\x00\x00\x0c\x00" * 12_000, links.MAX_COUNT)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
 
 
