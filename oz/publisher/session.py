@@ -551,7 +551,7 @@ class Session:
         stream.matched += body.count
         if body.size + links.HEAD_BYTES > self.largest_frame:
             stream.refuse(body.count, TOO_LARGE)
-        elif not stream.pending and self._has_room():
+        elif not stream.pending and self._has_room() and self.bytes < self.settings.pending_bytes:
             self._number(stream, body, None if not flags else 0, flags)
             self.bytes += body.size
         else:
@@ -562,12 +562,7 @@ class Session:
         return self.bytes + size <= self.settings.pending_bytes
 
     def _has_room(self) -> bool:
-        settings = self.settings
-        return (
-            len(self.batches) < self.window
-            and self.window_used < settings.window_bytes
-            and self.bytes < settings.pending_bytes
-        )
+        return len(self.batches) < self.window and self.window_used < self.settings.window_bytes
 
     def _number(self, stream: Stream, body: Body, drops: int | None, flags: int) -> None:
         self.batches.append(stream.assign(body, drops, flags))
@@ -575,7 +570,10 @@ class Session:
         self.window_used += body.size
 
     def fill(self) -> None:
-        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most."""
+        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most.
+
+        `pending_bytes` does not count here: a body that moves into the window does not change the sum.
+        """
         turn = self._turn
         if not turn:
             turn.extend(stream for stream in self.streams.values() if stream.pending)

@@ -11,9 +11,9 @@ followed by its body as the next BODY of the same connection. A small body is jo
 (JOINED).
 
 The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
-they check counts against sizes before they allocate. MessagePack values are bounded: msgpack allocates
-an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, so that a frame
-allocates 25 MiB at most.
+they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
+allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, so
+that a frame allocates 25 MiB at most.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content

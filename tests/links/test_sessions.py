@@ -645,3 +645,14 @@ def test_slow_pings_end_when_the_subscriber_is_heard():
     publisher.pull(session)
     publisher.tick(1.0)
     assert kinds(publisher.pull(session)) == ["Ping"]
+
+
+def test_a_backlog_as_large_as_pending_bytes_leaves_it():
+    publisher, session = down(pending_bytes=2_000, window_bytes=500)
+    publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
+    publisher.hello(epoch=session.epoch, attempt=2)
+    publisher.pull(session)
+    while session.batches:
+        publisher.ack(session.sent)
+        publisher.pull(session)
+    assert session.bytes == session.streams[0].pending == 0
