@@ -1,1 +1,1 @@
-"""The publisher's side of links: sessions, interest, groups, batches, last values. No sockets, threads or clocks."""
+"""The publisher's side of links: sessions, interest, groups, batches, last values."""

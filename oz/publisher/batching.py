@@ -2,20 +2,20 @@
 
 Theory of operation
 -------------------
-`publish` adds a message with its recipients. If the publisher is quiet, the message goes out at once; else it waits
-until `batch` messages have come or `batch_delay` seconds are over. A flush makes bodies of the messages: all
-recipients of equal messages share one `Body`, which is packed once.
+`publish` adds a message with its recipients. If the publisher is quiet, the message goes out at once; else it
+waits until `batch` messages have come or `batch_delay` seconds are over. A flush makes bodies of the
+messages: all recipients of equal messages share one `Body`, which is packed once.
 
 Quiet means that the last send ended longer ago than `(20 µs + duration of the last send ÷ 4) × (1 + unmatched
-messages since)`. The duration counts because a send to 50 subscribers takes longer than 20 µs. The last factor
-detects a program that publishes in a loop but whose messages mostly match nothing.
+messages since)`. The duration counts because a send to 50 subscribers takes longer than 20 µs. The last
+factor detects a program that publishes in a loop but whose messages mostly match nothing.
 
-A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its own, so
-that a subscriber with a small `largest_frame` loses this message only. A body ends where the next position is not
-above the last by 1 to 2³² − 1, because a head stores differences.
+A body has at most `body_bytes` bytes, or one message. A message of `alone_bytes` or more is a body of its
+own, so that a subscriber with a small `largest_frame` loses this message only. A body ends where the next
+position is not above the last by 1 to 2³² − 1, because a head stores differences.
 
-The recipients of a message are a tuple of streams. Equal choices are one object (see `routing`), so that the usual
-flush compares identities only.
+The recipients of a message are a tuple of streams. Equal choices are one object (see `routing`), so that the
+usual flush compares identities only.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Batcher:
     """Messages that wait for the next flush.
 
     Attributes:
-        waiting: recipients, subject, payload, extras of each message, one after the other. `publish` appends to it.
+        waiting: recipients, subject, payload, extras of each message, one after the other. `publish` appends
+            to it.
         position: of the first message that waits.
         unmatched: messages without recipients, counted by `publish`.
     """

@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A member
-has *room* if its session is UP, if its subscriber was heard within 3 seconds or has nothing to acknowledge, and if
-it has fewer messages than its prefetch limit that are not acknowledged (or not handled, with `ack="handled"`).
+A member is a stream of a session. `Group.pick` chooses among the members whose patterns match the subject. A
+member has *room* if its session is UP, if its subscriber was heard within 3 seconds or has nothing to
+acknowledge, and if it has fewer messages than its prefetch limit that are not acknowledged (or not handled,
+with `ack="handled"`).
 
 =========== ==========================================================================================
 policy      choice
@@ -15,8 +16,8 @@ failover    member that joined first among those UP
 any         members that are DOWN, if none is UP: the messages wait for their return
 =========== ==========================================================================================
 
-`pick` counts the message at the member at once (`load`), because messages of one batch are picked before the session
-numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
+`pick` counts the message at the member at once (`load`), because messages of one batch are picked before the
+session numbers them. The session lowers `load` when messages are acknowledged, handled, dropped or moved.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Group:
         """Choose a member for one message and count the message at the member.
 
         Args:
-            matching: members whose patterns match, in the order in which they joined; the same object while the
-                interest stays the same.
+            matching: members whose patterns match, in the order in which they joined; the same object while
+                the interest stays the same.
             key: of the message, for "sticky".
             now: in seconds.
 

@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-The publisher remembers the newest message of each subject within a bound of subjects and bytes; the subject that was
-published longest ago leaves first. When a declaration adds a subscription with `last_value`, the session sends the
-matching messages once, before any later message, marked with the number of the subscription (`sid` in the extras).
-They keep their positions. A subscription that is declared again in the same epoch gets no values again.
+The publisher remembers the newest message of each subject within a bound of subjects and bytes; the subject
+that was published longest ago leaves first. When a declaration adds a subscription with `last_value`, the
+session sends the matching messages once, before any later message, marked with the number of the subscription
+(`sid` in the extras). They keep their positions. A subscription that is declared again in the same epoch gets
+no values again.
 """
 
 from __future__ import annotations

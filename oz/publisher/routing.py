@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. A pair of pattern and
-stream is counted, because several subscriptions of a subscriber may have the same pattern.
+`Interest` keeps the patterns of all sessions in one `PatternIndex` with the streams as values. A pair of
+pattern and stream is counted, because several subscriptions of a subscriber may have the same pattern.
 
-A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes are
-cached by subject. Any change of the interest clears the cache; equal tuples of recipients are one object, so that a
-batch compares identities.
+A `Route` is the result for one subject: the plain streams, and for each group the members that match. Routes
+are cached by subject. Any change of the interest clears the cache; equal tuples of recipients are one object,
+so that a batch compares identities.
 
-A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions that
-declared it see it as refused.
+A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
+that declared it see it as refused.
 """
 
 from __future__ import annotations

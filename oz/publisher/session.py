@@ -4,21 +4,24 @@ Theory of operation
 -------------------
 A message of a session passes these places:
 
-    offer → backlog of its stream → window (numbered, not acknowledged) → held (acknowledged, not handled) → freed
+    offer → backlog of its stream → window (numbered, not acknowledged)
+          → held (acknowledged, not handled) → freed
 
-`offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits in the
-backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a number, so that
-the numbers of a session have no holes. A dropped message has no number: the next body of its stream carries the count
-of drops before it, so that the subscriber reports a drop in its place. A body that is dropped hands its count on.
+`offer` numbers a message at once if the window has room and the stream has no backlog. Else the message waits
+in the backlog of its stream, or the overflow policy drops it. Only a message that enters the window gets a
+number, so that the numbers of a session have no holes. A dropped message has no number: the next body of its
+stream carries the count of drops before it, so that the subscriber reports a drop in its place. A body that
+is dropped hands its count on.
 
-An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering stream
-stay *held* until their messages are handled, because another member may need them.
+An acknowledgement frees the window, and backlogs enter it in turns, one body each. Batches of a redelivering
+stream stay *held* until their messages are handled, because another member may need them.
 
-The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted them. After
-EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches.
+The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted
+them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches.
 
-A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set it. A HELLO
-that resumes makes every unacknowledged batch unsent, so that the new connection carries them again.
+A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set
+it. A HELLO that resumes makes every unacknowledged batch unsent, so that the new connection carries them
+again.
 
 States and events (`Sessions` handles HELLO without a session, DECLARE and redelivery):
 
@@ -173,9 +176,9 @@ class Stream:
     """
 
     __slots__ = (
-        "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds", "joined",
-        "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow", "patterns", "pending",
-        "prefetch", "redelivers", "session",
+        "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
+        "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow",
+        "patterns", "pending", "prefetch", "redelivers", "session",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
@@ -272,7 +275,7 @@ class Stream:
         self._append(body, flags)
 
     def drop_oldest(self, count: int) -> int:
-        """Drop up to `count` of the oldest messages of the backlog that were not redelivered; return their number."""
+        """Drop up to `count` of the oldest messages that were not redelivered; return their number."""
         if self._conflated:
             return self._drop_conflated(count)
         backlog, dropped, at = self.backlog, 0, 0
@@ -386,7 +389,7 @@ class Stream:
         return _Waiting(Body(flat, positions), drops, 0)
 
     def assign(self, body: Body, drops: int | None, flags: int) -> Batch:
-        """Return a batch with the next sequence of the session. `drops` None means the drops not handed on yet."""
+        """Return a batch with the next sequence. `drops` None stands for the drops not handed on yet."""
         if drops is None:
             drops, self._tail_drops = self._tail_drops, 0
         self._numbered_drops += drops
@@ -425,7 +428,7 @@ class Stream:
         self._unload(batch.count)
 
     def unhandled(self) -> Iterator[tuple[Batch | _Waiting, Body, int]]:
-        """Return batches and backlog that another member may receive, with the first message that is not handled."""
+        """Return batches and bodies for another member, each with its first message that is not handled."""
         for batch in self.held:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
@@ -441,7 +444,8 @@ class Stream:
     def moved(self, units: list[Batch | _Waiting]) -> None:
         """Remove batches and bodies that another member has received.
 
-        A batch that the subscriber has not acknowledged is withdrawn: it keeps its sequence and loses its body.
+        A batch that the subscriber has not acknowledged is withdrawn: it keeps its sequence and loses its
+        body.
         """
         gone = set(map(id, units))
         session = self.session
@@ -497,7 +501,8 @@ class Session:
         refused: refused subscriptions.
         applied: revision of the declaration that is applied.
         part: revision of a declaration whose last part is missing, or 0.
-        mentioned: subscriptions in the parts of a declaration that replaces all; None for another declaration.
+        mentioned: subscriptions in the parts of a declaration that replaces all; None for another
+            declaration.
         fresh: subscriptions that were added since the last complete declaration.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
@@ -546,7 +551,7 @@ class Session:
         stream.matched += body.count
         if body.size + links.HEAD_BYTES > self.largest_frame:
             stream.refuse(body.count, TOO_LARGE)
-        elif not stream.pending and self._has_room():
+        elif not stream.pending and self._has_room() and self.bytes < self.settings.pending_bytes:
             self._number(stream, body, None if not flags else 0, flags)
             self.bytes += body.size
         else:
@@ -557,12 +562,7 @@ class Session:
         return self.bytes + size <= self.settings.pending_bytes
 
     def _has_room(self) -> bool:
-        settings = self.settings
-        return (
-            len(self.batches) < self.window
-            and self.window_used < settings.window_bytes
-            and self.bytes < settings.pending_bytes
-        )
+        return len(self.batches) < self.window and self.window_used < self.settings.window_bytes
 
     def _number(self, stream: Stream, body: Body, drops: int | None, flags: int) -> None:
         self.batches.append(stream.assign(body, drops, flags))
@@ -570,7 +570,10 @@ class Session:
         self.window_used += body.size
 
     def fill(self) -> None:
-        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most."""
+        """Move bodies of the backlogs into the window, one of each stream in turn, 64 at most.
+
+        `pending_bytes` does not count here: a body that moves into the window does not change the sum.
+        """
         turn = self._turn
         if not turn:
             turn.extend(stream for stream in self.streams.values() if stream.pending)
@@ -592,7 +595,7 @@ class Session:
     # acknowledgements
 
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
-        """Free the window below `expected` and held batches below the marks; return whether both are valid."""
+        """Free the window and held batches below an ACK; return whether sequence and marks are valid."""
         if not self.acked <= expected <= self.sent:
             self.invalid_acks += 1
             return False

@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and the time
-in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls `next_frames` and
-`taken` of each one until the socket refuses. `replies` holds frames for routing ids without a session.
+`Sessions` is the pure machine behind the ROUTER of a publisher. The engine passes frames, socket errors and
+the time in. Results are of two kinds. `ready` holds the sessions with something to send: the engine calls
+`next_frames` and `taken` of each one until the socket refuses. `replies` holds frames for routing ids without
+a session.
 
 HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity"):
 
@@ -20,14 +21,15 @@ anything else                                               session ends; a new 
 too many sessions                                           BYE(3)
 =========================================================== =================================================
 
-ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work` applies a
-number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations that are not
-applied; the link declares everything again.
+ACK, DECLARE and BYE count only from the route of a session. A declaration is applied in slices: `work`
+applies a number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations
+that are not applied; the link declares everything again.
 
-Redelivery: messages that a member of a redelivering group has not handled move to other members that match, before
-new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in sticky
-groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that matched them is
-removed. After 3 seconds only members that are UP receive them; else members that are DOWN too.
+Redelivery: messages that a member of a redelivering group has not handled move to other members that match,
+before new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in
+sticky groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that
+matched them is removed. After 3 seconds only members that are UP receive them; else members that are DOWN
+too.
 """
 
 from __future__ import annotations
@@ -196,6 +198,7 @@ class Sessions:
         if session is None or session.user != user:
             return
         session.heard_at = now
+        self._hasten(session, now)
         try:
             self._on_control(session, links.decode_control(frame), now)
         except ProtocolError:
@@ -245,6 +248,7 @@ class Sessions:
             if self._is_stale(session, hello, route):
                 return
             session.heard_at = now
+            self._hasten(session, now)
             if hello.attempt == session.attempt:
                 session.welcome(self.origin)
                 self.ready[session] = None
@@ -286,8 +290,7 @@ class Sessions:
         self.by_id[session.id] = self._by_route[route] = session
         if user is not None:
             self._of_key[user] = self._of_key.get(user, 0) + 1
-        self._serial += 1
-        heapq.heappush(self._timers, (session.ping_at, self._serial, session))
+        self._schedule(session, now + PING_INTERVAL)
         session.welcome(self.origin)
         self.ready[session] = None
 
@@ -465,7 +468,8 @@ class Sessions:
     def _move_removed(self, session: Session, stream: Stream) -> None:
         """Move the messages of a stream that only removed patterns match.
 
-        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has added
+        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has
+        added
         does not protect them: its subscription began after they had arrived.
         """
         kept = [
@@ -524,7 +528,7 @@ class Sessions:
         return group.pick(alive, subject, self.now) if alive else None
 
     def end(self, session: Session, now: float) -> None:
-        """End a session: move the messages of redelivering groups, give up all others, remove its patterns."""
+        """End a session: move messages of redelivering groups, give up others, remove its patterns."""
         if session.has_ended:
             return
         self.now = now
@@ -556,6 +560,8 @@ class Sessions:
         """Record EHOSTUNREACH for the route of a session."""
         self.now = now
         session.unreachable(now)
+        if not session.has_ended:
+            self._hasten(session, now)
 
     # time
 
@@ -564,8 +570,8 @@ class Sessions:
         self.now = now
         timers = self._timers
         while timers and timers[0][0] <= now:
-            _, serial, session = heapq.heappop(timers)
-            if session.has_ended:
+            at, _, session = heapq.heappop(timers)
+            if session.has_ended or at != session.ping_at:
                 continue
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -578,8 +584,17 @@ class Sessions:
             # Without a connection the clock of `resume_seconds` runs: it is read every second.
             is_slow = session.clock_at is None and now - session.heard_at > SLOW_AFTER
             interval = SLOW_PING_INTERVAL if is_slow else PING_INTERVAL
-            session.ping_at = now + interval
-            heapq.heappush(timers, (session.ping_at, serial, session))
+            self._schedule(session, now + interval)
+
+    def _schedule(self, session: Session, at: float) -> None:
+        session.ping_at = at
+        self._serial += 1
+        heapq.heappush(self._timers, (at, self._serial, session))
+
+    def _hasten(self, session: Session, now: float) -> None:
+        """End the slow PINGs of a session that is heard again or became DOWN."""
+        if session.ping_at > now + PING_INTERVAL:
+            self._schedule(session, now + PING_INTERVAL)
 
     def _redeliver(self, session: Session) -> None:
         for stream in session.streams.values():

@@ -2,46 +2,48 @@
 
 Theory of operation
 -------------------
-A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the attempt
-and the next sequence expected; the WELCOME answers with the same attempt. Between WELCOME and the end of the
-connection every batch arrives in order and once, because a connection is in order and complete. A sequence that is too
-high, or a PING that is ahead, is therefore a fault of the connection, and the link replaces it.
+A link survives its connections. Each connection begins with a HELLO that names the session, the epoch, the
+attempt and the next sequence expected; the WELCOME answers with the same attempt. Between WELCOME and the end
+of the connection every batch arrives in order and once, because a connection is in order and complete. A
+sequence that is too high, or a PING that is ahead, is therefore a fault of the connection, and the link
+replaces it.
 
-The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame` and
-`taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is sent, so that
-only the newest exists.
+The engine passes frames and the time in and gets effects as a list. Frames to send are pulled: `next_frame`
+and `taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is
+sent, so that only the newest exists.
 
-Time for silence is *listened* time (`ListeningClock`): it runs only while the program is inside `receive`, and only
-after the socket was empty once, because unread frames may wait in the socket.
+Time for silence is *listened* time (`ListeningClock`): it runs only while the program is inside `receive`,
+and only after the socket was empty once, because unread frames may wait in the socket.
 
 States and events. "–" means no effect; "same" means the same as in the column to the left.
 
-================================== ============== ========================= ======================= ==================
-event                              NEW            GREETING                  LIVE                    ENDED
-================================== ============== ========================= ======================= ==================
-connect (a new handle)             HELLO, DECLARE –                         –                       new session, HELLO
-probe (a new connection)           HELLO          HELLO                     HELLO, GREETING         new session, HELLO
-1 s without WELCOME                –              same HELLO again          –                       –
-WELCOME, another attempt           –              –                         –                       –
-WELCOME, epoch known               –              first > expected: Gap     same                    –
-WELCOME, another epoch             –              known before: Gap(None)   same                    –
-sequence = expected                –              –                         deliver                 –
-sequence < expected                –              –                         repeat                  –
-sequence > expected                –              –                         replace                 –
-body malformed                     –              –                         Gap(count)              –
-PING(n)                            –              –                         n > expected: replace;  –
-                                                                            else ACK, drops, DECLARE
-ANSWER                             –              –                         refusals                –
-BYE                                –              known before: Gap(None)   Gap(n − expected),      –
-                                                  ENDED                     drops, ENDED
-no WELCOME for 10 s                replace        replace                   –                       –
-silent for 3.5 s                   –              replace, if heard once    replace                 –
-silent for resume_seconds + 2 s    –              known before: Gap(None),  –                       –
-                                                  ENDED
-retry time over                    –              –                         –                       replace
-================================== ============== ========================= ======================= ==================
+============================= ============== ========================= ======================= ===============
+event                         NEW            GREETING                  LIVE                    ENDED
+============================= ============== ========================= ======================= ===============
+connect (a new handle)        HELLO, DECLARE –                         –                       HELLO, new id
+probe (a new connection)      HELLO          HELLO                     HELLO, GREETING         HELLO, new id
+1 s without WELCOME           –              same HELLO again          –                       –
+WELCOME, another attempt      –              –                         –                       –
+WELCOME, epoch known          –              first > expected: Gap     same                    –
+WELCOME, another epoch        –              known before: Gap(None)   same                    –
+sequence = expected           –              –                         deliver                 –
+sequence < expected           –              –                         repeat                  –
+sequence > expected           –              –                         replace                 –
+body malformed                –              –                         Gap(count)              –
+PING(n)                       –              –                         n > expected: replace;  –
+                                                                       else ACK, drops, DECLARE
+ANSWER                        –              –                         refusals                –
+BYE                           –              known before: Gap(None)   Gap(n − expected),      –
+                                             ENDED                     drops, ENDED
+no WELCOME for 10 s           –              replace                   –                       –
+silent for 3.5 s              –              replace, if heard once    replace                 –
+silent: resume_seconds + 2 s  –              known before: Gap(None),  –                       –
+                                             ENDED
+retry time over               –              –                         –                       replace
+============================= ============== ========================= ======================= ===============
 
-Each HELLO but a repeated one has the next attempt. "replace" ends the connection; the engine then calls `connect`.
+Each HELLO but a repeated one has the next attempt. "new id" means a new session id. "replace" ends the
+connection; the engine then calls `connect`.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class Gap(NamedTuple):
         stream: number, if the loss belongs to one stream.
     """
 
-    count: int | None
+    count: int | None  # type: ignore[assignment]
     reason: str
     stream: int | None = None
 
@@ -281,8 +283,8 @@ class Link:
     def connect(self, listened: float) -> None:
         """Begin a connection with a new handle: send HELLO and all subscriptions at once.
 
-        libzmq queues both until the connection stands, so that a publisher learns of them while the program does
-        something else.
+        libzmq queues both until the connection stands, so that a publisher learns of them while the program
+        does something else.
 
         Args:
             listened: time of the `ListeningClock`.
@@ -566,7 +568,7 @@ class Link:
                 self._retry_at = listened + self._backoff
                 self._backoff = min(2 * self._backoff, MAX_BACKOFF)
                 effects.append(Replace("the session has ended"))
-        else:
+        elif self.state == GREETING:
             self._tick_greeting(listened, effects)
         return effects
 
@@ -579,7 +581,7 @@ class Link:
             self._replace("the publisher is silent", effects)
         elif listened - self._connected_at >= WELCOME_WITHIN:
             self._replace("the publisher does not answer", effects)
-        elif self.state == GREETING and listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
+        elif listened - self._hello_at >= HELLO_AGAIN and self._hello is None:
             self._say_hello(listened)
 
     def next_deadline(self) -> float:
@@ -588,7 +590,7 @@ class Link:
             return self._heard_at + SILENT_AFTER
         if self.state == ENDED:
             return self._retry_at
-        return self._hello_at + HELLO_AGAIN
+        return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
 
     def before_wait(self, now: float) -> None:
         """Make an ACK due if the last one is old. The engine calls it before `receive` waits or returns.

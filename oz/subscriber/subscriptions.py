@@ -2,13 +2,14 @@
 
 Theory of operation
 -------------------
-All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link knows the revision
-that it declared last and asks for the changes since then; if the log of changes does not reach back, it declares
-everything with base 0.
+All links of a subscriber declare the same subscriptions. Each change raises the `revision`. A link knows the
+revision that it declared last and asks for the changes since then; if the log of changes does not reach back,
+it declares everything with base 0.
 
-Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its options
-for the life of the subscriber, so that a message on its way is never dispatched to other options. A publisher sends
-each message once for each stream that matches, and `dispatch` finds the subscriptions of that stream.
+Subscriptions with equal delivery options share a *stream*. Streams are numbered here; a number belongs to its
+options for the life of the subscriber, so that a message on its way is never dispatched to other options. A
+publisher sends each message once for each stream that matches, and `dispatch` finds the subscriptions of that
+stream.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oz.errors import ConfigurationError
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire import links
-from oz.wire.links import SID, Item, StreamOptions
+from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 _LOG = 1_000  # Changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_536
@@ -73,8 +74,13 @@ class Subscriptions:
         self._next_sid = 1
 
     def add(
-        self, pattern: Pattern, options: StreamOptions = StreamOptions(), *, last_value: bool = False, owner: Any = None
-    ) -> Subscription:  # fmt: skip
+        self,
+        pattern: Pattern,
+        options: StreamOptions = DEFAULT_OPTIONS,
+        *,
+        last_value: bool = False,
+        owner: Any = None,
+    ) -> Subscription:
         """Add a subscription. The caller makes each link `declare` afterwards.
 
         Args:

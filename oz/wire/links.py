@@ -5,14 +5,15 @@ Theory of operation
 A link message is one frame behind the routing id of a ROUTER, so that no read ends inside a message (libzmq
 aborts then). The first byte of the frame is the kind. Numbers are big-endian; structures are MessagePack.
 
-A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The body
-holds subjects and payloads; all sessions that receive the same messages share one body. A head is followed by its
-body as the next BODY of the same connection. A small body is joined to its head in one frame (JOINED).
+A batch of messages is a *head* and a *body*. The head belongs to one session: sequence, stream, drops. The
+body holds subjects and payloads; all sessions that receive the same messages share one body. A head is
+followed by its body as the next BODY of the same connection. A small body is joined to its head in one frame
+(JOINED).
 
-The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and they
-check counts against sizes before they allocate. MessagePack values are bounded as follows: msgpack allocates an
-array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, and the untouched
-memory of these arrays is never mapped.
+The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
+they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
+allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, so
+that a frame allocates 25 MiB at most.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content
@@ -65,7 +66,7 @@ PUBLISHER, SUBSCRIBER = 0, 1
 UNKNOWN_EPOCH = bytes(16)
 """Epoch of a link that has received no WELCOME."""
 
-MAX_COUNT = 4_096
+MAX_COUNT = 1_024
 """Messages in a batch at most."""
 MAX_PART = 65_536
 """Bytes of a part of a declaration, and of an answer, at most."""
@@ -78,7 +79,9 @@ SID = "sid"
 HEAD_BYTES = 32
 """Bytes of a head without differences."""
 
-_MAX_ENTRIES = 16_384  # Entries of an array in a control frame: each takes 4 bytes at least.
+MAX_ENTRIES = 2_048
+"""Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
+_MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
 
 _HELLO = Struct(">BB16s16s16sIQIII")
@@ -181,6 +184,10 @@ class StreamOptions(NamedTuple):
     prefetch: int = 0
 
 
+DEFAULT_OPTIONS = StreamOptions()
+"""Options of a plain stream."""
+
+
 class Item(NamedTuple):
     """One pattern of a declaration.
 
@@ -204,8 +211,8 @@ class Declare(NamedTuple):
 
     Attributes:
         revision: number of the change.
-        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts have
-            the new revision as their base.
+        base: revision that the change applies to; 0 replaces all subscriptions. The second and later parts
+            have the new revision as their base.
         is_last: whether this part completes the change.
         streams: options of each stream that the items name.
         items: added subscriptions.
@@ -264,7 +271,7 @@ class Head(NamedTuple):
     flags: int
     stream: int
     sequence: int
-    count: int
+    count: int  # type: ignore[assignment]
     drops: int
     position: int
     differences: bytes
@@ -359,7 +366,7 @@ class Card(NamedTuple):
     fields: dict[str, Any]
 
 
-# Encoders -----------------------------------------------------------------------------------------------------------
+# Encoders
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -404,7 +411,8 @@ def split_declaration(
             size = 32 + len(entry.text) * 4 + len(entry.dialect)
             if entry.stream not in parts[-1][0]:
                 size += 128 + 4 * len(streams[entry.stream].group or "")
-        if size > room and (parts[-1][1] or parts[-1][2]):
+        is_full = size > room or len(parts[-1][1]) + len(parts[-1][2]) >= MAX_ENTRIES
+        if is_full and (parts[-1][1] or parts[-1][2]):
             parts.append(({}, [], []))
             room = MAX_PART - 64
         room -= size
@@ -423,13 +431,14 @@ def split_declaration(
 def encode_answer(answer: Answer) -> bytes:
     """Return the frame of an ANSWER.
 
-    Refusals that do not fit `MAX_PART` bytes lose their reasons.
+    Refusals that do not fit `MAX_PART` bytes lose their reasons; `MAX_ENTRIES` are named.
     """
     head = _ANSWER.pack(ANSWER, answer.revision)
-    frame = head + _pack(answer.refused)
-    if len(frame) > MAX_PART and answer.refused:
-        full = answer.refused[:100]
-        short = [Refusal(one.sid, "refused") for one in answer.refused[100:_MAX_ENTRIES]]
+    refused = answer.refused
+    frame = head + _pack(refused)
+    if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
+        full = refused[:100]
+        short = [Refusal(one.sid, "refused") for one in refused[100:MAX_ENTRIES]]
         frame = head + _pack([_cut_refusal(one) for one in full] + short)
     return frame
 
@@ -450,8 +459,8 @@ def encode_body(flat: Sequence[Any]) -> bytes:
     """Return the frame of a BODY.
 
     Args:
-        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are bytes;
-            extras are a dict or None.
+        flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
+            bytes; extras are a dict or None.
     """
     return _pack(flat)
 
@@ -483,15 +492,15 @@ def encode_differences(positions: Sequence[int]) -> bytes:
     return b"".join([_DIFFERENCE.pack(after - before) for before, after in pairwise(positions)])
 
 
-# Decoders -----------------------------------------------------------------------------------------------------------
+# Decoders
 
 
 def decode_head(frame: bytes) -> Head:
     """Return the head of a BATCH frame, or the head in a JOINED frame.
 
     Raises:
-        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences do not
-            fit the count.
+        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences
+            do not fit the count.
     """
     if len(frame) < HEAD_BYTES:
         raise ProtocolError(f"a head of {len(frame)} bytes, at least {HEAD_BYTES} are needed")
@@ -576,7 +585,7 @@ def _decode_declare(frame: bytes) -> Declare:
     _, revision, base, flags = _DECLARE.unpack_from(frame)
     if not revision:
         raise ProtocolError("revision 0 is the empty declaration")
-    streams, items, removed = _tuple_of(_unpack(frame[_DECLARE.size :], _MAX_ENTRIES), 3)
+    streams, items, removed = _tuple_of(_unpack(frame[_DECLARE.size :], MAX_ENTRIES), 3)
     options: dict[int, StreamOptions] = {}
     for entry in _list_of(streams):
         number, fields = _tuple_of(entry, 2)
@@ -601,7 +610,7 @@ def _decode_declare(frame: bytes) -> Declare:
 
 def _decode_answer(frame: bytes) -> Answer:
     _, revision = _ANSWER.unpack_from(frame)
-    entries = _unpack(frame[_ANSWER.size :], _MAX_ENTRIES)
+    entries = _unpack(frame[_ANSWER.size :], MAX_ENTRIES)
     if entries is None:
         return Answer(revision, None)
     refused = []
@@ -625,7 +634,7 @@ def _decode_ack(frame: bytes) -> Ack:
     packed = frame[_ACK.size :]
     if packed == _EMPTY:
         return Ack(expected, {})
-    marks = _unpack(packed, _MAX_ENTRIES)
+    marks = _unpack(packed, 5, _MAX_KEYS)
     if type(marks) is not dict:
         raise ProtocolError("the marks of an ACK are no map")
     for stream, mark in marks.items():
@@ -642,7 +651,7 @@ def _decode_bye(frame: bytes) -> Bye:
 def _decode_card(frame: bytes) -> Card:
     _check_version(frame)
     _, _, node, attempt = _CARD.unpack_from(frame)
-    fields = _unpack(frame[_CARD.size :], _MAX_ENTRIES)
+    fields = _unpack(frame[_CARD.size :], MAX_ENTRIES)
     if type(fields) is not dict or not all(type(key) is str for key in fields):
         raise ProtocolError("the fields of a CARD are no map of text")
     return Card(node, attempt, fields)
@@ -668,13 +677,13 @@ def _pack(value: Any) -> bytes:
     return packed
 
 
-def _unpack(packed: bytes, longest: int) -> Any:
+def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS) -> Any:
     """Return a MessagePack value whose arrays have at most `longest` entries."""
     try:
         return msgpack.unpackb(
             packed,
             max_array_len=longest,
-            max_map_len=_MAX_FIELDS if longest != _MAX_ENTRIES else longest,
+            max_map_len=max_keys,
             max_ext_len=0,
             strict_map_key=False,
         )
@@ -704,7 +713,7 @@ def _map_of(options: StreamOptions) -> dict[str, Any]:
     """Return the fields that differ from their defaults."""
     fields = {
         name: value
-        for name, value, default in zip(options._fields, options, _DEFAULT_OPTIONS, strict=True)
+        for name, value, default in zip(options._fields, options, DEFAULT_OPTIONS, strict=True)
         if value != default and name != "handled"
     }
     if options.handled:
@@ -731,7 +740,6 @@ def _options_of(fields: Any) -> StreamOptions:
     return StreamOptions(group, policy, overflow, numbers[0], ack == "handled", redeliver, numbers[1])
 
 
-_DEFAULT_OPTIONS = StreamOptions()
 _POLICIES = ("round_robin", "sticky", "failover")
 _OVERFLOWS = (None, "drop_newest", "drop_oldest", "conflate")
 
@@ -752,7 +760,7 @@ def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
 def _streams_of(packed: bytes) -> dict[int, Drops]:
     if packed == _EMPTY:
         return {}
-    streams = _unpack(packed, _MAX_ENTRIES)
+    streams = _unpack(packed, 5, _MAX_KEYS)
     if type(streams) is not dict:
         raise ProtocolError("the drops of streams are no map")
     found = {}

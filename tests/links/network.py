@@ -1,7 +1,8 @@
 """Model of ROUTER to ROUTER connections: pipes, cuts, half-open directions, stalls, full pipes, late reads.
 
 A `Handle` is the dialling end: its name and its pipes survive reconnections of libzmq. A `Connection` is one
-transport connection. The listening end of a connection stays readable after a cut, and a new connection with the same
+transport connection. The listening end of a connection stays readable after a cut, and a new connection with
+the same
 name takes the name over: frames that are read late then come from another routing id.
 """
 
@@ -86,7 +87,9 @@ class Listener:
 
     def forget(self):
         """Remove connections that have ended and are read."""
-        self.connections = [one for one in self.connections if one.is_alive or one.is_known or one.to_publisher]
+        self.connections = [
+            one for one in self.connections if one.is_alive or one.is_known or one.to_publisher
+        ]
 
 
 def cut(connection):

@@ -1,6 +1,7 @@
 """Run many schedules: `python -m links.run [--first N] [--count N] [--processes N]`, in `tests/`."""
 
 import argparse
+import resource
 import time
 from collections import Counter
 from multiprocessing import get_context
@@ -30,8 +31,13 @@ def main():
             if error is not None:
                 failed += 1
                 if failed <= 20:
-                    print(f"seed {seed}: {error[:300]}\n  replay: cd tests && python -m links.simulation {seed} --trace")
-    print(f"{options.count} schedules, {failed} failed, {time.monotonic() - began:.1f} s: {dict(total)}")
+                    print(
+                        f"seed {seed}: {error[:300]}\n  replay: python -m links.simulation {seed}",
+                        flush=True,
+                    )
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{options.count} schedules, {failed} failed, {dict(total)}")
+    print(f"{time.monotonic() - began:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time")
     raise SystemExit(failed > 0)
 
 

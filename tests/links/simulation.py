@@ -1,13 +1,13 @@
 """Seeded schedules of sessions and links over modelled connections.
 
-`python -m links.simulation SEED` (in `tests/`) runs one schedule and prints its statistics; with `--trace` it prints
-each action.
+`python -m links.simulation SEED` (in `tests/`) runs one schedule and prints its statistics; with `--trace` it
+prints each action.
 """
 
 import random
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from unittest.mock import patch
 
 import oz
@@ -17,13 +17,13 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Session, Settings, Stream
 from oz.publisher.sessions import Sessions
-from oz.subscriber.link import ENDED, LIVE, Gap, Link, ListeningClock, Messages, Replace
+from oz.subscriber.link import LIVE, Gap, Link, ListeningClock, Messages, Replace
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire.links import SID, UNKNOWN_EPOCH, StreamOptions
 
 SETTINGS = Settings(
-    window=6, window_bytes=1_500, pending_bytes=4_000, total_bytes=9_000, high_water_mark=12, joined_bytes=120, batch=4,
-    body_bytes=600, alone_bytes=200, largest_frame=10_000, resume_seconds=30.0,
+    window=6, window_bytes=1_500, pending_bytes=4_000, total_bytes=9_000, high_water_mark=12,
+    joined_bytes=120, batch=4, body_bytes=600, alone_bytes=200, largest_frame=10_000, resume_seconds=30.0,
 )  # fmt: skip
 LARGEST_FRAME = 700
 LARGEST_MESSAGE = 1_000
@@ -142,6 +142,7 @@ class SubscriberProcess:
         clock, link, now = self.clock, self.link, self.world.now
         clock.enter()
         incoming = self.handle.incoming
+        has_read = bool(incoming) or bool(self.working)
         while reads > 0 and incoming:
             reads -= 1
             clock.read(now)
@@ -151,7 +152,9 @@ class SubscriberProcess:
         if not incoming:
             clock.empty(now)
             self.effects(link.epoch, link.tick(self.listened))
-            link.before_wait(now)
+            if has_read:
+                # `receive` woke up and is about to wait again.
+                link.before_wait(now)
         self.pump()
 
     def on_frame(self, frame):
@@ -159,7 +162,9 @@ class SubscriberProcess:
         epoch, unwanted = link.epoch, link.unwanted
         before = (frame[2] << 8) + frame[3] if frame and frame[0] == 5 else 0
         effects = link.on_frame(frame, self.listened)
-        self.world.trace(lambda: f"  frame {link.session[-2:].hex()} {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}")
+        self.world.trace(
+            lambda: f"  frame {frame[:1].hex()} {link.state} expected={link.expected} -> {effects}"
+        )
         is_replaced = self.effects(epoch, effects)
         if link.unwanted != unwanted:
             self.world.ledger.accounts[link.epoch][before].unwanted += link.unwanted - unwanted
@@ -199,9 +204,7 @@ class SubscriberProcess:
         if options.overflow != "conflate" and not options.redeliver and link.state == LIVE:
             place = account.places.get(messages.positions[0])
             if place is not None and account.seen not in place:
-                raise Violation(
-                    f"stream {stream}: message {place} arrives after {account.seen} delivered, dropped or unwanted"
-                )
+                raise Violation(f"stream {stream}: message {place} arrives after {account.seen} messages")
         flat = messages.flat
         sequence = messages.sequence
         for index, position in enumerate(messages.positions):
@@ -410,8 +413,10 @@ class World:
             connection.is_stalled = not connection.is_stalled
         elif kind < 0.64 and connection:
             connection.room = choose.randrange(4)
-        elif kind < 0.72 and connection:
+        elif kind < 0.70 and connection:
             connection.is_late = not connection.is_late
+        elif kind < 0.72 and one and self.publisher:
+            self.outlive(one)
         elif kind < 0.80 and one:
             one.is_busy = not one.is_busy
             if one.is_busy:
@@ -434,6 +439,24 @@ class World:
             connection.is_late = choose.random() < 0.7
             self.publisher.listener.accept(connection.handle)
 
+    def outlive(self, one):
+        """Let a session end while frames of its connection are unread; the link connects again."""
+        connection = one.handle.connection
+        if connection is None or one.link.state != LIVE:
+            return
+        self.trace(lambda: "outlive")
+        connection.transfer(50)
+        one.step(50)
+        connection.transfer(50)
+        connection.is_late = True
+        one.clock.leave(self.now)
+        one.connect()
+        self.publisher.listener.notice(connection)
+        for seconds in (1.1, 1.1, 31.0, 1.1):
+            self.advance(seconds)
+            self.publisher.step(0, 0)
+        self.publish(4)
+
     def advance(self, seconds):
         self.now += seconds
         if self.publisher is not None:
@@ -455,6 +478,8 @@ class World:
                 one.finish(choose.randrange(1, 6))
         if self.publisher:
             for connection in self.publisher.listener.connections:
+                if not connection.is_alive and connection.is_late and choose.random() < 0.1:
+                    connection.is_late = False
                 if not connection.is_alive and connection.is_known and choose.random() < 0.3:
                     self.publisher.listener.notice(connection)
             if choose.random() < 0.8:
@@ -488,7 +513,7 @@ class World:
     # after the last fault
 
     def calm(self):
-        """End all faults. Directions that lose frames end by a reset, or by the silence that the link sees."""
+        """End all faults. A half-open connection ends by a reset, or by silence at the link."""
         self.is_calm = True
         if self.publisher is None:
             self.start_publisher()
@@ -548,7 +573,7 @@ class World:
             if not link.is_answered and one.subscriptions.revision:
                 return f"link {number} has answer {link.answered} of {one.subscriptions.revision}"
             session = sessions.by_id.get(link.session)
-            if session is None or session.epoch != link.epoch or not session.is_up:
+            if session is None or not session.is_up:
                 return f"link {number} has no session that is UP"
             live.add(session)
             if session.batches:
@@ -557,7 +582,9 @@ class World:
                 return f"session {number} has messages in backlogs, or held"
             if one.working or link.next_frame() is not None:
                 return f"subscriber {number} has handlers or frames to send"
-            if any(sum(stream.drops) != link.drops.get(stream.number, 0) for stream in session.streams.values()):
+            if any(
+                sum(stream.drops) != link.drops.get(stream.number, 0) for stream in session.streams.values()
+            ):
                 return f"link {number} does not know all drops"
         return None
 
@@ -575,18 +602,20 @@ class World:
             )
             if session.bytes != window + held + backlog + conflated or session.window_used != window:
                 raise Violation(
-                    f"session.bytes is {session.bytes}: window {window}, held {held}, backlog {backlog + conflated}"
+                    f"{session.bytes} bytes: window {window}, held {held}, backlog {backlog + conflated}"
                 )
-            redelivered = sum(
-                w.body.size for s in session.streams.values() for w in s.backlog if w.flags
-            ) + sum(b.size for b in session.batches if b.flags & 1) + held
+            redelivered = (
+                sum(w.body.size for s in session.streams.values() for w in s.backlog if w.flags)
+                + sum(b.size for b in session.batches if b.flags & 1)
+                + held
+            )
             bound = SETTINGS.pending_bytes + SETTINGS.body_bytes + LARGEST_MESSAGE + redelivered
             if session.bytes > bound:
                 raise Violation(f"a session keeps {session.bytes} bytes, the bound is {bound}")
             for stream in session.streams.values():
                 if stream.matched != stream.numbered + stream.pending + sum(stream.drops):
                     raise Violation(
-                        f"stream {stream.number}: matched {stream.matched} is not numbered {stream.numbered} + "
+                        f"stream {stream.number}: matched {stream.matched}, numbered {stream.numbered} + "
                         f"pending {stream.pending} + dropped {stream.drops}"
                     )
 
@@ -601,23 +630,27 @@ class World:
             raise Violation("Gap(None) without a known epoch")
         is_silent = gap.reason == "lost"
         if epoch not in self.ledger.legitimate_ends and not is_silent:
-            raise Violation(f"Gap(None, {gap.reason!r}) although neither a restart nor resume_seconds ended the session")
+            raise Violation(
+                f"Gap(None, {gap.reason!r}) although neither a restart nor resume_seconds ended the session"
+            )
 
     def check_accounts(self):
         sessions = self.publisher.sessions
         for number, one in enumerate(self.subscribers):
             session = sessions.by_id[one.link.session]
-            accounts = self.ledger.accounts[session.epoch]
+            accounts = self.ledger.accounts[one.link.epoch]
             for stream in session.streams.values():
                 account = accounts[stream.number]
                 if stream.matched != account.seen:
                     raise Violation(
-                        f"subscriber {number} stream {stream.number} {stream.options}: matched {stream.matched}, "
+                        f"subscriber {number} {stream.number} {stream.options}: matched {stream.matched}, "
                         f"delivered {account.delivered} + gaps {account.gaps} + dropped {account.dropped} + "
                         f"unwanted {account.unwanted}"
                     )
                 if stream.load:
-                    raise Violation(f"subscriber {number} stream {stream.number}: load {stream.load} of an idle member")
+                    raise Violation(
+                        f"subscriber {number} stream {stream.number}: load {stream.load} of an idle member"
+                    )
             if session.bytes:
                 raise Violation(f"an idle session keeps {session.bytes} bytes")
         self.check_bounds()
@@ -634,7 +667,7 @@ class World:
         for name, pending in self.ledger.group_open.items():
             if len(pending) > self.ledger.group_drops[name]:
                 raise Violation(
-                    f"group {name} lost {len(pending)} messages, {self.ledger.group_drops[name]} were dropped: "
+                    f"group {name} lost {len(pending)} messages, dropped {self.ledger.group_drops[name]}: "
                     f"{list(pending)[:10]}"
                 )
 
@@ -664,7 +697,9 @@ class World:
                 for s in one.active:
                     count = one.received[s.sid, payload]
                     if s.options.group is None and count != s.pattern.matches(subject):
-                        raise Violation(f"subscriber {number} received {payload!r} {count} times on {s.pattern.text}")
+                        raise Violation(
+                            f"subscriber {number} received {payload!r} {count} times on {s.pattern.text}"
+                        )
 
 
 _offer, _end, _moved, _leave = Session.offer, Sessions.end, Stream.moved, Interest.leave
@@ -689,11 +724,12 @@ class Instruments:
                 is_expired = session.clock_at is not None and now - session.clock_at > SETTINGS.resume_seconds
                 if is_expired and not session.is_up:
                     ledger.legitimate_ends.add(session.epoch)
-                for stream in session.streams.values():
-                    if stream.group is not None:
-                        ledger.group_drops[stream.group.name] += sum(stream.drops)
                 world.trace(lambda: f"session {session.id.hex()} ends, expired={is_expired}")
+            has_ended = session.has_ended
             _end(sessions, session, now)
+            for stream in session.streams.values():
+                if stream.group is not None and not has_ended:
+                    ledger.group_drops[stream.group.name] += sum(stream.drops)
 
         def moved(stream, units):
             before = stream.matched

@@ -64,11 +64,6 @@ def test_a_stream_reads_each_record_once(engine, journal, tmp_path):
     assert engine.run(jobs.stream_into_parquet, journal, str(tmp_path)) == (ROWS, ROWS)
 
 
-def test_executors_write_an_archive(engine, journal, tmp_path):
-    found = engine.run(jobs.archive, journal, str(tmp_path / "archive"))
-    assert found == ([ROWS, 0], list(range(ROWS)), ROWS)
-
-
 def test_rows_of_tasks_that_fail_at_first_are_delivered_once(engine, journal):
     with Listening(filtering="publisher", dedupe=True) as sub:
         engine.run(jobs.publish_though_first_attempts_fail, journal, sub.endpoint)

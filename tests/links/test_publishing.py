@@ -1,0 +1,212 @@
+"""Batches, groups, interest and last values of a publisher."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from links.pair import Publisher
+from oz.publisher.batching import QUIET, Batcher, split
+from oz.publisher.groups import Group, rank
+from oz.subjects.index.patterns import PatternIndex
+from oz.wire import links
+from oz.wire.links import StreamOptions
+
+
+def session_of(publisher, number, options, text="a.*"):
+    route = b"route %d" % number
+    session = publisher.hello(route, b"%016d" % number, member=b"member%010d" % number)
+    publisher.declare(text, options=options, route=route)
+    publisher.pull(session)
+    return session
+
+
+def published(publisher, count, key=None):
+    for number in range(count):
+        publisher.sessions.publish(f"a.{number}", b"", key=key)
+    publisher.sessions.flush()
+
+
+# batches
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), unique=True), st.integers(0, 400)), max_size=60))
+def test_each_stream_gets_its_messages_once_and_in_order(messages):
+    batcher = Batcher(batch=7, body_bytes=600, alone_bytes=300)
+    for number, (streams, size) in enumerate(messages):
+        batcher.add(tuple(sorted(streams)), b"s%d" % number, b"x" * size)
+    arrived = {name: [] for name in "abc"}
+    for streams, body in batcher.flush():
+        assert body.count == 1 or (body.size <= 600 and body.count <= 7)
+        assert links.decode_body(body.frame, body.count) == body.flat()
+        for name in streams:
+            arrived[name] += list(zip(body.positions, body.flat()[::3], strict=True))
+    for name, found in arrived.items():
+        assert found == [(at, b"s%d" % at) for at, (streams, _) in enumerate(messages) if name in streams]
+    assert batcher.waiting == []
+
+
+def test_equal_recipients_share_a_body():
+    batcher = Batcher()
+    for number in range(10):
+        batcher.add(("a", "b"), b"s", b"%d" % number)
+    ((streams, body),) = batcher.flush()
+    assert (streams, body.count, body.differences) == (("a", "b"), 10, b"")
+
+
+def test_a_body_ends_where_positions_do_not_rise():
+    bodies = list(split([b"a", b"", None] * 4, [5, 9, 9, 2**33 + 9]))
+    assert [list(body.positions) for body in bodies] == [[5, 9], [9], [2**33 + 9]]
+
+
+def test_a_quiet_publisher_sends_at_once():
+    batcher = Batcher(batch=3, batch_delay=0.5)
+    batcher.sent(9.9, 10.0)
+    batcher.add(("a",), b"s", b"")
+    pause = QUIET + 0.1 / 4
+    assert not batcher.is_due(10.0 + pause * 0.9)
+    assert batcher.is_due(10.0 + pause * 1.1)
+    batcher.unmatched = 9
+    assert not batcher.is_due(10.0 + pause * 9)
+    batcher.add(("a",), b"s", b"")
+    assert not batcher.is_due(10.4)
+    assert batcher.deadline() == 10.5
+    assert batcher.is_due(10.5)
+    batcher.add(("a",), b"s", b"")
+    assert batcher.is_due(10.0)
+
+
+# groups
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
+def test_one_member_receives_each_message(policy):
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g", policy)) for number in range(3)]
+    published(publisher, 60)
+    counts = [one.following for one in members]
+    assert sum(counts) == 60
+    if policy == "round_robin":
+        assert counts == [20, 20, 20]
+    elif policy == "failover":
+        assert counts == [60, 0, 0]
+    else:
+        assert min(counts) > 8
+
+
+def test_plain_subscribers_receive_messages_of_groups_too():
+    publisher = Publisher()
+    member = session_of(publisher, 1, StreamOptions("g"))
+    plain = session_of(publisher, 2, StreamOptions())
+    published(publisher, 5)
+    assert (member.following, plain.following) == (5, 5)
+
+
+def test_round_robin_passes_over_members_without_room():
+    publisher = Publisher()
+    slow = session_of(publisher, 1, StreamOptions("g", prefetch=2))
+    fast = session_of(publisher, 2, StreamOptions("g"))
+    published(publisher, 20)
+    assert (slow.following, fast.following) == (2, 18)
+
+
+def test_without_room_the_member_with_the_fewest_messages_is_picked():
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g", prefetch=2)) for number in range(2)]
+    published(publisher, 21)
+    assert sorted(one.following for one in members) == [10, 11]
+
+
+def test_members_that_are_not_heard_get_no_new_messages():
+    publisher = Publisher()
+    silent = session_of(publisher, 1, StreamOptions("g"))
+    other = session_of(publisher, 2, StreamOptions("g"))
+    published(publisher, 2)
+    publisher.pull(silent), publisher.pull(other)
+    publisher.now += 5
+    publisher.ack(1, route=b"route 2")
+    published(publisher, 10)
+    assert (silent.following, other.following) == (1, 11)
+
+
+def test_sticky_keys_keep_their_member_while_it_is_down():
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g", "sticky")) for number in range(3)]
+    published(publisher, 4, key=b"key")
+    (owner,) = [one for one in members if one.following]
+    publisher.sessions.unreachable(owner, publisher.now)
+    published(publisher, 4, key=b"key")
+    assert owner.following == 8
+    publisher.sessions.end(owner, publisher.now)
+    published(publisher, 4, key=b"key")
+    assert [one.following for one in members if one is not owner].count(4) == 1
+
+
+def test_other_keys_stay_when_a_sticky_member_leaves():
+    members = [b"member%010d" % number for number in range(5)]
+    owners = {key: max(members, key=lambda one: rank(b"%d" % key, one)) for key in range(500)}
+    left = {key: max(members[1:], key=lambda one: rank(b"%d" % key, one)) for key in range(500)}
+    assert all(owners[key] == left[key] for key in owners if owners[key] != members[0])
+    assert min(Counter(owners.values()).values()) > 60
+
+
+def test_failover_moves_to_the_next_member_that_is_up():
+    publisher = Publisher()
+    members = [session_of(publisher, number, StreamOptions("g", "failover")) for number in range(2)]
+    publisher.sessions.unreachable(members[0], publisher.now)
+    published(publisher, 3)
+    assert [one.following for one in members] == [0, 3]
+
+
+def test_messages_wait_for_a_group_that_is_down():
+    publisher = Publisher()
+    member = session_of(publisher, 1, StreamOptions("g"))
+    publisher.sessions.unreachable(member, publisher.now)
+    published(publisher, 3)
+    assert member.following == 3
+
+
+def test_a_group_without_members_is_forgotten():
+    publisher = Publisher()
+    member = session_of(publisher, 1, StreamOptions("g", "sticky"))
+    publisher.sessions.end(member, publisher.now)
+    assert publisher.sessions.interest.groups == {}
+    assert Group("g", "failover").pick((), b"", 0.0) is None
+
+
+# interest
+
+
+def test_routes_are_cached_until_the_interest_changes():
+    publisher = Publisher()
+    session_of(publisher, 1, StreamOptions())
+    interest = publisher.sessions.interest
+    route = interest.find("a.1", b"a.1")
+    assert interest.find("a.1", b"a.1") is route
+    assert interest.find("b.1", b"b.1") is None
+    session_of(publisher, 2, StreamOptions())
+    assert len(interest.find("a.1", b"a.1").plain) == 2
+
+
+def test_equal_patterns_of_a_session_count_once():
+    publisher = Publisher()
+    session = session_of(publisher, 1, StreamOptions())
+    publisher.declare("a.*", revision=2, base=1, sid=2, route=b"route 1")
+    published(publisher, 1)
+    assert session.following == 1
+    publisher.declare(None, revision=3, base=2, removed=[1], route=b"route 1")
+    published(publisher, 1)
+    assert session.following == 2
+
+
+def test_a_pattern_that_exceeds_its_time_three_times_is_suspended(monkeypatch):
+    publisher = Publisher()
+    session = session_of(publisher, 1, StreamOptions())
+    pattern = oz.compile("a.*")
+    monkeypatch.setattr(PatternIndex, "find", lambda index, raw: ((), (pattern,)))
+    for number in range(3):
+        publisher.sessions.publish(f"a.{number}", b"")
+    (answer,) = publisher.pull(session)
+    assert "suspended" in answer.refused[0].reason

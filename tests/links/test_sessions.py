@@ -1,0 +1,658 @@
+"""Each cell of the table of a session, and of the table of HELLO."""
+
+import pytest
+
+from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
+from oz.publisher.last_values import LastValues
+from oz.wire import links
+from oz.wire.links import DEFAULT_OPTIONS, Answer, Bye, Declare, Item, Ping, Refusal, StreamOptions, Welcome
+
+SMALL = {"window": 2, "high_water_mark": 3}
+
+
+def up(options=DEFAULT_OPTIONS, **settings):
+    """Return a publisher and a session that is UP and has one subscription to a.*."""
+    publisher = Publisher(**settings)
+    session = publisher.hello()
+    publisher.declare(options=options)
+    publisher.pull(session)
+    return publisher, session
+
+
+def down(**settings):
+    publisher, session = up(**settings)
+    publisher.sessions.unreachable(session, publisher.now)
+    return publisher, session
+
+
+def kinds(found):
+    return [
+        type(one).__name__ if not isinstance(one, tuple) or hasattr(one, "_fields") else "batch"
+        for one in found
+    ]
+
+
+# HELLO that resumes
+
+
+def resumed(publisher, session, state_before, route):
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    if state_before == "down":
+        publisher.sessions.unreachable(session, publisher.now)
+    publisher.hello(route, epoch=session.epoch, attempt=2, expected=1)
+    found = publisher.pull(session)
+    assert session.state == "up"
+    assert (session.route, session.attempt) == (route, 2)
+    assert isinstance(found[0], Welcome)
+    assert (found[0].epoch, found[0].attempt, found[0].first) == (session.epoch, 2, 1)
+    assert [one[1] for one in found[1:]] == [1, 2]
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+@pytest.mark.parametrize("route", [ROUTE, OTHER_ROUTE])
+def test_hello_that_resumes_sends_everything_unacknowledged_again(state, route):
+    resumed(*up(), state, route)
+
+
+def test_hello_with_an_unknown_epoch_resumes_while_nothing_is_acknowledged():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.hello(OTHER_ROUTE, attempt=2)
+    assert publisher.sessions.by_id[SESSION] is session
+    assert [type(one).__name__ for one in publisher.pull(session)] == ["Welcome", "tuple"]
+
+
+def test_hello_with_an_unknown_epoch_starts_anew_after_an_acknowledgement():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.ack(1)
+    assert publisher.hello(OTHER_ROUTE, attempt=2) is not session
+    assert session.state == "ended"
+
+
+# any other HELLO
+
+
+def test_hello_without_session_creates_one():
+    publisher = Publisher()
+    session = publisher.hello()
+    (welcome,) = publisher.pull(session)
+    assert (welcome.origin, welcome.first, welcome.applied, welcome.window) == (ORIGIN, 0, 0, 256)
+    assert session.state == "up"
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(NEVER, 0), ("own", 99), ("own", 0)])
+@pytest.mark.parametrize("state", ["up", "down"])
+def test_hello_that_does_not_fit_ends_the_session_and_creates_another(epoch, expected, state):
+    publisher, session = up()
+    publisher.publish("a.1", "a.2")
+    publisher.pull(session)
+    publisher.ack(1)
+    if state == "down":
+        publisher.sessions.unreachable(session, publisher.now)
+    if epoch == "own":
+        epoch = session.epoch
+    other = publisher.hello(epoch=epoch, attempt=2, expected=expected)
+    assert session.state == "ended"
+    assert other.epoch not in (session.epoch, links.UNKNOWN_EPOCH)
+    assert kinds(publisher.pull(other)) == ["Welcome"]
+    assert publisher.sessions.given_up == 1
+
+
+def test_hello_after_the_session_has_ended_creates_another():
+    publisher, session = down()
+    publisher.tick(1)
+    publisher.tick(31)
+    assert session.state == "ended"
+    other = publisher.hello(epoch=session.epoch, attempt=2)
+    assert other is not session
+    assert other.epoch != session.epoch
+
+
+# HELLO by attempt and route
+
+
+def test_hello_of_an_earlier_attempt_is_ignored():
+    publisher, session = up()
+    publisher.hello(attempt=3, epoch=session.epoch)
+    publisher.pull(session)
+    publisher.hello(OTHER_ROUTE, attempt=2, epoch=session.epoch)
+    assert session.route == ROUTE
+    assert publisher.pull(session) == []
+
+
+def test_hello_of_the_same_attempt_counts_from_the_same_route_only():
+    publisher, session = up()
+    publisher.hello(OTHER_ROUTE, epoch=session.epoch)
+    assert publisher.pull(session) == []
+    publisher.hello(ROUTE, epoch=session.epoch)
+    assert kinds(publisher.pull(session)) == ["Welcome"]
+
+
+def test_hello_of_another_session_on_a_route_ends_the_first():
+    publisher, session = up()
+    other = publisher.hello(session=b"another session!")
+    assert session.state == "ended"
+    assert publisher.sessions.by_id == {b"another session!": other}
+
+
+def test_a_session_resends_at_most_four_times_at_once():
+    publisher, session = up()
+    for attempt in range(2, 12):
+        publisher.hello(attempt=attempt, epoch=session.epoch)
+    assert session.attempt == 5
+    publisher.now += 2.5
+    publisher.hello(attempt=12, epoch=session.epoch)
+    assert session.attempt == 12
+
+
+def test_another_version_is_refused():
+    publisher = Publisher()
+    publisher.read(bytes([links.HELLO, 9]) + bytes(50))
+    assert publisher.replies() == [(ROUTE, Bye(links.OTHER_VERSION, links.PUBLISHER, 0, {}))]
+
+
+def test_a_session_of_another_key_is_refused():
+    publisher = Publisher()
+    session = publisher.hello(user="alice")
+    publisher.hello(OTHER_ROUTE, attempt=2, user="bob")
+    assert publisher.replies() == [(OTHER_ROUTE, Bye(links.KEY_REFUSED, links.PUBLISHER, 0, {}))]
+    assert session.route == ROUTE
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), ROUTE, "bob")
+    assert session.state == "up"
+
+
+@pytest.mark.parametrize(
+    ("settings", "users"), [({"peers": 1}, (None, None)), ({"peers_of_key": 1}, ("al", "al"))]
+)
+def test_sessions_are_bounded(settings, users):
+    publisher = Publisher(**settings)
+    publisher.hello(user=users[0])
+    publisher.hello(OTHER_ROUTE, b"another session!", user=users[1])
+    assert publisher.replies() == [(OTHER_ROUTE, Bye(links.LIMIT, links.PUBLISHER, 0, {}))]
+    assert len(publisher.sessions.by_id) == 1
+
+
+# DECLARE
+
+
+def test_declare_without_session_is_discarded():
+    publisher = Publisher()
+    publisher.declare()
+    assert publisher.sessions.interest.find("a.1", b"a.1") is None
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_declare_on_the_applied_revision_is_applied_and_answered(base):
+    publisher, session = up()
+    publisher.declare("b.*", revision=2, base=base, sid=2)
+    assert publisher.pull(session) == [Answer(2, [])]
+    assert publisher.sessions.publish("b.1", b"") is True
+    assert publisher.sessions.publish("a.1", b"") is (base == 1)
+
+
+def test_declare_of_an_old_revision_is_answered_only():
+    publisher, session = up()
+    publisher.declare("b.*", revision=1, base=0, sid=2)
+    assert publisher.pull(session) == [Answer(1, [])]
+    assert publisher.sessions.publish("b.1", b"") is False
+
+
+def test_declare_on_an_unknown_revision_is_answered_with_nil():
+    publisher, session = up()
+    publisher.declare("b.*", revision=8, base=7, sid=2)
+    assert publisher.pull(session) == [Answer(1, None)]
+    assert publisher.sessions.publish("b.1", b"") is False
+
+
+@pytest.mark.parametrize("make", [down, up])
+def test_declare_from_another_route_is_discarded(make):
+    publisher, session = make()
+    publisher.declare("b.*", revision=2, base=1, sid=2, route=OTHER_ROUTE)
+    assert session.applied == 1
+
+
+def test_declare_after_the_end_is_discarded():
+    publisher, session = up()
+    publisher.sessions.end(session, publisher.now)
+    publisher.declare("b.*", revision=2, base=1, sid=2)
+    assert publisher.sessions.publish("b.1", b"") is False
+
+
+def test_hello_discards_a_declaration_that_is_not_complete():
+    publisher, session = up()
+    part = Declare(2, 0, False, {0: StreamOptions()}, [Item(2, 0, "nats", "b.*")], [])
+    publisher.read(links.encode_declare(part))
+    publisher.hello(attempt=2, epoch=session.epoch)
+    rest = Declare(2, 2, True, {0: StreamOptions()}, [Item(3, 0, "nats", "c.*")], [])
+    publisher.read(links.encode_declare(rest))
+    assert session.applied == 1
+    publisher.declare("c.*", revision=2, base=0, sid=3)
+    assert session.applied == 2
+    assert [publisher.sessions.publish(one, b"") for one in ("a.1", "b.1", "c.1")] == [False, False, True]
+
+
+def test_messages_before_a_declaration_go_out_before_its_answer_counts():
+    publisher, session = up()
+    publisher.sessions.publish("a.1", b"")
+    publisher.declare(None, revision=2, base=1, removed=[1])
+    assert session.following == 1
+    assert sorted(kinds(publisher.pull(session))) == ["Answer", "batch"]
+
+
+def test_refusals_name_rule_and_witness():
+    def authorize(user, item, pattern):
+        return Refusal(item.sid, "denied", "deny a.>", "a.x")
+
+    publisher = Publisher(authorize=authorize)
+    session = publisher.hello()
+    publisher.declare()
+    publisher.read(
+        links.encode_declare(Declare(2, 1, True, {0: StreamOptions()}, [Item(2, 0, "nats", "a..b")], []))
+    )
+    answers = publisher.pull(session)[1:]
+    assert answers[0] == Answer(1, [Refusal(1, "denied", "deny a.>", "a.x")])
+    assert [one.sid for one in answers[1].refused] == [1, 2]
+    assert "a..b" in answers[1].refused[1].reason
+
+
+def test_a_member_with_another_policy_is_refused():
+    publisher, _ = up(StreamOptions("g", "sticky"))
+    other = publisher.hello(OTHER_ROUTE, b"another session!")
+    publisher.declare(route=OTHER_ROUTE, options=StreamOptions("g", "failover"))
+    (answer,) = publisher.pull(other)[1:]
+    assert "policy 'sticky'" in answer.refused[0].reason
+
+
+# ACK
+
+
+@pytest.mark.parametrize("make", [up, down])
+def test_ack_frees_the_window(make):
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    if make is down:
+        publisher.sessions.unreachable(session, publisher.now)
+    publisher.ack(1)
+    assert session.acked == 1
+    assert [batch.sequence for batch in session.batches] == [1, 2]
+    assert len(publisher.pull(session)) == (make is up)
+
+
+@pytest.mark.parametrize("expected", [0, 3])
+def test_ack_outside_the_sent_sequences_is_invalid(expected):
+    publisher, session = up()
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session, limit=2)
+    publisher.ack(1)
+    publisher.ack(expected)
+    assert session.acked == 1
+    assert session.invalid_acks > 0
+
+
+def test_a_hundred_invalid_acks_end_the_session():
+    publisher, session = up()
+    for _ in range(100):
+        publisher.ack(9)
+    assert session.state == "ended"
+    assert publisher.replies()[0][1].reason == links.MALFORMED
+
+
+@pytest.mark.parametrize("make", [up, down])
+def test_ack_from_another_route_is_discarded(make):
+    publisher, session = make()
+    publisher.publish("a.1")
+    publisher.ack(1, route=OTHER_ROUTE)
+    assert session.acked == 0
+
+
+def test_marks_release_held_messages():
+    publisher, session = up(StreamOptions("g", handled=True, redeliver=True))
+    publisher.publish("a.1", "a.2")
+    publisher.pull(session)
+    publisher.ack(2, {0: 0})
+    stream = session.streams[0]
+    assert (len(stream.held), stream.load) == (2, 2)
+    publisher.ack(2, {0: 1})
+    assert (len(stream.held), stream.load) == (1, 1)
+    publisher.ack(2, {0: 2})
+    assert (len(stream.held), stream.load, session.bytes) == (0, 0, 0)
+
+
+# message matches
+
+
+def test_message_is_numbered_while_the_window_has_room():
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    assert [one[1:3] for one in publisher.pull(session)] == [(0, 1), (1, 1)]
+    assert session.streams[0].pending == 1
+
+
+def test_message_waits_behind_the_backlog_of_its_stream():
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    publisher.pull(session)
+    publisher.ack(1)
+    publisher.publish("a.5")
+    publisher.ack(1)
+    assert [one[5] for one in publisher.pull(session)] == [["a.3"]]
+    publisher.ack(3)
+    assert [one[5] for one in publisher.pull(session)] == [["a.4"], ["a.5"]]
+
+
+def test_message_of_a_session_that_is_down_is_numbered_or_waits():
+    publisher, session = down(**SMALL)
+    publisher.publish(*[f"a.{number}" for number in range(9)])
+    assert (session.following, session.streams[0].pending, session.streams[0].drops) == (2, 3, [4, 0, 0, 0])
+    assert session.next_frames() is None
+
+
+@pytest.mark.parametrize(
+    ("overflow", "arrives", "drops"),
+    [
+        ("drop_newest", ["a.0", "a.1", "a.2", "a.3", "a.4"], [0, 0, 0, 0, 0]),
+        ("drop_oldest", ["a.0", "a.1", "a.6", "a.7", "a.8"], [0, 0, 4, 4, 4]),
+        ("conflate", ["a.0", "a.1", "a.6", "a.7", "a.8"], [0, 0, 4, 4, 4]),
+    ],
+)
+def test_overflow_policies(overflow, arrives, drops):
+    publisher, session = up(StreamOptions(overflow=overflow), **SMALL)
+    publisher.publish(*[f"a.{number}" for number in range(9)])
+    found = publisher.pull(session)
+    while session.batches:
+        publisher.ack(session.sent)
+        found += publisher.pull(session)
+    assert [one for batch in found for one in batch[5]] == arrives
+    expanded = [batch[3] for batch in found for _ in batch[5]]
+    assert expanded == drops
+    publisher.publish("a.9")
+    assert publisher.pull(session)[0][3] == 4
+
+
+def test_conflate_keeps_the_newest_of_each_subject():
+    publisher, session = up(StreamOptions(overflow="conflate"), **SMALL)
+    publisher.publish("a.0", "a.0", "a.1", "a.2", "a.1", "a.1")
+    assert session.streams[0].drops == [0, 2, 0, 0]
+    publisher.pull(session)
+    publisher.ack(2)
+    assert publisher.pull(session) == [(0, 2, 2, 2, 0, ["a.2", "a.1"])]
+
+
+def test_a_message_above_the_largest_frame_is_dropped_and_counted():
+    publisher = Publisher(body_bytes=1_000)
+    session = publisher.hello(largest_frame=2_000)
+    publisher.declare()
+    publisher.pull(session)
+    publisher.publish("a.1", payload=b"x" * 3_000)
+    publisher.publish("a.2")
+    assert publisher.pull(session) == [(0, 0, 1, 1, 0, ["a.2"])]
+    assert session.streams[0].drops == [0, 0, 1, 0]
+
+
+def test_pending_bytes_bound_a_session():
+    publisher, session = down(pending_bytes=1_000, window_bytes=500)
+    publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
+    assert session.bytes <= 1_000 + 120
+    stream = session.streams[0]
+    assert stream.matched == stream.numbered + stream.pending + stream.dropped == 100
+
+
+def test_total_bytes_bound_all_sessions():
+    publisher = Publisher(pending_bytes=100_000, total_bytes=5_000, window_bytes=1_000)
+    for number in range(4):
+        publisher.hello(b"route%d" % number, b"%d" % number * 16)
+        publisher.declare(route=b"route%d" % number)
+    publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
+    assert sum(one.bytes for one in publisher.sessions.by_id.values()) <= 5_000 + 4 * 120
+
+
+def test_block_is_full_only_for_sessions_that_are_up():
+    publisher, session = up(on_full="block", **SMALL)
+    publisher.publish(*["a.1"] * 6)
+    assert publisher.sessions.is_full("a.1", b"a.1")
+    assert session.streams[0].drops == [0, 0, 0, 0]
+    publisher.sessions.unreachable(session, publisher.now)
+    assert not publisher.sessions.is_full("a.1", b"a.1")
+    publisher.publish("a.1")
+    assert session.streams[0].drops == [1, 0, 0, 0]
+
+
+# EAGAIN and EHOSTUNREACH
+
+
+def test_eagain_keeps_the_frames():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.hello(attempt=2, epoch=session.epoch)
+    assert session.next_frames() == session.next_frames()
+    assert kinds(publisher.pull(session)) == ["Welcome", "batch"]
+
+
+def test_head_and_body_go_again_together():
+    publisher, session = up()
+    publisher.publish("a.1", payload=b"x" * 9_000)
+    frames = session.next_frames()
+    assert len(frames) == 2
+    assert session.next_frames() == frames
+
+
+@pytest.mark.parametrize("make", [up, down])
+def test_ehostunreach_makes_a_session_down(make):
+    publisher, session = make()
+    publisher.sessions.unreachable(session, publisher.now)
+    assert session.state == "down"
+
+
+# time
+
+
+def test_ping_every_second():
+    publisher, session = up()
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.tick(1.0)
+    assert publisher.pull(session) == [Ping(1, 1, {})]
+    assert publisher.pull(session) == []
+
+
+def test_ping_counts_what_the_socket_has_accepted():
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.tick(1.0)
+    (ping,) = publisher.pull(session, limit=1)
+    assert (ping.following, ping.streams[0].pending) == (0, 3)
+
+
+def test_ping_to_a_session_that_was_not_heard_for_a_minute_is_slow():
+    publisher, session = up()
+    pings = 0
+    for _ in range(180):
+        publisher.tick(1.0)
+        pings += len(publisher.pull(session))
+    assert 60 <= pings <= 66
+
+
+def test_an_accepted_ping_stops_the_clock_of_a_session_that_is_down():
+    publisher, session = down()
+    publisher.tick(1.0)
+    assert kinds(publisher.pull(session)) == ["Ping"]
+    publisher.publish("a.1")
+    assert publisher.pull(session) == []
+    for _ in range(100):
+        publisher.tick(1.0)
+        publisher.pull(session)
+    assert session.state == "down"
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+def test_resume_seconds_end_a_session_that_is_down(state):
+    publisher, session = up() if state == "up" else down()
+    publisher.publish("a.1")
+    for _ in range(40):
+        publisher.tick(1.0)
+    assert session.state == {"up": "up", "down": "ended"}[state]
+    assert publisher.sessions.given_up == (state == "down")
+
+
+# end
+
+
+def test_bye_of_a_subscriber_ends_its_session():
+    publisher, session = up()
+    publisher.publish("a.1", "a.2")
+    publisher.pull(session)
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 1, {})))
+    assert session.state == "ended"
+    assert publisher.sessions.given_up == 1
+    assert publisher.sessions.publish("a.1", b"") is False
+    assert len(publisher.sessions.interest._index) == 0
+
+
+def test_close_counts_backlogs_as_dropped_and_says_bye():
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.sessions.close()
+    found = publisher.pull(session)
+    (bye,) = [one for one in found if isinstance(one, Bye)]
+    assert (bye.reason, bye.role, bye.following) == (links.CLOSED, links.PUBLISHER, 2)
+    assert bye.streams[0].full == 1
+
+
+def test_close_waits_for_sessions_that_were_heard():
+    publisher, _session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    assert publisher.sessions.unacknowledged(publisher.now) == 3
+    assert publisher.sessions.unacknowledged(publisher.now + 2) == 0
+
+
+# redelivery
+
+HANDLED = StreamOptions("g", handled=True, redeliver=True)
+
+
+def two_members(options=HANDLED):
+    publisher, first = up(options)
+    second = publisher.hello(OTHER_ROUTE, b"another session!", member=b"another member !")
+    publisher.declare(options=options, route=OTHER_ROUTE)
+    publisher.pull(second)
+    return publisher, first, second
+
+
+def test_unhandled_messages_of_a_member_that_is_down_move_after_three_seconds():
+    publisher, first, second = two_members()
+    publisher.publish("a.1", "a.2", "a.3", "a.4")
+    mine = [one[5] for one in publisher.pull(first)]
+    theirs = [one[5] for one in publisher.pull(second)]
+    assert len(mine) == len(theirs) == 2
+    publisher.ack(1, {0: 1})
+    publisher.sessions.unreachable(first, publisher.now)
+    publisher.tick(2.9)
+    assert [
+        one for one in publisher.pull(second) if isinstance(one, tuple) and not hasattr(one, "_fields")
+    ] == []
+    publisher.tick(1.1)
+    moved = [one for one in publisher.pull(second) if not hasattr(one, "_fields")]
+    assert [(one[4], one[5]) for one in moved] == [(links.REDELIVERED, mine[1])]
+    publisher.hello(ROUTE, epoch=first.epoch, attempt=2, expected=1)
+    assert publisher.pull(first)[1:] == [(0, 1, 1, 0, links.WITHDRAWN, None)]
+
+
+def test_unhandled_messages_move_when_a_session_ends():
+    publisher, first, second = two_members()
+    publisher.publish("a.1", "a.2")
+    publisher.pull(first), publisher.pull(second)
+    publisher.ack(1, {0: 0})
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 1, {})))
+    assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
+
+
+def test_unhandled_messages_move_when_the_subscription_ends():
+    publisher, first, second = two_members()
+    publisher.publish("a.1", "a.2")
+    publisher.pull(first), publisher.pull(second)
+    publisher.ack(1, {0: 0})
+    publisher.declare(None, revision=2, base=1, removed=[1])
+    assert [one[4] for one in publisher.pull(second)] == [links.REDELIVERED]
+
+
+def test_redelivered_messages_go_before_new_messages():
+    publisher, first, second = two_members()
+    second.window = 1
+    publisher.publish(*[f"a.{number}" for number in range(8)])
+    publisher.pull(first), publisher.pull(second)
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+    found = []
+    while second.batches:
+        publisher.ack(second.sent, {0: second.sent}, OTHER_ROUTE)
+        found += publisher.pull(second)
+    flags = [one[4] for one in found]
+    assert flags == sorted(flags, reverse=True)
+    assert sum(one[2] for one in found if one[4]) == 4
+
+
+def test_without_another_member_messages_stay_until_the_end():
+    publisher, session = up(HANDLED)
+    publisher.publish("a.1")
+    publisher.pull(session)
+    publisher.sessions.unreachable(session, publisher.now)
+    publisher.tick(5.0)
+    publisher.hello(epoch=session.epoch, attempt=2)
+    assert [one[5] for one in publisher.pull(session)[1:]] == [["a.1"]]
+
+
+# last values
+
+
+def test_last_values_come_once_before_later_messages():
+    publisher = Publisher(LastValues())
+    publisher.publish("a.1", "a.1", "a.2", "b.1")
+    session = publisher.hello()
+    publisher.declare(last_value=True)
+    publisher.publish("a.3")
+    found = publisher.pull(session)
+    assert [one[5] for one in found if not hasattr(one, "_fields")] == [["a.1", "a.2"], ["a.3"]]
+    publisher.declare(last_value=True, revision=2)
+    assert kinds(publisher.pull(session)) == ["Answer"]
+
+
+def test_last_values_are_bounded():
+    values = LastValues(subjects=3, size=100)
+    for number in range(10):
+        values.put(number, b"a.%d" % number, b"x" * number, None)
+    assert len(values) == 3
+    values.put(11, b"large", b"x" * 90, None)
+    assert len(values) == 1
+    assert values.bytes == 95
+    values.put(12, b"too large", b"x" * 200, None)
+    assert len(values) == 0
+
+
+def test_random_ids_are_what_the_caller_gives():
+    assert ids()() == b"id1............."
+
+
+def test_slow_pings_end_when_the_subscriber_is_heard():
+    publisher, session = up()
+    for _ in range(70):
+        publisher.tick(1.0)
+        publisher.pull(session)
+    publisher.ack(0)
+    publisher.pull(session)
+    publisher.tick(1.0)
+    assert kinds(publisher.pull(session)) == ["Ping"]
+
+
+def test_a_backlog_as_large_as_pending_bytes_leaves_it():
+    publisher, session = down(pending_bytes=2_000, window_bytes=500)
+    publisher.publish(*["a.1"] * 100, payload=b"x" * 100)
+    publisher.hello(epoch=session.epoch, attempt=2)
+    publisher.pull(session)
+    while session.batches:
+        publisher.ack(session.sent)
+        publisher.pull(session)
+    assert session.bytes == session.streams[0].pending == 0

@@ -1,0 +1,100 @@
+"""Subscriptions of a subscriber: streams, declarations, dispatch."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from links.pair import Publisher
+from oz.subscriber.subscriptions import Subscriptions
+from oz.wire import links
+from oz.wire.links import StreamOptions
+
+A, B = oz.compile("a.*"), oz.compile("b.*")
+
+
+def declared(subscriptions, base):
+    frames, is_full = subscriptions.declaration(base)
+    return [links.decode_control(frame) for frame in frames], is_full
+
+
+def test_equal_options_share_a_stream():
+    subscriptions = Subscriptions()
+    first = subscriptions.add(A)
+    second = subscriptions.add(B)
+    third = subscriptions.add(A, StreamOptions("g"))
+    assert first.stream == second.stream != third.stream
+    subscriptions.remove(third)
+    assert subscriptions.add(A, StreamOptions("g")).stream == third.stream
+
+
+def test_a_change_declares_the_difference():
+    subscriptions = Subscriptions()
+    one = subscriptions.add(A)
+    base = subscriptions.revision
+    two = subscriptions.add(B)
+    subscriptions.remove(one)
+    subscriptions.remove(subscriptions.add(A))
+    (part,), is_full = declared(subscriptions, base)
+    assert not is_full
+    assert (part.base, part.revision) == (base, subscriptions.revision)
+    assert [item.sid for item in part.items] == [two.sid]
+    assert sorted(part.removed) == [one.sid, 3]
+
+
+def test_an_unknown_base_declares_everything():
+    subscriptions = Subscriptions()
+    for _ in range(1_100):
+        subscriptions.remove(subscriptions.add(A))
+    one = subscriptions.add(B)
+    (part,), is_full = declared(subscriptions, 1)
+    assert is_full
+    assert (part.base, [item.sid for item in part.items]) == (0, [one.sid])
+
+
+def test_a_message_goes_to_the_subscriptions_of_its_stream():
+    subscriptions = Subscriptions()
+    one = subscriptions.add(A)
+    two = subscriptions.add(A, StreamOptions("g"))
+    assert subscriptions.match(one.stream, b"a.1", None) == (one,)
+    assert subscriptions.match(two.stream, b"a.1", None) == (two,)
+    assert subscriptions.match(one.stream, b"b.1", None) == ()
+    assert subscriptions.match(9, b"a.1", None) == ()
+    subscriptions.remove(one)
+    assert subscriptions.match(one.stream, b"a.1", None) == ()
+
+
+def test_a_last_value_goes_to_one_subscription():
+    subscriptions = Subscriptions()
+    one, two = subscriptions.add(A), subscriptions.add(A)
+    assert subscriptions.match(0, b"a.1", {"sid": two.sid}) == (two,)
+    subscriptions.remove(two)
+    assert subscriptions.match(0, b"a.1", {"sid": two.sid}) == ()
+    assert set(subscriptions.match(0, b"a.1", {})) == {one}
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 3)), max_size=40), st.integers(1, 9)
+)
+def test_differences_lead_to_the_same_interest_as_everything(changes, every):
+    """A publisher that applies each difference has the subscriptions of the subscriber."""
+    publisher, subscriptions, active = Publisher(), Subscriptions(), []
+    session = publisher.hello()
+    known = 0
+    for number, (is_added, text, option) in enumerate(changes):
+        if is_added or not active:
+            options = StreamOptions(max_pending=option)
+            active.append(subscriptions.add(oz.compile(f"s{text}.*"), options))
+        else:
+            subscriptions.remove(active.pop(text % len(active)))
+        if number % every == 0:
+            for frame in subscriptions.declaration(known)[0]:
+                publisher.read(frame)
+            known = subscriptions.revision
+    for frame in subscriptions.declaration(known)[0]:
+        publisher.read(frame)
+    assert session.patterns.keys() == subscriptions.by_sid.keys()
+    assert session.applied == max(subscriptions.revision, 1)
+    for number in range(6):
+        streams = {one.stream for one in active if one.pattern.text == f"s{number}.*"}
+        route = publisher.sessions.interest.find(f"s{number}.x", b"s%d.x" % number)
+        assert {one.number for one in (route.plain if route else ())} == streams
