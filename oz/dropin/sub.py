@@ -249,6 +249,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 if copy and isinstance(frame, bytes):
                     return frame
                 return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
+            if reading.more and copy and not reading.interrupted:
+                frame = _recv(self, flags)
+                reading.is_first = False
+                reading.more = reading.has_more(self)
+                reading.is_ready = not (reading.more or reading.held or reading.error)
+                return frame  # type: ignore[no-any-return]
             if reading.is_ready and copy:
                 began = monotonic()
                 subject: bytes = _recv(self, flags)
