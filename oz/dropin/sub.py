@@ -161,9 +161,9 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                     raise _unfit(name, 1)
             if reading.is_plain:
                 reading.end_plain(self)
-        reading.filter.add(pattern)
-        reading.settle()
         try:
+            reading.filter.add(pattern)
+            reading.settle()
             for prefix in pattern.prefixes:
                 super().set(_SUBSCRIBE, prefix)
         except BaseException:
@@ -423,6 +423,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
+        # First: an exception may come before `settle`, and a receive must then look at `held`.
+        reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
             return True
