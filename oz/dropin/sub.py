@@ -161,9 +161,9 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                     raise _unfit(name, 1)
             if reading.is_plain:
                 reading.end_plain(self)
-        reading.filter.add(pattern)
-        reading.settle()
         try:
+            reading.filter.add(pattern)
+            reading.settle()
             for prefix in pattern.prefixes:
                 super().set(_SUBSCRIBE, prefix)
         except BaseException:
@@ -249,6 +249,12 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
                 if copy and isinstance(frame, bytes):
                     return frame
                 return as_wanted(frame, copy, track, bool(rest))  # type: ignore[no-any-return]
+            if reading.more and copy and not reading.interrupted:
+                frame = _recv(self, flags)
+                reading.is_first = False
+                reading.more = reading.has_more(self)
+                reading.is_ready = not (reading.more or reading.held or reading.error)
+                return frame  # type: ignore[no-any-return]
             if reading.is_ready and copy:
                 began = monotonic()
                 subject: bytes = _recv(self, flags)
@@ -417,6 +423,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
         ):
             return True
         is_first = reading.is_first
+        # First: an exception may come before `settle`, and a receive must then look at `held`.
+        reading.is_ready = reading.is_plain = False
         try:
             reading.held.appendleft(self._read_next(_NOBLOCK, False, False, is_whole=True))
             return True

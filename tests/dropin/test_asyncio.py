@@ -18,6 +18,7 @@ def run(main, *patterns, dialect="nats"):
     async def with_sockets():
         context = zmq.asyncio.Context()
         publisher = zmq.Context(context).socket(zmq.XPUB)
+        publisher.sndhwm = 0
         publisher.bind("tcp://127.0.0.1:*")
         sub = context.socket(zmq.SUB, socket_class=oz.asyncio.SubSocket, dialect=dialect)
         sub.connect(publisher.last_endpoint.decode())

@@ -320,7 +320,9 @@ def flood(context):
     port = socket.bind_to_random_port("tcp://127.0.0.1")
 
     def publish():
-        socket.recv()
+        # A receive without a wait may be over before the subscription arrives.
+        while not is_over.is_set() and not socket.poll(20):
+            pass
         while not is_over.is_set():
             for _ in range(100):
                 socket.send(b"a.refused.x")
