@@ -136,7 +136,7 @@ def bomb(directory, form):
 
 
 def read_flipped_footers(directory, count, seed):
-    """Flip a bit of a footer, name the file by the right checksum, and read it in a child; print the outcomes."""
+    """Flip a bit of a footer, name the file by the right checksum, and read it in a child process."""
     from oz.journal_new import Journal, JournalError
 
     directory = Path(directory)
