@@ -218,7 +218,7 @@ class _Decoder:
                 record.payload = self._decode(record.payload)
             except Exception as error:
                 raise JournalError(
-                    f"offset {record.offset}: the codec does not decode the payload: {error}; read without codec"
+                    f"offset {record.offset}: the codec does not decode the payload ({error}); use codec=None"
                 ) from error
         return record
 

@@ -212,16 +212,15 @@ class ActiveStream:
 
     def read(self, frame: Frame) -> pa.RecordBatch | None:
         """Read a batch; None if a byte of it is wrong."""
-        data = bytearray(frame.size)
-        if os.preadv(self._descriptor, [data], frame.place) != frame.size:
-            return None
+        # `pread` allocates and fills the bytes without the interpreter lock, and a bytearray needs it.
+        data = os.pread(self._descriptor, frame.size, frame.place)
         found = _FOUND.search(data, 8, 8 + int.from_bytes(data[4:8], "little"))
-        if found is None:
+        if len(data) < frame.size or found is None:
             return None
-        expected = int(found[1], 16)
-        data[found.start(1) : found.end(1)] = _ZEROS
-        if crc32(data, self._seed) != expected:
-            return None
+        with memoryview(data) as view:
+            crc = crc32(_ZEROS, crc32(view[: found.start(1)], self._seed))
+            if crc32(view[found.end(1) :], crc) != int(found[1], 16):
+                return None
         try:
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(data)), SCHEMA)
             # A checksum does not protect against a crafted batch, whose wrong buffers crash a process.
