@@ -12,6 +12,7 @@ from journal_new.crafting import bomb, sealed_file, stamped, stream_file, table_
 from oz.journal_new import Journal, JournalError, Writer
 from support import scripts
 from support.journals import active, batches_of, read_or_error, rows_of, sealed
+from support.sizes import size
 
 TEN = {at: (f"a.{at}", b"%d" % at) for at in range(10)}
 SEGMENT = "2" * 16
@@ -120,6 +121,15 @@ def test_a_bomb_ends_in_an_error_or_is_read_in_little_memory(tmp_path, form):
     crafting = Path(__file__).with_name("crafting.py")
     outcomes = json.loads(scripts.run(crafting, tmp_path, 3 << 30, timeout=100))
     assert path.name in str(outcomes["read"]) or outcomes["read"] in (1, "MemoryError")
+
+
+@pytest.mark.sized
+@pytest.mark.timeout(900)
+def test_flipped_footers_with_right_checksums_do_not_crash(tmp_path):
+    crafting = Path(__file__).with_name("crafting.py")
+    outcomes = json.loads(scripts.run(crafting, "footers", tmp_path, size(80, 5000), 1, timeout=800))
+    # 0 is read, 1 is a JournalError, 2 another error; a negative number is a signal.
+    assert set(outcomes) <= {"0", "1"}, outcomes
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link", "empty", "device"])
