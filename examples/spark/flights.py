@@ -7,10 +7,12 @@ Run the file in an empty directory, or run its cells one after the other in an e
 It creates `recorded` (the journal), `archive` (Parquet files) and `report.html`.
 """
 
-# %% Record: one node publishes the flights of January 2013 as MessagePack, and a recorder writes them to a journal.
+# %% Record: one node publishes the flights of January 2013 as MessagePack; a recorder writes a journal.
 import os
 import threading
 import time
+
+from pyspark.sql import functions as F
 
 import oz
 import oz.journal
@@ -47,8 +49,6 @@ oz.spark.report(spark, "archive").save(html="report.html")
 print("open report.html in a browser")
 
 # %% Analyse: payloads become columns, subjects become tokens.
-from pyspark.sql import functions as F
-
 traffic = oz.spark.read_archive(spark, "archive").where("kind = 0")
 decoded = traffic.select(
     "subject",
