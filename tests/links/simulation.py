@@ -441,7 +441,7 @@ class World:
 
     def outlive(self, one):
         """Let a session end while frames of its connection are unread; the link connects again."""
-        connection = one.handle.connection
+        choose, connection = self.choose, one.handle.connection
         if connection is None or one.link.state != LIVE:
             return
         self.trace(lambda: "outlive")
@@ -455,7 +455,19 @@ class World:
         for seconds in (1.1, 1.1, 31.0, 1.1):
             self.advance(seconds)
             self.publisher.step(0, 0)
-        self.publish(4)
+        one.is_busy = False
+        fresh = self.publisher.listener.accept(one.handle)
+        for _ in range(2):
+            fresh.transfer(20)
+            self.publisher.step(20, 10)
+            fresh.transfer(20)
+            one.step(20)
+        self.publish(choose.randrange(1, 16))
+        # Frames of the first connection arrive while the second one carries messages.
+        connection.is_late = choose.random() < 0.3
+        self.publisher.step(20, 0)
+        if choose.random() < 0.7:
+            cut(fresh)
 
     def advance(self, seconds):
         self.now += seconds
