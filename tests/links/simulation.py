@@ -413,7 +413,7 @@ class World:
             connection.is_stalled = not connection.is_stalled
         elif kind < 0.64 and connection:
             connection.room = choose.randrange(4)
-        elif kind < 0.70 and connection:
+        elif kind < 0.67 and connection:
             connection.is_late = not connection.is_late
         elif kind < 0.72 and one and self.publisher:
             self.outlive(one)
@@ -457,12 +457,12 @@ class World:
             self.publisher.step(0, 0)
         one.is_busy = False
         fresh = self.publisher.listener.accept(one.handle)
-        for _ in range(2):
+        for _ in range(4):
             fresh.transfer(20)
             self.publisher.step(20, 10)
             fresh.transfer(20)
             one.step(20)
-        self.publish(choose.randrange(1, 16))
+        self.publish(choose.randrange(4, 20))
         # Frames of the first connection arrive while the second one carries messages.
         connection.is_late = choose.random() < 0.3
         self.publisher.step(20, 0)
