@@ -579,7 +579,9 @@ class World:
         sessions = self.publisher.sessions
         live = set()
         for number, one in enumerate(self.subscribers):
-            link = one.link
+            link, connection = one.link, one.handle.connection
+            if connection is None or connection.loses_down:
+                return f"link {number} has a half-open connection"
             if link.state != LIVE:
                 return f"link {number} is {link.state}"
             if not link.is_answered and one.subscriptions.revision:
