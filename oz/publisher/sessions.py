@@ -13,7 +13,7 @@ HELLO decides by attempt, epoch and expected sequence (`docs/wire.md`, "Identity
 HELLO                                                       result
 =========================================================== =================================================
 another version                                             BYE(2)
-session of another key                                      BYE(1), the same whether or not the session exists
+session of another key                                      BYE(1)
 attempt below the session's, or equal from another route    ignored
 attempt equal, from the route                               WELCOME again
 attempt above, epoch and expected sequence fit              route and attempt are replaced; session resumes
@@ -25,11 +25,15 @@ ACK, DECLARE and BYE count only from the route of a session. A declaration is ap
 applies a number of patterns, so that the engine bounds its time under the lock. A HELLO discards declarations
 that are not applied; the link declares everything again.
 
-Redelivery: messages that a member of a redelivering group has not handled move to other members that match,
-before new messages, with position and extras kept. They move when the member is DOWN for 3 seconds (except in
-sticky groups, whose members keep their keys until ENDED), when its session ends, and when a pattern that
-matched them is removed. After 3 seconds only members that are UP receive them; else members that are DOWN
-too.
+Redelivery: messages that a member of a redelivering group has not handled move to other members that match.
+They go before new messages and keep position and extras. They move in three cases:
+
+- The member is DOWN for 3 seconds. Only members that are UP receive them. Sticky groups are excepted, because
+  their members keep their keys until ENDED.
+- The session of the member ends.
+- A pattern that matched them is removed.
+
+In the last two cases members that are DOWN receive messages too.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ The engine passes frames and the time in and gets effects as a list. Frames to s
 and `taken`, so that EAGAIN keeps them. HELLO goes first, then DECLARE, then ACK. An ACK is built when it is
 sent, so that only the newest exists.
 
-Time for silence is *listened* time (`ListeningClock`): it runs only while the program is inside `receive`,
-and only after the socket was empty once, because unread frames may wait in the socket.
+Silence is measured in *listened* time (`ListeningClock`). The clock runs only while the program is inside
+`receive`, and only after the socket was empty once. Before that, unread frames may wait in the socket.
 
 States and events. "–" means no effect; "same" means the same as in the column to the left.
 

@@ -1,4 +1,4 @@
-"""Oracle of the simulation: what was offered, what arrived, and what was reported lost."""
+"""Oracle of the simulation: offered, delivered and lost messages."""
 
 from collections import Counter, defaultdict
 

@@ -10,7 +10,7 @@ from collections import deque
 
 
 class Handle:
-    """Dialling end of a link: what `connect` with a CONNECT_ROUTING_ID makes."""
+    """Dialling end of a link, made by `connect` with a CONNECT_ROUTING_ID."""
 
     def __init__(self, name):
         self.name = name

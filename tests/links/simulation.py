@@ -413,7 +413,7 @@ class World:
             connection.is_stalled = not connection.is_stalled
         elif kind < 0.64 and connection:
             connection.room = choose.randrange(4)
-        elif kind < 0.70 and connection:
+        elif kind < 0.67 and connection:
             connection.is_late = not connection.is_late
         elif kind < 0.72 and one and self.publisher:
             self.outlive(one)
@@ -441,7 +441,7 @@ class World:
 
     def outlive(self, one):
         """Let a session end while frames of its connection are unread; the link connects again."""
-        connection = one.handle.connection
+        choose, connection = self.choose, one.handle.connection
         if connection is None or one.link.state != LIVE:
             return
         self.trace(lambda: "outlive")
@@ -455,7 +455,19 @@ class World:
         for seconds in (1.1, 1.1, 31.0, 1.1):
             self.advance(seconds)
             self.publisher.step(0, 0)
-        self.publish(4)
+        one.is_busy = False
+        fresh = self.publisher.listener.accept(one.handle)
+        for _ in range(4):
+            fresh.transfer(20)
+            self.publisher.step(20, 10)
+            fresh.transfer(20)
+            one.step(20)
+        self.publish(choose.randrange(4, 20))
+        # Frames of the first connection arrive while the second one carries messages.
+        connection.is_late = choose.random() < 0.3
+        self.publisher.step(20, 0)
+        if choose.random() < 0.7:
+            cut(fresh)
 
     def advance(self, seconds):
         self.now += seconds
@@ -567,7 +579,9 @@ class World:
         sessions = self.publisher.sessions
         live = set()
         for number, one in enumerate(self.subscribers):
-            link = one.link
+            link, connection = one.link, one.handle.connection
+            if connection is None or connection.loses_down:
+                return f"link {number} has a half-open connection"
             if link.state != LIVE:
                 return f"link {number} is {link.state}"
             if not link.is_answered and one.subscriptions.revision:

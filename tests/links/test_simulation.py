@@ -7,10 +7,11 @@ from links.simulation import run_seed
 
 SEEDS = range(300)
 FOUND_AT = {
-    "epoch": 0,
-    "attempt": 3,
-    "ACK on PING": 0,
-    "withdrawn flag": 0,
+    "epoch": 5,
+    "attempt": 0,
+    "route": 58,
+    "ACK on PING": 27,
+    "withdrawn flag": 51,
     "drop counts of the backlog": 0,
 }
 """First seed that fails without a mechanism; `python -m links.removals` finds them."""
