@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 OLD = "oz.journal"
-NEW = "oz.journal_new"
+NEW = "oz.journal"
 SUBJECTS = [f"md.{market}.{symbol}" for market in range(10) for symbol in range(25)]
 START = 1_700_000_000_000_000  # microseconds since 1970 of the first record
 STEP = 100  # microseconds between two records

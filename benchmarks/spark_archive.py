@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_columns import show, timed
 
 import oz.spark
-from oz.journal_new import Writer
+from oz.journal import Writer
 
 APPEND_ROWS = 50_000
 PATTERN = "md.s07.*.k1.>"

@@ -30,7 +30,7 @@ import machine
 from pyspark.sql import DataFrame, SparkSession
 
 import oz.spark
-from oz.journal_new import Writer
+from oz.journal import Writer
 
 WANTED = {"full": 0.9, "subject": 0.9, "format": 0.3}
 GROUP = 8000

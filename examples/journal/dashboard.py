@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 import oz
-from oz.journal_new import Journal, replay
+from oz.journal import Journal, replay
 
 SPEED = 10
 

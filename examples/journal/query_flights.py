@@ -4,7 +4,7 @@ import sys
 
 import duckdb
 
-from oz.journal_new import Journal
+from oz.journal import Journal
 
 QUERY = """
     select

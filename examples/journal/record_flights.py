@@ -8,7 +8,7 @@ import msgpack
 
 import oz
 from oz.demo import flights
-from oz.journal_new import Journal, Recorder
+from oz.journal import Journal, Recorder
 
 DAY = 1
 SECONDS = 2.0  # the day's flights are published in so many

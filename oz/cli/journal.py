@@ -18,7 +18,7 @@ from oz.cli.progress import progress_bar
 from oz.escaping import printable
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
-    from oz.journal_new import Journal, Report
+    from oz.journal import Journal, Report
 
 _HELP = """Describe, check and repair a journal, and export records from it.
 
@@ -95,7 +95,7 @@ def _counts(found: Journal, first: int, end: int) -> dict[str, Any]:
     """Count messages and losses, and find the first and the last time."""
     import pyarrow.compute as pc
 
-    from oz.journal_new import GAP
+    from oz.journal import GAP
 
     messages = lost = unknown = records = 0
     times: list[datetime] = []
@@ -168,7 +168,7 @@ def _print_report(report: Report, as_json: bool) -> None:
 
 
 def _open(directory: Path) -> Journal:
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
     return Journal(directory)
 

@@ -24,7 +24,7 @@ from oz.escaping import json_text
 if TYPE_CHECKING:  # needs pyarrow, an extra
     import pyarrow as pa
 
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
 _HELP = f"""Write records to FILE, or to standard output, for other tools.
 
@@ -67,7 +67,7 @@ def export(
     dialect: str,
 ) -> None:
     """Export; the text of the help is `_HELP`."""
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
     path = urlsplit(file).path if file and "://" in file else file
     form = form or (PurePosixPath(path).suffix.lstrip(".") if path else "jsonl")
@@ -134,7 +134,7 @@ def _counted(
 def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
-    from oz.journal_new import SCHEMA
+    from oz.journal import SCHEMA
 
     with pq.ParquetWriter(to, SCHEMA, compression="zstd") as writer:
         for batch in batches:

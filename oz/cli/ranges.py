@@ -11,7 +11,7 @@ import click
 from oz.times import read_moment
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

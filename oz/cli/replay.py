@@ -33,7 +33,7 @@ from oz.configuration import resolve_limits
 from oz.transport.multicast.endpoint import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
-    from oz.journal_new import Journal
+    from oz.journal import Journal
     from oz.services.replayer import Replay
 
 _HELP = f"""Publish the messages of the journal DIRECTORY again, in the order in which they were recorded.
@@ -103,7 +103,7 @@ def replay(
     security: oz.Security | None,
 ) -> None:
     """Replay; the text of the help is `_HELP`."""
-    from oz.journal_new import Journal
+    from oz.journal import Journal
     from oz.services.replayer import Replay
 
     journal = Journal(directory)

@@ -1,21 +1,56 @@
-"""The journal: an append-only record of messages, in files that other tools read as they are.
+"""The journal: an append-only record of messages in Arrow and Parquet files, which other tools read too.
 
-`Writer` appends, `Journal` reads, any number of readers beside one writer; docs/journal.md has the format and
-the guarantees. Needs `pip install '.[journal]'` in a checkout; `import oz` alone loads none of it.
+`Writer` appends, `Journal` reads; any number of readers work beside one writer. `oz.journal.ranges` has the
+functions for readers that share a journal, such as Spark. Needs the extra `ozmq[journal]`; `import oz` alone
+loads nothing of it.
 """
 
-from oz.errors import JournalMissing
+import importlib
+from typing import Any
+
+from oz.errors import JournalError, JournalFull, JournalMissing
 
 try:
     import pyarrow  # noqa: F401
 except ImportError as error:
     raise JournalMissing(error.name or "pyarrow") from None
 
-from oz.journal.archived import Archived
-from oz.journal.reader import Journal
-from oz.journal.record import Kind, Record
+from oz.journal.format import COLUMNS, GAP, MESSAGE, SCHEMA, DamageError
+from oz.journal.journal import Journal, Segment
+from oz.journal.records import JournalGap, Record
 from oz.journal.report import Finding, Report
-from oz.journal.schema import COLUMNS
 from oz.journal.writer import Writer
 
-__all__ = ["COLUMNS", "Archived", "Finding", "Journal", "Kind", "Record", "Report", "Writer"]
+__all__ = [
+    "COLUMNS",
+    "GAP",
+    "MESSAGE",
+    "SCHEMA",
+    "DamageError",
+    "Finding",
+    "Journal",
+    "JournalError",
+    "JournalFull",
+    "JournalGap",
+    "Record",
+    "Recorder",
+    "Replay",
+    "Report",
+    "Segment",
+    "Writer",
+    "replay",
+]
+
+# These need sockets, which readers and writers of files do not load.
+_SERVICES = {
+    "Recorder": "oz.services.recorder",
+    "Replay": "oz.services.replayer",
+    "replay": "oz.services.replayer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class of `oz.services` at its first use."""
+    if name not in _SERVICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_SERVICES[name]), name)

@@ -1,264 +1,345 @@
-"""Ranges of offsets: what there is to plan with, how one is read, and how much of it is still there.
+"""Ranges of offsets, for readers that share a journal and remember their place, such as Spark.
 
-For readers that share a journal out among themselves. What such a range holds never changes: it ends where
-the journal was acknowledged. To read one takes no look at the manifest.
+A planner calls `checkpoint` for the end, `resume` to check its old checkpoint, and `plan` for the files of a
+range. Any reader of Parquet reads the sealed files. Workers read the active part, or any range, by
+`read_range`, which needs nothing but its arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oz.errors import JournalError
-from oz.journal import files, own
-from oz.journal.manifest import Entry, Manifest, load
-from oz.journal.record import Kind
-from oz.journal.schema import COLUMNS, whole_number
-from oz.journal.segment import OpenSegment, damage, open_segment
-from oz.journal.stamp import Stamp
-from oz.journal.walk import Frame, Hole
+from oz.journal.format import SegmentFile
+from oz.journal.reading import Reading, end_offset
+from oz.journal.records import JournalGap, missing_gap
+from oz.journal.sealed import plain_batches, read_footer
+from oz.journal.selection import Patterns, Selection, microseconds, parse_bound
+from oz.journal.store import Store, open_store
+
+__all__ = [
+    "Checkpoint",
+    "Plan",
+    "SealedPart",
+    "checkpoint",
+    "parse_bound",
+    "plan",
+    "range_end",
+    "read_range",
+    "resume",
+]
+
+Directory = str | os.PathLike[str]
 
 
-class Span(NamedTuple):
-    """The part of a range that one segment holds.
+class Checkpoint(NamedTuple):
+    """A place in a journal, which is valid until the journal is restored from a copy.
 
     Attributes:
-        first: the first offset of the part.
-        end: the offset after its last.
-        bytes: the size of its share of the segment's file.
-        entry: what the manifest says of the segment; None when it says nothing.
+        offset: the offset of the next record to read.
+        segment: the id of the segment that holds the record before it; empty if there is none.
     """
 
+    offset: int
+    segment: str
+
+
+class SealedPart(NamedTuple):
+    """A sealed file with records of a range. Rows outside of the range need a filter on `offset`.
+
+    Attributes:
+        path: the absolute path, or the URI, of the Parquet file.
+        first: the first offset of the range that the file holds.
+        end: the offset after the last that it holds.
+        is_whole: whether the range contains the whole file, so that no filter on `offset` is needed.
+        bytes: the size of the file.
+        gaps: the number of gap records in the file.
+    """
+
+    path: str
     first: int
     end: int
-    bytes: float
-    entry: Entry | None
-
-    @property
-    def rows(self) -> int:
-        """The number of its records."""
-        return self.end - self.first
+    is_whole: bool
+    bytes: int
+    gaps: int
 
 
-class RangeGone(JournalError):
-    """The beginning of a range has been removed by retention.
+class Plan(NamedTuple):
+    """The places of the records of a range.
 
     Attributes:
-        first: the offset that was asked for.
-        there: the first offset that is there, or the end of the range when nothing of it is.
+        sealed: the sealed files, by offset.
+        active: first and end offset of the part that is not sealed, for `read_range`; None if there is none.
+        missing: the offsets of the range that are not in the journal.
+        bytes: the size of all parts in bytes, as far as the range covers them.
     """
 
-    def __init__(self, directory: Path, first: int, there: int) -> None:
-        super().__init__(directory, first, there)
-        self.directory = directory
-        self.first = first
-        self.there = there
-
-    def __str__(self) -> str:
-        return (
-            f"{self.directory}: the records from offset {self.first} to {self.there - 1} are no longer "
-            "there: retention has removed them"
-        )
+    sealed: tuple[SealedPart, ...]
+    active: tuple[int, int] | None
+    missing: tuple[JournalGap, ...]
+    bytes: int
 
 
-def identity_of(directory: Path) -> str:
-    """Read the id of a journal: 32 hexadecimal digits, made when the journal was.
+def checkpoint(directory: Directory, offset: int | None = None) -> Checkpoint:
+    """Return the checkpoint of an offset; None: of the acknowledged end.
 
     Raises:
-        JournalError: there is no journal, its head is damaged, or it is of another version.
+        JournalError: the directory is no journal, or the offset is beyond its end.
     """
-    while directory.is_dir() and (found := own.sorted_files(directory)).segments:
-        opened = open_segment(directory, found.segments[-1], found.journal)
-        if opened is not None:
-            with opened:
-                return opened.journal
-    if files.is_journal(directory):
-        raise JournalError(f"{directory}: all segments of this journal are gone; see `oz journal repair`")
-    raise JournalError(f"{directory}: there is no journal here")
-
-
-def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> list[Span]:
-    """Say which segments hold a range, in order; what is missing between them has no entry.
-
-    Args:
-        directory: the journal.
-        known: its manifest, which may have been read earlier.
-        first: the first offset.
-        end: the offset after the last, at most the end of the journal.
-    """
-    present = own.segments(directory, known)
-    ends = [segment.base for segment in present[1:]] + [max(end, present[-1].base)] if present else []
-    found = []
-    for segment, after in zip(present, ends, strict=True):
-        entry = known.entry_of(directory, segment) if known else None
-        size = entry.bytes if entry else _size(directory / segment.name)
-        reached = min(after, entry.end_offset) if entry else after
-        # What should follow and is not there is wanted whatever it was: reading it is an error that says so.
-        for low, high, what in ((segment.base, reached, entry), (reached, after, None)):
-            if low < end and high > first and low < high:
-                rows = min(end, high) - max(first, low)
-                part = size * rows / (after - segment.base)
-                found.append(Span(max(first, low), min(end, high), part, what))
-    return found
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # sealed or removed just now
-        return 0
-
-
-def read_range(
-    directory: Path,
-    first: int,
-    end: int,
-    columns: Sequence[str] = COLUMNS,
-    wants: Callable[[Stamp], bool] = lambda _: True,
-    journal: str | None = None,
-) -> Iterator[pa.Table]:
-    """Read all records of a range, those that are no messages too, in the order of their offsets.
-
-    While it goes on, retention removes nothing from where it is on.
-
-    Args:
-        directory: the journal.
-        first: the first offset.
-        end: the offset after the last; the journal was acknowledged up to it.
-        columns: what to read.
-        wants: whether a batch is wanted; the records of others are left out.
-        journal: the id that the journal must have; None for any.
-
-    Yields:
-        Tables of bounded size, none of them empty, in chunks as they were written.
-
-    Raises:
-        RangeGone: before anything else: retention was there first.
-        JournalError: something is damaged or missing, or it is another journal.
-    """
-    found = own.sorted_files(directory)
-    if found.journal and journal not in (None, found.journal):
-        raise JournalError(f"{directory}: journal {found.journal} is here, and not journal {journal}")
-    known = found.known or (Manifest(found.journal) if found.journal else None)
-    at, current = first, _enter(directory, first, end, known)
-    try:
-        while True:
-            frames = _Frames(current, at, end, wants)
-            for run in current.runs(frames):
-                table = current.decode(run, columns)
-                low = run.first.first
-                skip = max(0, first - low)
-                yield table.slice(skip, max(0, end - low - skip))
-            at = frames.at
-            if at >= end:
-                return
-            following = _following(directory, current, at, known)
-            current.close()
-            current = following
-    finally:
-        current.close()
-
-
-class _Frames:
-    """Goes through the wanted batches of a segment, and knows how far it came."""
-
-    def __init__(self, current: OpenSegment, at: int, end: int, wants: Callable[[Stamp], bool]) -> None:
-        self._current = current
-        self._first = at
-        self._end = end
-        self._wants = wants
-        self.at = current.segment.base
-
-    def __iter__(self) -> Iterator[Frame]:
-        for piece in self._current.frames(self._current.first_batch, self.at):
-            if isinstance(piece, Hole):
-                raise damage(self._current.path, piece.position, piece.reason, self.at)
-            self.at = piece.stamp.end
-            if self.at > self._first and self._wants(piece.stamp):
-                yield piece
-            if self.at >= self._end:  # what follows may be in the making
-                return
-
-
-def _enter(directory: Path, first: int, end: int, known: Manifest | None) -> OpenSegment:
+    store = open_store(directory)
+    end = end_offset(store)
+    offset = end if offset is None else offset
+    if offset > end:
+        raise JournalError(f"{directory}: the journal ends at offset {end}, before offset {offset}")
     while True:
-        present = own.segments(directory, known)
-        if not present and not files.is_journal(directory):
-            raise JournalError(f"{directory}: there is no journal here")
-        if not present:
-            raise gone(directory, first, end)
-        segment = max((one for one in present if one.base <= first), default=None)
-        if segment is None:
-            raise RangeGone(directory, first, min(end, present[0].base))
-        opened = open_segment(directory, segment, known.journal if known else None)
-        if opened is not None:
-            return opened
+        file = _before(store.segments(), offset)
+        try:
+            return Checkpoint(offset, _segment_id(store, file) if file is not None else "")
+        except FileNotFoundError:  # sealed or removed since it was listed
+            continue
 
 
-def _following(directory: Path, current: OpenSegment, at: int, known: Manifest | None) -> OpenSegment:
-    """Open the segment that begins at an offset; one after the current one, which is held."""
-    for _ in range(2):  # between two looks it may have been sealed
-        segment = own.segment_at(directory, at, known) if known and at > current.segment.base else None
-        opened = open_segment(directory, segment, current.journal) if segment else None
-        if opened is not None:
-            return opened
-    raise gone(directory, at)
+def resume(directory: Directory, saved: Checkpoint) -> JournalGap | None:
+    """Check a saved checkpoint.
+
+    Returns:
+        None if reading goes on at its offset; the gap if retention removed records after it.
+
+    Raises:
+        JournalError: the offset names another record, because the journal was restored or replaced.
+    """
+    store = open_store(directory)
+    while True:
+        end, files = end_offset(store), store.segments()
+        if saved.offset > end:
+            raise _replaced(directory, saved, f"the journal ends at offset {end}")
+        file = _before(files, saved.offset)
+        if file is None:
+            first = files[0].first if files else end
+            return missing_gap(saved.offset, first, "retention") if first > saved.offset else None
+        try:
+            segment = _segment_id(store, file)
+        except FileNotFoundError:
+            continue
+        # The record before the checkpoint is lost if its segment was damaged and set aside.
+        is_lost = file.end is not None and file.end < saved.offset
+        if segment != saved.segment and not is_lost:
+            raise _replaced(directory, saved, f"the record before it is in segment {segment}")
+        return None
 
 
-def gone(directory: Path, first: int, end: int | None = None) -> JournalError:
-    """Make the error for records that were acknowledged and are not there."""
-    which = f"from offset {first} on" if end is None else f"from offset {first} to {end - 1}"
+def _replaced(directory: Directory, saved: Checkpoint, fact: str) -> JournalError:
     return JournalError(
-        f"{directory}: the records {which} are missing, though they were acknowledged; "
-        "`oz journal repair` puts records in their place that say so"
+        f"{directory}: the checkpoint at offset {saved.offset} is of segment "
+        f"{saved.segment or 'none'}, and {fact}: "
+        "the journal was replaced or restored from a copy; start anew, without the checkpoint"
     )
 
 
-def messages_there(directory: Path, journal: str, first: int, end: int) -> int:
-    """Count the messages of a range that are intact where readers look for them.
+def _before(files: Sequence[SegmentFile], offset: int) -> SegmentFile | None:
+    """Return the segment that holds the record before an offset, or the last one before it."""
+    return next((file for file in reversed(files) if file.first < offset), None)
+
+
+def _segment_id(store: Store, file: SegmentFile) -> str:
+    return read_footer(store, file).head.segment if file.is_sealed else file.segment
+
+
+def plan(
+    directory: Directory,
+    first: int,
+    end: int,
+    pattern: Patterns = None,
+    *,
+    start_time: datetime | None = None,
+    end_time: datetime | None = None,
+    gaps: bool = True,
+) -> Plan:
+    """Return the files of a range of offsets.
 
     Args:
-        directory: the journal, or what is left of it.
-        journal: its id; files of another count nothing.
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last, at most the acknowledged end.
+        pattern: as in `Journal.read`. Sealed files without a matching subject are left out.
+        start_time: leave out sealed files without a record at or after this time.
+        end_time: leave out sealed files without a record before this time.
+        gaps: keep sealed files with gap records, whatever their subjects.
+
+    Raises:
+        JournalError: a footer is damaged.
+    """
+    store = open_store(directory)
+    selection = _selection(pattern, first, end, None, start_time, end_time, gaps)
+    while True:
+        try:
+            found = _plan(store, first, end, selection)
+            # A list may miss a segment that is sealed at the same time; the next list has it.
+            return _plan(store, first, end, selection) if found.missing else found
+        except FileNotFoundError:  # sealed or removed since it was listed
+            continue
+
+
+def _plan(store: Store, first: int, end: int, selection: Selection) -> Plan:
+    sealed: list[SealedPart] = []
+    missing: list[JournalGap] = []
+    active: tuple[int, int] | None = None
+    size, reached = 0, first
+    reason = "retention"
+    for file in store.segments():
+        is_after = file.first >= end
+        if file.first < first:
+            reason = "missing"
+        if active is None and min(file.first, end) > reached:
+            missing.append(missing_gap(reached, min(file.first, end), reason))
+        reason = "missing"
+        if is_after:
+            reached = end
+            break
+        if file.end is None:
+            active = (max(file.first, first) if active is None else active[0], end)
+            size += store.size(file.name)
+            continue
+        if file.end <= first or active is not None:
+            continue  # `read_range` reads sealed files after a stream, and leaves out what is missing
+        reached = file.end
+        footer = read_footer(store, file)
+        for low, high in footer.missing:
+            if max(low, first) < min(high, end):
+                missing.append(missing_gap(max(low, first), min(high, end), "missing"))
+        if not selection.wants_file(footer):
+            continue
+        low, high = max(first, file.first), min(end, file.end)
+        is_whole = (low, high) == (file.first, file.end)
+        sealed.append(SealedPart(store.path(file.name), low, high, is_whole, footer.size, footer.gaps))
+        size += footer.size * (high - low) // (file.end - file.first)
+    if active is None and reached < end:
+        missing.append(missing_gap(reached, end, reason))
+    if active is not None and active[0] >= active[1]:
+        active = None
+    return Plan(tuple(sealed), active, tuple(missing), size)
+
+
+def range_end(
+    directory: Directory,
+    first: int,
+    end: int,
+    *,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+) -> int:
+    """Return the end of a range from `first` that keeps the limits: at least one record, at most `end`.
+
+    Args:
+        directory: the journal.
         first: the first offset.
         end: the offset after the last.
+        max_records: the number of records.
+        max_bytes: the size of the records in memory, in bytes, estimated for each row group and each stream.
     """
-    total = 0
-    known = load(directory)
-    known = known if known is not None and known.journal == journal else Manifest(journal)
-    for segment in own.segments(directory, known):
-        entry = known.entry_of(directory, segment)
-        if entry is not None and (entry.end_offset <= first or entry.first_offset >= end):
-            continue
-        if entry is not None and first <= entry.first_offset and entry.end_offset <= end:
-            total += entry.end_offset - entry.first_offset - entry.gaps
+    if max_records is not None:
+        end = min(end, first + max(1, max_records))
+    if max_bytes is None:
+        return end
+    store, left = open_store(directory), float(max_bytes)
+    at = first
+    for low, high, size in _sizes(store, first, end):
+        at = max(at, low)
+        cost = size / (high - low)  # bytes of one record
+        if (min(high, end) - at) * cost > left:
+            return min(end, max(first + 1, at + int(left / cost)))
+        left -= (min(high, end) - at) * cost
+        at = min(high, end)
+    return end
+
+
+def _sizes(store: Store, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield first offset, end and size of the row groups and streams of a range."""
+    files = store.segments()
+    for at, file in enumerate(files):
+        following = files[at + 1].first if at + 1 < len(files) else max(end, file.first + 1)
+        if (file.end or following) <= first or file.first >= end:
             continue
         try:
-            opened = open_segment(directory, segment, journal)
-        except JournalError:
+            if file.end is None:
+                yield file.first, following, store.size(file.name)
+            else:
+                yield from (
+                    (one.first, one.end, one.bytes)
+                    for one in read_footer(store, file).groups
+                    if one.end > first
+                )
+        except FileNotFoundError:  # sealed or removed since it was listed; the limit is an estimate
             continue
-        if opened is not None:
-            with opened:
-                total += _messages_in(opened, first, end)
-    return total
 
 
-def _messages_in(opened: OpenSegment, first: int, end: int) -> int:
-    total = 0
-    intact = (piece for piece in opened.survey() if isinstance(piece, Frame))
-    for run in opened.runs(one for one in intact if one.stamp.end > first and one.stamp.first < end):
-        table = opened.decode_checked(run)
-        offsets = table.column("offset")
-        wanted = pc.and_(
-            pc.and_(
-                pc.greater_equal(offsets, whole_number(first, pa.int64())),
-                pc.less(offsets, whole_number(end, pa.int64())),
-            ),
-            pc.equal(table.column("kind"), whole_number(int(Kind.MESSAGE), pa.int8())),
+def read_range(
+    directory: Directory,
+    first: int,
+    end: int,
+    *,
+    pattern: Patterns = None,
+    start_time: datetime | None = None,
+    end_time: datetime | None = None,
+    columns: Sequence[str] | None = None,
+    gaps: bool = True,
+    segment: str | None = None,
+    removed: Literal["skip", "raise"] = "skip",
+) -> Iterator[pa.RecordBatch]:
+    """Read a range of offsets in a worker process.
+
+    Args:
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last, which was acknowledged when the range was planned.
+        pattern: as in `Journal.read`.
+        start_time: read only records at or after this time.
+        end_time: read only records before this time.
+        columns: as in `Journal.batches`.
+        gaps: yield gap records too, with kind 1.
+        segment: the id of the segment before `first`, from a `Checkpoint`; None does not check it.
+        removed: "raise": raise if retention removed records of the range; "skip": leave them out.
+
+    Yields:
+        Batches in the order of offsets, none of them empty. Lost records are left out.
+
+    Raises:
+        JournalError: a file is damaged, the checkpoint is no longer valid, or retention removed records.
+    """
+    selection = _selection(pattern, first, end, columns, start_time, end_time, gaps)
+    store = open_store(directory)
+    if segment is not None:
+        resume(directory, Checkpoint(first, segment))
+    if (reached := end_offset(store)) < end:
+        raise JournalError(
+            f"{directory}: the journal ends at offset {reached}, before offset {end} of the range: it was "
+            "replaced or restored from a copy"
         )
-        total += pc.sum(wanted).as_py() or 0
-    return total
+    for part in Reading(store, selection, follow=False).parts():
+        if isinstance(part, pa.Table):
+            yield from plain_batches(part)
+        elif removed == "raise" and part.reason == "retention":
+            raise JournalError(
+                f"{directory}: retention removed the records from offset {part.first} to {part.end - 1} "
+                "they were read; keep more with retain_bytes or retain_seconds"
+            )
+
+
+def _selection(
+    pattern: Patterns,
+    first: int,
+    end: int,
+    columns: Sequence[str] | None,
+    start_time: datetime | None,
+    end_time: datetime | None,
+    gaps: bool,
+) -> Selection:
+    selection = Selection(pattern, first, end, columns, gaps=gaps)
+    selection.since = None if start_time is None else microseconds(start_time)
+    selection.until = None if end_time is None else microseconds(end_time)
+    return selection

@@ -1,303 +1,381 @@
-"""Going through a journal, from segment to segment, while it may be written."""
+"""The reading of a journal: a walk over its segments, while a writer appends, seals and removes them.
+
+**The end.** A stream that the acknowledged mark names is readable up to the size in the mark. A stream that
+begins at or after the acknowledged end has no acknowledged record yet. The writer has ended every other
+stream, which is readable up to its end mark. The mark is read before the directory is listed, so that the
+files of all records before the acknowledged end are in the list, unless they were removed.
+
+**The place of a record.** A reader at an offset opens the segment that contains it. If that file is gone, it
+was sealed or removed, and the reader lists the directory again. An open file stays readable after its
+removal. A list may miss a segment that was sealed during the listing: the old name is gone, and the new one
+was added behind the place of the scan. So a gap is reported after a second list only.
+
+**Damage** raises `DamageError`, unless the stream was removed meanwhile. Its sealed form has the records.
+"""
 
 from __future__ import annotations
 
+import bisect
+import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from enum import Enum, auto
+from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oz.errors import JournalError
-from oz.journal import files, manifest, own
-from oz.journal.epochs import History, history_of, must_reach
-from oz.journal.files import SEALED, Segment
-from oz.journal.manifest import Entry, Manifest
-from oz.journal.mark import acknowledged, read_mark
-from oz.journal.ranges import gone
-from oz.journal.segment import DamagedHead, OpenSegment, damage, open_segment
-from oz.journal.selection import Selection
-from oz.journal.subjects import subjects_in
-from oz.journal.walk import Frame, Hole, survey
-from oz.protocol.backoff import growing
+from oz.journal.format import DamageError, Mark, SegmentFile, int_scalar, read_mark
+from oz.journal.records import BATCH_BYTES, JournalGap, missing_gap
+from oz.journal.sealed import Footer, Group, SealedFile, nulls, read_footer
+from oz.journal.selection import Selection, microseconds
+from oz.journal.store import LocalStore, Store
+from oz.journal.stream import END, ActiveStream, Frame, Scan
 
-_SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks while nothing is appended
-_LOOKS = 20  # at a manifest that may be about to change
-_NO_LIMIT = 1 << 63
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.05  # seconds between two reads of the mark at the end
+_UNIT_ROWS = 32_768  # rows that are decoded at once: few calls, and bounded memory
+_UNIT_BYTES = 16 << 20
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def acknowledged_mark(store: Store) -> Mark | None:
+    """Read the acknowledged mark; None if it is absent, damaged, or not local."""
+    return read_mark(store.directory) if isinstance(store, LocalStore) else None
+
+
+def end_offset(store: Store) -> int:
+    """Return the offset after the last acknowledged record.
+
+    Raises:
+        JournalError: the head of the last stream is damaged, and there is no mark.
+    """
+    while True:
+        mark, files = acknowledged_mark(store), store.segments()
+        sealed = next((file.end for file in reversed(files) if file.end is not None), 0)
+        if mark is not None:
+            return max(mark.end, sealed)
+        if not files or files[-1].is_sealed or not isinstance(store, LocalStore):
+            return sealed
+        try:
+            stream = ActiveStream(store.directory / files[-1].name, files[-1].segment)
+        except FileNotFoundError:
+            continue
+        try:
+            scan = Scan(stream, stream.size)
+            for _ in scan:
+                pass
+            return max(scan.reached, sealed)
+        finally:
+            stream.close()
 
 
 class Reading:
-    """One pass over a journal. The segment that it is at is held, and with it all that follow."""
+    """One walk over a journal. `parts` yields tables of selected records, and gaps of missing offsets."""
 
-    def __init__(self, directory: Path, selection: Selection, *, follow: bool) -> None:
-        """Begin; nothing is opened yet.
+    def __init__(self, store: Store, selection: Selection, *, follow: bool) -> None:
+        """Prepare a walk.
 
         Args:
-            directory: the journal's.
-            selection: what to read, with an end unless `follow` is true.
-            follow: at the end wait for more.
+            store: the files of the journal.
+            selection: the records to read. Without `follow` it gets an end.
+            follow: wait at the end for further records.
         """
-        self._directory = directory
-        self._selection = selection
-        self._follow = follow
-        found = own.sorted_files(directory)
-        self._journal = found.journal
-        self._known = found.known or (Manifest(found.journal) if found.journal else None)
-        self._history = history_of(directory)
+        self._store, self._selection, self._follow = store, selection, follow
+        if not follow:
+            selection.limit(end_offset(store))
         self._at = selection.first
-        self._position = 0
-        self._left: Segment | None = None
-        self._keeps_place = False
-        self._pauses = growing(_SHORTEST, _LONGEST)
+        self._reports_gaps = selection.is_from_offset
+        self._files: list[SegmentFile] = []
+        self._list()
+        self._ended: SegmentFile | None = None  # the stream that was read to its end mark
+        self._journal = ""
+        self._seen = 0  # the offset after the last record that was acknowledged when it was read
+        self._pause = _SHORTEST_WAIT
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted.
+    def parts(self) -> Iterator[pa.Table | JournalGap]:
+        """Yield tables, with dictionaries of subjects and none of them empty, and gaps, by offset.
 
         Raises:
-            JournalError: something is damaged or missing.
-            PatternTimeout: the pattern ran out of time on a subject.
+            DamageError: a file is damaged.
+            JournalError: a file belongs to another journal, or the journal was replaced.
         """
-        current: OpenSegment | None = None
-        try:
-            while not self._is_over():
-                following = self._enter()
-                if following is not None:
-                    # Only now: between the two retention could come in.
-                    if current is not None:
-                        current.close()
-                    current = following
-                    # Where retention overtook it, it has not read what is before this.
-                    self._compare_epochs()
-                    self._keeps_place = True
-                    yield from self._rest_of(current)
-                elif not self._wait(current):
-                    self._refuse_an_early_end()
-                    return
-        finally:
-            if current is not None:
-                current.close()
+        while not self._is_done():
+            mark = acknowledged_mark(self._store)
+            file = self._find()
+            if file is None or file.first > self._at:
+                self._list()
+                file = self._find()
+            if file is not None and file.first <= self._at:
+                self._reports_gaps = True
+                try:
+                    yield from self._sealed(file) if file.is_sealed else self._stream(file)
+                except FileNotFoundError:
+                    self._list()
+                continue
+            # The list is newer than the mark: records between the place and this end are missing.
+            reached = file.first if file is not None else max(mark.end if mark else 0, self._at)
+            if self._selection.end is not None:
+                reached = min(reached, self._selection.end)
+            if mark is not None and max(mark.end, *(file.end or 0 for file in self._files), 0) < self._seen:
+                raise JournalError(
+                    f"{self._store.path('')}: the journal ends at offset {mark.end} and had records up to "
+                    f"{self._seen}: it was replaced or restored from a copy"
+                )
+            if reached > self._at:
+                if self._reports_gaps:
+                    yield missing_gap(self._at, reached, self._reason())
+                self._at = reached
+                self._reports_gaps = True
+            elif not self._wait():
+                return
 
-    def _is_over(self) -> bool:
+    def _is_done(self) -> bool:
         return self._selection.end is not None and self._at >= self._selection.end
 
-    def _refuse_an_early_end(self) -> None:
-        end = self._selection.end
-        if end is not None and self._at < end:
-            raise gone(self._directory, self._at, end)
+    def _reason(self) -> str:
+        return "missing" if any(file.first < self._at for file in self._files) else "retention"
 
-    def _compare_epochs(self) -> None:
-        """See that what was read so far is still what the journal has at those offsets."""
-        mark = read_mark(self._directory)
-        present = mark.growing.epoch if mark is not None else None
-        if present and present == self._history.present.id:
-            return
-        now = history_of(self._directory)
-        if now.present == self._history.present:
-            return
-        epoch = self._history.epoch_before(self._at)
-        if self._keeps_place and now.agreed(epoch, self._at) != self._at:
-            raise renumbered(self._directory, now, epoch, self._at)
-        self._history = now
-
-    def _refuse_what_is_gone(self, current: OpenSegment | None) -> None:
-        """See, while it waits, that what it waits for can come."""
-        if current is not None and not current.segment.is_sealed and not current.is_in_place():
-            sealed = self._directory / Segment(current.segment.base, SEALED).name
-            if self._following() is None and not files.is_regular(sealed):
-                raise JournalError(
-                    f"{current.path} was removed or replaced while it was followed, at offset {self._at}; "
-                    "read again from there once the journal is in order"
-                )
-        must = acknowledged(self._directory)
-        is_short = must is not None and self._at < must and (current is None or current.segment.is_sealed)
-        if must is not None and is_short and self._locate() is None:
-            raise gone(self._directory, self._at, must)
-
-    def _wait(self, current: OpenSegment | None) -> bool:
-        """Wait a little for more; False when there is nothing to wait for.
-
-        Raises:
-            JournalError: what would come is not there, or comes no more.
-        """
-        end_ns = self._selection.end_ns
-        if not self._follow or (end_ns is not None and time.time_ns() >= end_ns):
-            self._follow = False
+    def _wait(self) -> bool:
+        """Wait for the writer; return False at the end of the reading."""
+        until = self._selection.until
+        if not self._follow or (until is not None and microseconds(datetime.now(UTC)) >= until):
             return False
-        self._refuse_what_is_gone(current)
-        time.sleep(next(self._pauses))
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_WAIT)
         return True
 
-    def _enter(self) -> OpenSegment | None:
-        """Open the segment that comes next, passing by those that hold nothing wanted."""
-        while (segment := self._locate()) is not None:
-            known = self._known and self._known.entry_of(self._directory, segment)
-            if known and not self._selection.wants_segment(known):
-                self._left, self._at = segment, known.end_offset
-            elif opened := open_segment(self._directory, segment, self._journal):
-                if known and not _may_hold(opened, known, self._selection):
-                    opened.close()
-                    self._left, self._at = segment, known.end_offset
-                    continue
-                self._left, self._at = segment, segment.base
-                self._position = opened.first_batch
-                return opened
+    def _find(self) -> SegmentFile | None:
+        """Return the segment that contains the offset, or the next one."""
+        place = bisect.bisect_right(self._files, self._at, key=lambda file: file.first)
+        for file in self._files[max(0, place - 1) : place + 1]:
+            if file == self._ended or (file.end is not None and file.end <= self._at):
+                continue
+            return file
         return None
 
-    def _locate(self) -> Segment | None:
-        if self._left is not None and (found := self._following()) is not None:
-            return found
-        present = own.segments(self._directory, self._known)
-        # What was passed by is not held: until the first is, retention may overtake.
-        is_overtaken = not self._keeps_place and bool(present) and present[0].base > self._at
-        if self._left is not None and not is_overtaken:
-            self._refuse_a_hole(present)
-            return None
-        if present and present[0].base > self._at:
-            self._refuse_unless_retention(present[0].base)
-            self._at = present[0].base
-        return max((segment for segment in present if segment.base <= self._at), default=None)
+    def _list(self) -> None:
+        """List the segments."""
+        self._files = self._store.segments()
+        for file, following in pairwise(self._files):
+            if file.end is not None and following.first < file.end:
+                raise JournalError(
+                    f"{self._store.path(following.name)}: its records overlap those of {file.name}: "
+                    "two journals were mixed; move the files of one of them away"
+                )
 
-    def _refuse_unless_retention(self, there: int) -> None:
-        """See that what is missing before an offset was removed by retention."""
-        for _ in range(_LOOKS):
-            # With no room for a new manifest it removes first, and says so an instant later.
-            known = manifest.load(self._directory)
-            is_own = known is not None and known.journal == self._journal
-            missing = own.missing(self._directory, known) if known and is_own else []
-            if not any(entry.end_offset > self._at and entry.first_offset < there for entry in missing):
-                return
-            time.sleep(_LONGEST)
-        raise gone(self._directory, self._at, there)
+    def _check_journal(self, journal: str, name: str) -> None:
+        if journal != (self._journal or journal):
+            raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
+        self._journal = journal
 
-    def _following(self) -> Segment | None:
-        assert self._left is not None
-        if self._at > self._left.base and self._known is not None:
-            return own.segment_at(self._directory, self._at, self._known)
-        return None
+    # --- sealed files ---
 
-    def _refuse_a_hole(self, present: list[Segment]) -> None:
-        later = [segment.base for segment in present if segment.base > self._at]
-        if later and self._following() is None:
-            raise JournalError(
-                f"{self._directory}: the records from offset {self._at} to {later[0] - 1} are missing; "
-                "`oz journal repair` puts records in their place that say so"
-            )
+    def _sealed(self, file: SegmentFile) -> Iterator[pa.Table | JournalGap]:
+        assert file.end is not None
+        footer = read_footer(self._store, file)
+        self._check_journal(footer.head.journal, file.name)
+        self._selection.first = self._at
+        gaps = deque(self._missing(footer))
+        groups = []
+        if self._selection.wants_file(footer):
+            groups = [group for group in footer.groups if self._selection.wants_group(footer, group)]
+        if groups:
+            opened = SealedFile(self._store, file)
+            try:
+                for unit, table in self._read_units(opened, list(_units(groups))):
+                    self._at = unit[-1].end
+                    yield from _with_gaps(table, gaps, self._at)
+            finally:
+                opened.close()
+        yield from gaps
+        self._at = self._seen = file.end
 
-    def _rest_of(self, current: OpenSegment) -> Iterator[pa.RecordBatch]:
-        """Read a segment to its end; that of the last one is where the journal ends."""
-        while True:
-            current.source.forget()
-            limit = self._limit(current)
-            for run in current.runs(self._wanted(current, limit)):
-                table = current.decode(run, self._selection.columns)
-                picked = self._selection.of(table, run.first.first)
-                yield from picked.combine_chunks().to_batches()
-                self._pauses = growing(_SHORTEST, _LONGEST)
-            if current.segment.is_sealed or self._is_over() or self._following():
-                return
-            if self._at < limit and not self._following():
-                reason = "what was acknowledged is missing"
-                raise damage(current.path, self._position, reason, self._at, limit)
-            if not self._wait(current):
-                return
+    def _missing(self, footer: Footer) -> Iterator[JournalGap]:
+        end = footer.file.end if self._selection.end is None else self._selection.end
+        for first, last in footer.missing:
+            low, high = max(first, self._at), min(last, end or 0)
+            if low < high:
+                yield missing_gap(low, high, "missing")
 
-    def _limit(self, current: OpenSegment) -> int:
-        """The end of what may be read of a segment now."""
-        if current.segment.is_sealed:
-            return _NO_LIMIT
-        if self._selection.end is not None and not self._follow:
-            return self._selection.end
-        limit = acknowledged(self._directory)
-        if limit is None:
-            limit = max(self._intact(current), must_reach(self._directory, self._journal))
-        # Only now: so the epoch of a writer that takes over in between is known before its records are read.
-        self._compare_epochs()
-        return limit
+    def _read_units(
+        self, opened: SealedFile, units: Sequence[Sequence[Group]]
+    ) -> Iterator[tuple[Sequence[Group], pa.Table | None]]:
+        """Read units in order; several at a time, because pyarrow decodes a column in one thread."""
+        if len(units) == 1:
+            yield units[0], self._read_unit(opened, units[0])
+            return
+        with ThreadPoolExecutor(_THREADS, "oz-journal-reader") as pool:
+            pending: deque[tuple[Sequence[Group], Future[pa.Table | None]]] = deque()
+            try:
+                for unit in units:
+                    pending.append((unit, pool.submit(self._read_unit, opened, unit)))
+                    if len(pending) > _THREADS:
+                        done, future = pending.popleft()
+                        yield done, future.result()
+                for done, future in pending:
+                    yield done, future.result()
+            finally:
+                for _, future in pending:
+                    future.cancel()
 
-    def _intact(self, current: OpenSegment) -> int:
-        pieces = survey(current.source, self._position, current.salt, self._at)
-        return max((piece.stamp.end for piece in pieces if isinstance(piece, Frame)), default=self._at)
+    def _read_unit(self, opened: SealedFile, unit: Sequence[Group]) -> pa.Table | None:
+        """Read the columns that decide, then the other columns of row groups with a selected record."""
+        selection = self._selection
+        deciding = selection.deciding_columns(unit)
+        if not deciding:
+            return opened.read(unit, selection.columns)
+        table = opened.read(unit, deciding)
+        mask = selection.mask(table)
+        if mask is not None:
+            kept, begin = [], 0
+            for group in unit:
+                if pc.any(mask.slice(begin, group.rows)).as_py():
+                    kept.append((group, begin))
+                begin += group.rows
+            if not kept:
+                return None
+            if len(kept) < len(unit):
+                table = pa.concat_tables(table.slice(begin, group.rows) for group, begin in kept)
+                parts = [mask.slice(begin, group.rows) for group, begin in kept]
+                mask = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.bool_())
+                unit = [group for group, _ in kept]
+        stored = [name for name in selection.columns if name not in opened.footer.empty]
+        columns = dict(zip(deciding, table.columns, strict=True))
+        if rest := [name for name in stored if name not in deciding]:
+            columns |= zip(rest, opened.read(unit, rest).columns, strict=True)
+        if stored:
+            made = pa.Table.from_arrays([columns[name] for name in stored], stored)
+            made = made if mask is None else made.filter(mask)
+            columns, rows = dict(zip(stored, made.columns, strict=True)), made.num_rows
+        else:
+            rows = table.num_rows if mask is None else pc.sum(mask).as_py()
+        arrays = [columns[name] if name in stored else nulls(name, rows) for name in selection.columns]
+        return pa.Table.from_arrays(arrays, selection.columns)
 
-    def _wanted(self, current: OpenSegment, limit: int) -> Iterator[Frame]:
-        """Go through what may be read, and pick the batches that may hold something wanted."""
-        for piece in current.frames(self._position, self._at):
-            if self._at >= limit or self._is_over():
-                return
-            if isinstance(piece, Hole):
-                raise damage(current.path, piece.position, piece.reason, self._at)
-            self._position, self._at = piece.end, piece.stamp.end
-            if self._selection.wants_batch(piece.stamp):
-                yield piece
+    # --- streams ---
 
+    def _stream(self, file: SegmentFile) -> Iterator[pa.Table]:
+        assert isinstance(self._store, LocalStore)
+        stream = ActiveStream(self._store.directory / file.name, file.segment)
+        try:
+            self._check_journal(stream.head.journal, file.name)
+            place = stream.begin
+            while True:
+                mark = read_mark(self._store.directory)
+                is_growing = mark is None or mark.segment == file.segment or mark.end <= file.first
+                if mark is None or not is_growing:
+                    limit = stream.size
+                else:
+                    limit = mark.size if mark.segment == file.segment else stream.begin
+                outcome = _Outcome.MORE
+                while outcome is _Outcome.MORE:
+                    first = self._at
+                    batches, place, outcome = self._next_batches(stream, place, limit)
+                    if batches:
+                        yield from self._select(pa.Table.from_batches(batches), first)
+                if outcome is _Outcome.ENDED:
+                    self._ended = file
+                    return
+                if self._is_done():
+                    return
+                if stream.is_removed:
+                    self._list()
+                    return
+                is_torn = mark is None and stream.find_intact(place + 1, limit) is None
+                if not is_torn and (outcome is _Outcome.DAMAGED or not is_growing):
+                    raise self._damage(stream, place, limit, mark)
+                if not self._wait():
+                    self._ended = file
+                    return
+        finally:
+            stream.close()
 
-def may_hold(directory: Path, entry: Entry, journal: str, selection: Selection) -> bool:
-    """Tell whether a sealed segment may hold something that is wanted; False is certain."""
-    if not selection.wants_segment(entry):
-        return False
-    if entry.subjects.complete or not selection.has_pattern:  # they have been asked
-        return True
-    subjects = subjects_of(directory, entry, journal)
-    return subjects is None or selection.wants_subjects(entry, subjects)
+    def _next_batches(
+        self, stream: ActiveStream, place: int, limit: int
+    ) -> tuple[list[pa.RecordBatch], int, _Outcome]:
+        """Read successive batches of bounded size, and return them with the place after them."""
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < _UNIT_ROWS and size < BATCH_BYTES:
+            if place >= limit or self._is_done():
+                return batches, place, _Outcome.LIMIT
+            frame = stream.frame(place, limit)
+            if frame == END:
+                return batches, place, _Outcome.ENDED
+            if not isinstance(frame, Frame):
+                return batches, place, _Outcome.DAMAGED
+            if frame.end > self._at:
+                batch = stream.read(frame)
+                if batch is None:
+                    return batches, place, _Outcome.DAMAGED
+                if not frame.has_head:
+                    raise DamageError(stream.path, "the head of the stream is damaged", self._at, position=0)
+                batches.append(batch)
+                rows, size = rows + frame.rows, size + frame.size
+                self._at = self._seen = frame.end
+            place += frame.size
+            self._pause = _SHORTEST_WAIT
+        return batches, place, _Outcome.MORE
 
+    def _select(self, table: pa.Table, first: int) -> Iterator[pa.Table]:
+        """Yield the selected records of successive batches, from an offset on."""
+        skip = max(0, first - table["offset"][0].as_py())
+        surplus = 0 if self._selection.end is None else max(0, self._at - self._selection.end)
+        table = table.slice(skip, max(0, table.num_rows - skip - surplus))
+        mask = self._selection.mask(table.drop_columns("offset")) if table.num_rows else None
+        if mask is not None:
+            table = table.filter(mask)
+        if table.num_rows:
+            yield table.select(self._selection.columns)
 
-def subjects_of(directory: Path, entry: Entry, journal: str) -> pa.Array | None:
-    """Read the subjects in the file of a sealed segment; None where nothing tells them.
-
-    A damaged head is not refused here: whoever reads the segment meets it.
-    """
-    try:
-        opened = open_segment(directory, Segment(entry.first_offset, SEALED), journal)
-    except DamagedHead:
-        return None
-    if opened is None:
-        return None
-    with opened:
-        return subjects_in(opened.source) if opened.source.size == entry.bytes else None
-
-
-def _may_hold(opened: OpenSegment, entry: Entry, selection: Selection) -> bool:
-    if entry.subjects.complete:  # they have been asked
-        return True
-    subjects = subjects_in(opened.source) if selection.has_pattern else None
-    return subjects is None or selection.wants_subjects(entry, subjects)
-
-
-def end_of(directory: Path) -> int:
-    """Find where a journal ends: as far as it is acknowledged, or else as far as it is intact.
-
-    Raises:
-        JournalError: the head of the last segment is damaged, or of another version.
-    """
-    noted = acknowledged(directory)
-    if noted is not None:
-        # Segments begin where all before is acknowledged.
-        return max(noted, *(segment.base for segment in own.segments(directory)[-1:]), 0)
-    must = 0
-    while (found := own.sorted_files(directory)).segments:
-        present, must = found.segments, must_reach(directory, found.journal)
-        opened = open_segment(directory, present[-1], found.journal)
-        if opened is not None:
-            with opened:
-                ends = (piece.stamp.end for piece in opened.survey() if isinstance(piece, Frame))
-                return max([present[-1].base, must, *ends])
-    return must_reach(directory, found.journal)
-
-
-def renumbered(directory: Path, history: History, epoch: str, offset: int) -> JournalError:
-    """Make the error for a reader that has read what is no longer in the journal at those offsets."""
-    return JournalError(f"{directory}: {why_renumbered(history, epoch, offset)}")
-
-
-def why_renumbered(history: History, epoch: str, offset: int) -> str:
-    """Say what has become of the offsets that were read in an epoch up to one."""
-    ended = history.agreed(epoch, offset)
-    name = f"epoch {epoch}" if epoch else "an unknown epoch"
-    if ended is None:
-        return (
-            f"what was read up to offset {offset} is of {name}, which this journal does not have: it is "
-            "another copy, and other records may have these offsets here"
+    def _damage(self, stream: ActiveStream, place: int, limit: int, mark: Mark | None) -> DamageError:
+        found = stream.find_intact(place + 1, limit)
+        following = [file.first for file in self._files if file.first > stream.head.first]
+        end = (
+            found.first
+            if found is not None
+            else min([*following, *([mark.end] if mark else [])], default=None)
         )
-    return (
-        f"what was read up to offset {offset} is of {name}, which ended at offset {ended} here: the journal "
-        "was put back to an earlier state, and other records have the offsets from there on"
-    )
+        return DamageError(stream.path, "the stream is damaged", self._at, end, place)
+
+
+class _Outcome(Enum):
+    """The result of reading batches of a stream."""
+
+    MORE = auto()  # further batches may follow before the limit
+    LIMIT = auto()  # all batches before the limit were read
+    ENDED = auto()  # the end mark follows
+    DAMAGED = auto()  # the bytes that follow are no intact batch
+
+
+def _units(groups: Sequence[Group]) -> Iterator[list[Group]]:
+    """Split row groups into units that are decoded at once."""
+    unit: list[Group] = []
+    rows = size = 0
+    for group in groups:
+        if unit and (rows + group.rows > _UNIT_ROWS or size + group.bytes > _UNIT_BYTES):
+            yield unit
+            unit, rows, size = [], 0, 0
+        unit.append(group)
+        rows, size = rows + group.rows, size + group.bytes
+    if unit:
+        yield unit
+
+
+def _with_gaps(table: pa.Table | None, gaps: deque[JournalGap], end: int) -> Iterator[pa.Table | JournalGap]:
+    """Yield a table, and the gaps before an offset at their places."""
+    while gaps and gaps[0].first < end:
+        gap = gaps.popleft()
+        # Without the column of offsets, the caller has no use for the exact place of a gap.
+        if table is not None and table.num_rows and "offset" in table.schema.names:
+            before = pc.less(table["offset"], int_scalar(gap.first, pa.int64()))
+            if pc.any(before).as_py():
+                yield table.filter(before)
+            table = table.filter(pc.invert(before))
+        yield gap
+    if table is not None and table.num_rows:
+        yield table

@@ -1,239 +1,229 @@
-"""Recovery before a writer's first append: it tidies up after the previous writer."""
+"""Recovery: the repair of the files of a killed writer, by the next writer before it appends.
+
+A kill may leave temporary files, a stream without an end mark, a torn batch, or a stream beside its sealed
+form. Recovery removes the temporary files, cuts the torn batch, writes the end mark, and leaves the sealing
+to the housekeeper. The new writer begins a segment of its own, at the end of the records or at the
+acknowledged end, if that is greater, so that no offset is given twice.
+
+Damage before the acknowledged end costs records. Recovery then seals the intact batches, and keeps the stream
+with the suffix `.damaged`.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from oz.errors import JournalError
-from oz.journal import epochs, files, own
-from oz.journal.epochs import History, history_of
-from oz.journal.files import FULL, SEALED, Segment
-from oz.journal.manifest import Manifest, load
-from oz.journal.mark import Mark, is_damaged, read_mark
-from oz.journal.report import Finding
-from oz.journal.sealing import believable, describe
-from oz.journal.tail import (
-    Tail,
-    end_in_order,
-    filled,
-    finding_of,
-    opened,
-    remove_sealed_stream,
-    seal_stream,
+from oz.journal.format import (
+    DAMAGED,
+    TEMPORARY,
+    DamageError,
+    Mark,
+    SegmentFile,
+    new_id,
+    parse_name,
+    read_mark,
+    sort_segments,
+    sync_directory,
 )
-from oz.logs import logger
+from oz.journal.report import Finding
+from oz.journal.sealed import read_footer, write_sealed
+from oz.journal.store import LocalStore
+from oz.journal.stream import END, ActiveStream, Scan
 
-_log = logger("oz.journal")
 
-
-@dataclass
-class Recovered:
-    """The journal as it is there, in order again.
+class Recovered(NamedTuple):
+    """The state of a journal that a new writer continues.
 
     Attributes:
-        manifest: an entry for every sealed segment.
-        history: the epochs.
-        end_offset: the offset after the last record of all.
-        tail: the stream to go on with, if there is one.
-        findings: what was cut, filled or read anew.
+        reached: the offset after the last record that is there.
+        end: the next offset, which is greater if acknowledged records are lost.
+        journal: the id of the journal.
+        previous: the id of the last segment; empty if there is none.
+        pending: the ended streams to seal.
+        findings: the faults that were repaired.
     """
 
-    manifest: Manifest
-    history: History = field(default_factory=History)
-    end_offset: int = 0
-    tail: Tail | None = None
-    findings: list[Finding] = field(default_factory=list)
+    reached: int
+    end: int
+    journal: str
+    previous: str
+    pending: list[SegmentFile]
+    findings: list[Finding]
 
 
-def recover(directory: Path, *, closely: bool = False) -> Recovered:
-    """Put a journal in order; the caller holds the writer's lock.
-
-    Reads the last segment whole, if it is a stream; of the others only those that the manifest does not
-    know. What was acknowledged and is lost becomes records that say so, so that no offset is given again.
-    Files that only have names like segments are left alone. Logs a warning for each finding, unless it looks
-    closely: that is for a caller who reports them.
-
-    Args:
-        directory: the journal.
-        closely: look also into segments that the manifest knows, whether they are this journal's.
+def recover(directory: Path) -> Recovered:
+    """Repair what a killed writer left. The caller holds the lock.
 
     Raises:
-        JournalError: the journal is of another version; or nothing tells which journal it is.
-    """
-    for name in os.listdir(directory):
-        if files.is_leftover(name):
-            (directory / name).unlink()
-    aside = list(_irregular_notes(directory))
-    found = own.sorted_files(directory, closely=closely)
-    present, known, mark = found.segments, found.known, read_mark(directory)
-    first = present[0].base if present else 0
-    journal = known or Manifest(_journal_id(directory, found), first=first)
-    state = Recovered(replace(journal, entries=dict(journal.entries)), findings=aside)
-    state.findings += _notes(directory, known, mark, state.manifest.journal, present)
-    moved = list(_set_aside_others(directory, found)) if closely else []
-    state.findings += moved
-    state.findings += _remove_left_over(directory, found)
-    state.findings += (one for one in found.strays if one.file not in {other.file for other in moved})
-    if mark is not None and mark.growing.journal != state.manifest.journal:
-        mark = None
-    state.history = history_of(directory, state.manifest.journal)
-    floor = max(
-        state.history.present.first_offset,
-        mark.end if mark is not None else 0,
-        *(entry.end_offset for entry in state.manifest.entries.values()),
-        0,
-    )
-    state.manifest.first = min(state.manifest.first, *(segment.base for segment in present[:1]), 1 << 63)
-    with _unless_full(directory, "a segment stays a stream for now"):
-        state.findings += seal_finished(directory, state.manifest)
-    state.findings += _fill_missing(directory, state.manifest)
-    state.findings += _reconcile(directory, state.manifest)
-    state.findings += _fill_holes(directory, state.manifest)
-    base = mark.growing.base if mark is not None else state.manifest.first
-    ending = end_in_order(directory, state.manifest, floor, max(base, state.manifest.first))
-    state.findings += ending.findings
-    state.end_offset, state.tail = ending.end_offset, ending.tail
-    with _unless_full(directory, "the manifest stays as it is"):
-        state.manifest.save(directory)
-        if state.history != History() and not epochs.is_saved(directory):
-            state.history.save(directory, state.manifest.journal)
-    for finding in state.findings if not closely else ():
-        _log.warning("%s: %s", directory, finding)
-    return state
-
-
-def _irregular_notes(directory: Path) -> Iterator[Finding]:
-    """Make room for the files that say what should be there, where something else is in their place."""
-    for name in (files.MANIFEST, files.MARK, files.EPOCHS):
-        path = directory / name
-        if os.path.lexists(path) and not files.is_regular(path):
-            yield Finding(name, f"what was there is no regular file; it is {files.set_aside(path)} now")
-
-
-def _remove_left_over(directory: Path, found: own.Sorted) -> Iterator[Finding]:
-    """Remove what retention has removed before, where a power loss brought it back."""
-    for one in found.left:
-        if files.remove_unless_held(directory / one.name):
-            yield Finding(one.name, "retention had removed it, and others after it; it is removed again")
-
-
-def _set_aside_others(directory: Path, found: own.Sorted) -> Iterator[Finding]:
-    """Make room where the manifest has a segment and another file of the same size is in its place."""
-    for base in found.known.entries if found.known is not None else ():
-        one = Segment(base, SEALED)
-        if one not in found.segments and found.known and found.known.entry_of(directory, one):
-            kept = files.set_aside(directory / one.name)
-            yield Finding(
-                one.name, f"is no segment of this journal, and stands where one was; it is {kept} now"
-            )
-
-
-def _notes(
-    directory: Path, known: Manifest | None, mark: Mark | None, journal: str, present: list[Segment]
-) -> Iterator[Finding]:
-    """Look at the files that say what should be there."""
-    if known is None and (other := load(directory)) is not None:
-        yield Finding(files.MANIFEST, f"is of another journal, {other.journal}; made again from the segments")
-    elif known is None and any(segment.is_sealed for segment in present):
-        yield Finding(files.MANIFEST, "missing or damaged; made again from the segments")
-    if mark is None and is_damaged(directory):
-        yield Finding(files.MARK, "damaged; nothing says how far the last segment went")
-    elif mark is not None and mark.growing.journal != journal:
-        yield Finding(files.MARK, f"is of another journal, {mark.growing.journal}; it does not count")
-    if epochs.is_damaged(directory):
-        yield Finding(files.EPOCHS, "damaged; of what was written before the present epoch nothing is known")
-
-
-def _fill_missing(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Put records where sealed segments are gone that say so."""
-    missing = own.missing(directory, manifest)
-    believable(directory, 0, sum(entry.end_offset - entry.first_offset for entry in missing))
-    for entry in missing:
-        gone = Segment(entry.first_offset, SEALED)
-        ends = [one.base for one in own.segments(directory, manifest) if one.base > gone.base]
-        yield filled(directory, manifest, gone, min(entry.end_offset, *ends[:1], entry.end_offset))
-
-
-@contextmanager
-def _unless_full(directory: Path, otherwise: str) -> Iterator[None]:
-    """Do what can as well be done later."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        _log.warning("%s: %s: %s", directory, otherwise, error)
-
-
-def seal_finished(directory: Path, manifest: Manifest, active: int | None = None) -> list[Finding]:
-    """Seal every stream that does not grow any more, and remove what has been sealed.
-
-    A stream that a reader holds stays beside its sealed form until a later call. The manifest is changed, not
-    saved.
-
-    Args:
-        directory: the journal's.
-        manifest: gets an entry for each segment that is sealed.
-        active: the base of the segment that grows; None when it is the last.
-
-    Returns:
-        What was damaged.
+        JournalError: segments overlap, or belong to different journals.
+        OSError: the operating system failed.
     """
     findings: list[Finding] = []
-    present = own.segments(directory, manifest)
-    for segment, following in itertools.pairwise(present):
-        if active is not None and segment.base >= active:
-            # One after it may be there for a moment, while the disk has no room for its beginning.
-            break
-        if not segment.is_sealed:
-            findings += seal_stream(directory, segment, following.base, manifest)
-        remove_sealed_stream(directory, segment.base, manifest.journal)
-    return findings
-
-
-def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Write an entry for every sealed segment, and no other."""
-    was_known = bool(manifest.entries)
-    present = [segment for segment in own.segments(directory, manifest) if segment.is_sealed]
-    bases = {segment.base for segment in present}
-    for base in set(manifest.entries) - bases:
-        del manifest.entries[base]
-    for segment in present:
-        if manifest.entry_of(directory, segment) is None:
-            with opened(directory, segment, manifest.journal) as source:
-                manifest.entries[segment.base], found = describe(source)
-            if was_known:
-                yield Finding(segment.name, "was not as the manifest had it; read again")
-            yield from (finding_of(segment, hole, "see `oz journal repair`") for hole in found.holes)
-
-
-def _fill_holes(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Put damage records into holes between segments that the manifest does not name.
-
-    Behind a segment that is damaged itself nothing is filled: that is for `oz journal repair`.
-    """
-    for segment, following in itertools.pairwise(own.segments(directory, manifest)):
-        entry = manifest.entries.get(segment.base)
-        if entry is None or entry.end_offset >= following.base:
+    mark = read_mark(directory)
+    names = _remove_leftovers(directory, os.listdir(directory), findings)
+    end, journal, previous = 0, "", ""
+    pending: list[SegmentFile] = []
+    for file in sort_segments(names):
+        if file.first < end:
+            raise JournalError(
+                f"{directory / file.name}: its records overlap those of the segment before; two journals "
+                "were mixed: move the files of one of them away"
+            )
+        if file.end is not None:
+            end = file.end
             continue
-        with opened(directory, segment, manifest.journal) as source:
-            _, found = describe(source)
-        if not found.holes:
-            yield filled(directory, manifest, Segment(entry.end_offset, SEALED), following.base)
+        found, reached = _end_stream(directory, file, mark, findings)
+        end = max(end, reached)
+        if found is not None:
+            pending.append(found)
+    last = _last_head(directory, findings)
+    if last is not None:
+        journal, previous = last
+    if mark is not None and mark.end > end and (mark.segment or mark.first != end):
+        findings.append(Finding("", "the acknowledged records are lost", end, mark.end))
+    return Recovered(end, max(end, mark.end if mark else 0), journal or new_id(), previous, pending, findings)
 
 
-def _journal_id(directory: Path, found: own.Sorted) -> str:
-    if found.journal is not None:
-        return found.journal
-    if found.segments:
-        raise JournalError(
-            f"{directory}: neither the manifest nor any segment tells which journal this is, so nothing "
-            "in it can be checked; restore manifest.json or put the segments aside"
-        )
-    return uuid.uuid4().hex
+def _remove_leftovers(directory: Path, names: list[str], findings: list[Finding]) -> list[str]:
+    """Remove temporary files, and streams whose sealed form is complete. Return the remaining names."""
+    for name in names:
+        if name.endswith(TEMPORARY):
+            (directory / name).unlink()
+    sealed = {file.first: file for file in sort_segments(names) if file.is_sealed}
+    kept = []
+    for name in names:
+        file = parse_name(name)
+        if file is not None and not file.is_sealed and file.first in sealed:
+            try:
+                is_sealed_form = (
+                    read_footer(LocalStore(directory), sealed[file.first]).head.segment == file.segment
+                )
+            except DamageError as error:
+                is_sealed_form = False
+                set_aside(directory, sealed[file.first].name)
+                findings.append(Finding(sealed[file.first].name, f"set aside: {error.reason}"))
+                kept.append(name)
+                continue
+            if not is_sealed_form:
+                raise JournalError(f"{directory / name}: another segment begins at its offset; move one away")
+            (directory / name).unlink()
+        elif file is not None:
+            kept.append(name)
+    return [name for name in kept if not name.endswith(TEMPORARY) and (directory / name).exists()]
+
+
+def _end_stream(
+    directory: Path, file: SegmentFile, mark: Mark | None, findings: list[Finding]
+) -> tuple[SegmentFile | None, int]:
+    """Cut the torn end of a stream, and write the end mark.
+
+    Returns:
+        The stream if it waits for sealing, and the offset after its last record.
+    """
+    path = directory / file.name
+    acknowledged = mark.end if mark is not None else file.first
+    try:
+        stream = ActiveStream(path, file.segment)
+    except DamageError as error:
+        if acknowledged <= file.first:
+            path.unlink()  # a kill came between the creation of the file and the first record
+        else:
+            set_aside(directory, file.name)
+            findings.append(Finding(file.name, f"set aside: {error.reason}", file.first, position=0))
+        return None, file.first
+    try:
+        scan = Scan(stream, stream.size)
+        for _ in scan:
+            pass
+        damage = [Finding(file.name, "damaged", hole.first, hole.end, hole.place) for hole in scan.holes]
+        if mark is not None and mark.segment == file.segment and mark.end > scan.reached:
+            damage.append(Finding(file.name, "damaged at its end", scan.reached, mark.end, scan.place))
+        if not scan.has_head:
+            damage.append(Finding(file.name, "the head of the stream is damaged", position=0))
+        if damage:
+            findings.extend(damage)
+            write_sealed(directory, stream.head, Scan(stream, stream.size))
+            set_aside(directory, file.name)
+            return None, scan.reached
+        if scan.reached == file.first:
+            path.unlink()
+            return None, scan.reached
+        surplus = stream.size - scan.place
+        if stream.frame(scan.place, stream.size) != END or surplus != len(END):
+            if surplus:
+                reason = f"cut {surplus} bytes that were not acknowledged"
+                findings.append(Finding(file.name, reason, position=scan.place))
+            _write_end(path, scan.place)
+        return file, scan.reached
+    finally:
+        stream.close()
+
+
+def _write_end(path: Path, place: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, place)
+        os.pwrite(descriptor, END, place)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _last_head(directory: Path, findings: list[Finding]) -> tuple[str, str] | None:
+    """Return the ids of the journal and of its last segment."""
+    store = LocalStore(directory)
+    journal, previous = "", None
+    for file in reversed(store.segments()):
+        with suppress(FileNotFoundError):
+            try:
+                if file.is_sealed:
+                    head = read_footer(store, file).head
+                else:
+                    stream = ActiveStream(directory / file.name, file.segment)
+                    head = stream.head
+                    stream.close()
+            except DamageError as error:
+                findings.append(Finding(file.name, error.reason, file.first, file.end))
+                previous = previous or ""
+                continue
+            return head.journal, head.segment if previous is None else previous
+    return (journal, previous or "") if journal else None
+
+
+def set_aside(directory: Path, name: str) -> None:
+    """Rename a damaged file, so that no reader opens it."""
+    target = directory / (name + DAMAGED)
+    number = 1
+    while target.exists():
+        number += 1
+        target = directory / f"{name}.{number}{DAMAGED}"
+    os.rename(directory / name, target)
+    sync_directory(directory)
+
+
+def seal(directory: Path, file: SegmentFile, *, sync: bool = True) -> SegmentFile | None:
+    """Seal an ended stream, and remove its file.
+
+    Returns:
+        The sealed file; None if the stream has no intact record.
+
+    Raises:
+        DamageError: the head of the stream is damaged.
+        OSError: the operating system failed; the stream is still there.
+    """
+    stream = ActiveStream(directory / file.name, file.segment)
+    try:
+        scan = Scan(stream, stream.size)
+        sealed = write_sealed(directory, stream.head, scan, sync=sync)
+        is_intact = not scan.holes and scan.has_head and stream.frame(scan.place, stream.size) == END
+    finally:
+        stream.close()
+    if is_intact:
+        (directory / file.name).unlink()
+    else:
+        set_aside(directory, file.name)
+    return sealed

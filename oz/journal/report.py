@@ -1,4 +1,4 @@
-"""The report of a look at a journal."""
+"""The result of `Journal.verify` and `Journal.repair`."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One fault of a journal.
 
     Attributes:
-        file: the name of the file, within the journal's directory.
-        text: what is wrong, or what was done about it, in words.
-        position: the byte in the file where it begins; None when it is the whole file.
-        first_offset: the first offset that it costs; None when it costs no record.
-        records: how many records it costs, where that can be known.
-        cut_bytes: how many bytes were, or would be, cut from the file's end.
+        file: the file name in the directory of the journal; empty if records are missing between files.
+        reason: the fault, or its repair.
+        first: the first offset that the fault costs; None if it costs no record.
+        end: the offset after the last that the fault costs; None if it costs no record.
+        position: the byte of the file at which the fault begins; None if it is the whole file.
     """
 
     file: str
-    text: str
+    reason: str
+    first: int | None = None
+    end: int | None = None
     position: int | None = None
-    first_offset: int | None = None
-    records: int = 0
-    cut_bytes: int = 0
 
     def __str__(self) -> str:
-        """Say it in one line."""
-        place = "" if self.position is None else f" at byte {self.position}"
-        return f"{self.file}{place}: {self.text}"
+        """Return the finding as one line of text."""
+        place = self.file if self.position is None else f"{self.file} at byte {self.position}"
+        if self.first is None:
+            offsets = ""
+        elif self.end is None:
+            offsets = f"from offset {self.first}"
+        else:
+            offsets = f"offsets {self.first} to {self.end - 1}"
+        return ": ".join(filter(None, (place, offsets, self.reason)))
 
 
 @dataclass(frozen=True)
 class Report:
-    """The findings, and how much was looked at.
+    """The findings, and the amount of data that was checked.
 
     Attributes:
-        findings: everything that is not as it should be; empty when all is well.
-        segments: how many segments there are.
-        records: how many intact records were counted.
-        bytes: the size of the segments that were read, in bytes.
+        findings: the faults, by offset; empty if the journal is intact.
+        segments: the number of segments.
+        records: the number of intact records.
+        bytes: the size of the checked files, in bytes.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -49,5 +53,5 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there is no finding."""
         return not self.findings

@@ -1,122 +1,313 @@
-"""The segment that grows: an Arrow stream, one batch at a time."""
+"""The active segment: batches in an Arrow IPC stream that grows.
+
+`BatchEncoder` makes the messages, `ActiveStream` reads them. A message has two entries of custom metadata:
+
+    oz.batch <crc> <first> <rows> <length>      8 hexadecimal digits; 20, 10 and 20 decimal digits
+    oz.head <crc>                               CRC-32 of the head of the stream, which is the schema message
+
+<length> is the size of the message in bytes. It leads to the next message without decoding. <crc> is the
+CRC-32 of the whole message with eight zeros in place of <crc>, seeded by the CRC-32 of the segment id. The
+stream ends with the end mark of Arrow, which the writer appends before it seals the segment.
+
+A reader reads no byte beyond the acknowledged size, except in a stream whose writer has gone on to another
+segment. Bytes after the acknowledged size may be torn; the next writer cuts them. Damage before it raises.
+"""
 
 from __future__ import annotations
 
 import os
-import time
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
-from oz.journal import files
-from oz.journal.files import STREAM, Segment
-from oz.journal.messages import StreamMessages
-from oz.journal.tail import Tail
-from oz.logs import logger
+from oz.journal.format import SCHEMA, DamageError, Head, is_rising, open_regular
 
-_log = logger("oz.journal")
+END = b"\xff\xff\xff\xff\0\0\0\0"
+"""The end mark of an Arrow stream."""
+
+_CONTINUATION = b"\xff\xff\xff\xff"
+_STAMP = b"oz.batch %08x %020d %010d %020d"
+_FOUND = re.compile(rb"oz\.batch ([0-9a-f]{8}) (\d{20}) (\d{10}) (\d{20})")
+_HEAD = re.compile(rb"oz\.head ([0-9a-f]{8})")
+_ZEROS = b"00000000"
+_HEADER_READ = 4096  # bytes of a message that are read to find its stamp; headers have about 900
+_MAX_HEADER = 1 << 16  # bytes
+_MAX_ROWS = 1 << 20
+_HEADER_PART = 2  # after the continuation mark and the length
+_CHUNK = 1 << 20  # bytes of one read in the search for an intact batch
+_REQUIRED = tuple(at for at, field in enumerate(SCHEMA) if not field.nullable)
+_EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
-class FileGone(OSError):
-    """The file that is written is no longer where readers look for it, or is not as it was written."""
+class _Parts:
+    """A sink for a stream writer of Arrow. It keeps the parts of a message without a copy of the columns."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, part: Any) -> int:
+        self.parts.append(part)
+        return len(part)
+
+
+class BatchEncoder:
+    """Encodes the batches of one segment as messages of an Arrow stream, with checksums.
+
+    Attributes:
+        head: the first bytes of the stream: the message of the schema.
+    """
+
+    head: bytes
+
+    def __init__(self, head: Head) -> None:
+        schema = SCHEMA.with_metadata(head.metadata())
+        self.head = schema.serialize().to_pybytes()
+        self._seed = crc32(head.segment.encode())
+        self._head_stamp = b"oz.head %08x" % crc32(self.head)
+        self._sink = _Parts()
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+        # The writer emits the schema with the first batch.
+        self._writer.write_batch(_EMPTY)
+        self._sink.parts.clear()
+
+    def encode(self, batch: pa.RecordBatch, first: int) -> tuple[list[Any], int]:
+        """Encode a batch.
+
+        Args:
+            batch: the records, with the columns of `SCHEMA`.
+            first: the offset of the first record.
+
+        Returns:
+            The parts of the message, which are buffers, and its size in bytes.
+        """
+        parts = self._sink.parts = []
+        stamp = _STAMP % (0, first, batch.num_rows, 0)
+        self._writer.write_batch(batch, custom_metadata={"oz.batch": stamp, "oz.head": self._head_stamp})
+        size = sum(map(len, parts))
+        header = parts[_HEADER_PART] = bytearray(parts[_HEADER_PART])
+        begin = header.index(stamp)
+        header[begin : begin + len(stamp)] = _STAMP % (0, first, batch.num_rows, size)
+        crc = self._seed
+        for part in parts:
+            crc = crc32(part, crc)
+        header[begin + 9 : begin + 17] = b"%08x" % crc
+        return parts, size
+
+
+class Frame(NamedTuple):
+    """The place of a batch in a stream, from its stamp.
+
+    Attributes:
+        place: the first byte of the message.
+        size: the size of the message in bytes.
+        first: the offset of the first record.
+        rows: the number of records.
+        has_head: whether the head of the stream is intact.
+    """
+
+    place: int
+    size: int
+    first: int
+    rows: int
+    has_head: bool
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record."""
+        return self.first + self.rows
 
 
 class ActiveStream:
-    """The end of the journal.
+    """An open stream. While it is read, a writer may append to it, seal it, and remove its file.
 
     Attributes:
-        base: the offset of its first record.
-        size: its size in bytes.
-        end_offset: the offset after its last record.
-        started: when its first record was written, on the monotonic clock; None while it has none. For a
-            stream that another process began it is when this one went on with it.
+        path: the path of the file.
+        head: the identity of the segment.
+        begin: the place of the first batch.
     """
 
-    def __init__(self, directory: Path, journal: str, base: int, tail: Tail | None = None) -> None:
-        """Begin a stream, durably, or go on with one.
+    def __init__(self, path: Path, segment: str) -> None:
+        """Open a stream and read its head.
 
         Args:
-            directory: the journal's.
-            journal: the journal's id.
-            base: the offset of the stream's first record.
-            tail: the stream as recovery left it, to go on with.
+            path: the path of the file.
+            segment: the id of the segment in the file name.
 
         Raises:
-            OSError: no room, or another fault of the system; there is no new stream then.
+            FileNotFoundError: the segment was sealed or removed.
+            DamageError: the head is damaged.
         """
-        path = directory / Segment(base, STREAM).name
-        self._messages = StreamMessages(journal, base)
-        if tail is None:
-            tail = self._begin(path, base)
-        self.base = base
-        self.size, self.end_offset = tail.size, tail.end_offset
-        self.started: float | None = time.monotonic() if self.end_offset > base else None
-        self._path = os.fspath(path)
-        self._descriptor = files.open_to_write(path, os.O_WRONLY | os.O_APPEND)
-        status = os.fstat(self._descriptor)
-        self._identity = status.st_ino, status.st_dev
-
-    def _begin(self, path: Path, base: int) -> Tail:
-        if (kept := files.set_aside(path)) is not None:
-            _log.warning(
-                "%s: what was there is no segment that can be gone on with; it is %s now", path, kept
-            )
+        self.path = path
+        self._descriptor = open_regular(path)
         try:
-            with files.replacing(path) as descriptor:
-                files.write_all(descriptor, self._messages.head)
+            self.head, self.begin, self._head_crc = self._read_head()
+            if self.head.segment != segment:
+                raise DamageError(path, f"it is a copy of segment {self.head.segment}")
         except BaseException:
-            # It may be there, only not durably. The stream before it may go on, and must be the last one.
-            path.unlink(missing_ok=True)
+            self.close()
             raise
-        return Tail(Segment(base, STREAM), len(self._messages.head), base)
+        self._seed = crc32(segment.encode())
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch; not yet durably.
-
-        Raises:
-            OSError: the system did not take all of it.
-        """
-        message = self._messages.of(batch)
-        files.write_all(self._descriptor, message)
-        self.size += len(message)
-        self.end_offset += batch.num_rows
-        if self.started is None:
-            self.started = time.monotonic()
-
-    def check(self) -> None:
-        """See that the file is where readers look for it, and has what was written to it.
-
-        Raises:
-            FileGone: somebody has removed it, put another in its place, or changed its size.
-        """
+    def _read_head(self) -> tuple[Head, int, int]:
+        data = os.pread(self._descriptor, _HEADER_READ, 0)
+        length = 8 + int.from_bytes(data[4:8], "little")
+        if data[:4] != _CONTINUATION or not 8 < length <= len(data):
+            raise DamageError(self.path, "the head of the stream is damaged", position=0)
         try:
-            found = os.lstat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise FileGone(f"{self._path} was removed while it was written, {self._what}") from None
-        if (found.st_ino, found.st_dev) != self._identity:
-            raise FileGone(f"{self._path} was replaced by another file while it was written, {self._what}")
-        if found.st_size != self.size:
-            raise FileGone(
-                f"{self._path} has {found.st_size} bytes, and {self.size} were written: "
-                "somebody else changed it"
-            )
-
-    @property
-    def _what(self) -> str:
-        """The contents, for errors."""
-        return f"with what was in it from offset {self.base} to {self.end_offset}"
-
-    def cut(self, size: int, end_offset: int) -> None:
-        """Go back to how it was, taking back what was written since."""
-        os.ftruncate(self._descriptor, size)
-        self.size, self.end_offset = size, end_offset
-        if end_offset == self.base:
-            self.started = None
-
-    def sync(self) -> None:
-        """Make what was written durable."""
-        os.fsync(self._descriptor)
+            schema = pa.ipc.read_schema(pa.py_buffer(data[:length]))
+            head = Head.from_metadata(schema.metadata)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DamageError(self.path, f"the head of the stream is damaged: {error}", position=0) from None
+        if not schema.equals(SCHEMA, check_metadata=False):
+            raise DamageError(self.path, "the stream has other columns than a journal", position=0)
+        return head, length, crc32(data[:length])
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        """The present size of the file in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the file has no name any more, because the segment was sealed or removed."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    def frame(self, place: int, limit: int) -> Frame | bytes | None:
+        """Return the frame at a place, from its stamp alone.
+
+        Args:
+            place: a byte of the file.
+            limit: the byte before which the frame must end.
+
+        Returns:
+            The frame, `END`, or None if no whole frame begins here.
+        """
+        header = os.pread(self._descriptor, max(0, min(_HEADER_READ, limit - place)), place)
+        if header[:8] == END:
+            return END
+        length = 8 + int.from_bytes(header[4:8], "little")
+        if header[:4] != _CONTINUATION or length > _MAX_HEADER or len(header) < 8:
+            return None
+        found = _FOUND.search(header, 8, length)
+        if found is None:
+            return None
+        first, rows, size = int(found[2]), int(found[3]), int(found[4])
+        is_whole = length <= size <= limit - place and 0 < rows <= _MAX_ROWS
+        head = _HEAD.search(header, 8, length)
+        has_head = head is None or int(head[1], 16) == self._head_crc
+        return Frame(place, size, first, rows, has_head) if is_whole else None
+
+    def read(self, frame: Frame) -> pa.RecordBatch | None:
+        """Read a batch; None if a byte of it is wrong."""
+        # `pread` allocates and fills the bytes without the interpreter lock, and a bytearray needs it.
+        data = os.pread(self._descriptor, frame.size, frame.place)
+        found = _FOUND.search(data, 8, 8 + int.from_bytes(data[4:8], "little"))
+        if len(data) < frame.size or found is None:
+            return None
+        with memoryview(data) as view:
+            crc = crc32(_ZEROS, crc32(view[: found.start(1)], self._seed))
+            if crc32(view[found.end(1) :], crc) != int(found[1], 16):
+                return None
+        try:
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(data)), SCHEMA)
+            # A checksum does not protect against a crafted batch, whose wrong buffers crash a process.
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError):
+            return None
+        # A writer does not compress. More bytes than in the file come from a crafted batch.
+        return batch if batch.nbytes <= frame.size and self._is_consistent(batch, frame) else None
+
+    def _is_consistent(self, batch: pa.RecordBatch, frame: Frame) -> bool:
+        if batch.num_rows != frame.rows or any(batch.column(at).null_count for at in _REQUIRED):
+            return False
+        offsets = batch.column(0)
+        ends = offsets[0].as_py(), offsets[-1].as_py()
+        return ends == (frame.first, frame.end - 1) and is_rising(offsets)
+
+    def find_intact(self, place: int, limit: int) -> Frame | None:
+        """Return the next intact batch that begins at or after a damaged place; None if there is none."""
+        at = place
+        while at < limit:
+            # A stamp is in the first 4 KiB of a message, so chunks overlap by 4 KiB.
+            chunk = os.pread(self._descriptor, min(_CHUNK, limit - at), at)
+            for stamp in _FOUND.finditer(chunk):
+                begin = stamp.start()
+                while (begin := chunk.rfind(_CONTINUATION, max(0, stamp.start() - _HEADER_READ), begin)) >= 0:
+                    frame = self.frame(at + begin, limit)
+                    if isinstance(frame, Frame) and self.read(frame) is not None:
+                        return frame
+            if len(chunk) < _CHUNK:
+                return None
+            at += _CHUNK - _HEADER_READ
+        return None
+
+
+class Hole(NamedTuple):
+    """Damage in a stream, before an intact batch.
+
+    Attributes:
+        place: the first damaged byte.
+        first: the first missing offset.
+        end: the offset of the next intact record.
+    """
+
+    place: int
+    first: int
+    end: int
+
+
+class Scan:
+    """An iterator of all intact batches of a stream, also of batches after damage.
+
+    Attributes:
+        place: the byte after the last batch so far.
+        reached: the offset after the last record so far.
+        holes: the damage so far, as far as intact batches follow it.
+        has_head: whether the head of the stream is intact.
+    """
+
+    def __init__(self, stream: ActiveStream, limit: int) -> None:
+        """Begin at the first batch; read no batch that ends after the byte `limit`."""
+        self._stream, self._limit = stream, limit
+        self.place = stream.begin
+        self.reached = stream.head.first
+        self.holes: list[Hole] = []
+        self.has_head = True
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while self.place < self._limit:
+            frame = self._stream.frame(self.place, self._limit)
+            if frame == END:
+                return
+            batch = self._stream.read(frame) if isinstance(frame, Frame) else None
+            if batch is None:
+                frame, batch = self._search()
+            if batch is None or not isinstance(frame, Frame):
+                return
+            if frame.place != self.place or frame.first != self.reached:
+                self.holes.append(Hole(self.place, self.reached, frame.first))
+            self.place, self.reached = frame.place + frame.size, frame.end
+            self.has_head &= frame.has_head
+            yield batch
+
+    def _search(self) -> tuple[Frame | None, pa.RecordBatch | None]:
+        place = self.place + 1
+        while (frame := self._stream.find_intact(place, self._limit)) is not None:
+            # A payload may hold the bytes of an earlier batch of this stream.
+            if frame.first >= self.reached:
+                return frame, self._stream.read(frame)
+            place = frame.place + frame.size
+        return None, None

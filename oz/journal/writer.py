@@ -1,8 +1,18 @@
-"""Appending to a journal."""
+"""Appending to a journal.
+
+An append encodes its batches, writes them behind the acknowledged bytes of the active segment, syncs, and
+writes the acknowledged mark. Readers read up to the mark, so that an append that fails was never visible: its
+bytes are cut. An exception such as KeyboardInterrupt may come between any two steps. So the writer keeps the
+written and the accepted size apart. Every use of the stream begins with `_settle`, which cuts the difference.
+
+The first append after a segment ended begins the next segment, so that no segment is empty.
+"""
 
 from __future__ import annotations
 
 import atexit
+import errno
+import itertools
 import numbers
 import os
 import sys
@@ -12,43 +22,53 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 from weakref import WeakMethod, WeakSet
 
 import pyarrow as pa
 
-from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
-from oz.journal import recovery
-from oz.journal.columns import batch_of_columns, pieces
-from oz.journal.files import FULL, LOCK, MARK, NotRegular, SystemFault, sync_directory, system
+from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError, Timeout
+from oz.journal.format import (
+    FULL,
+    MARK,
+    MARK_SIZE,
+    TEMPORARY,
+    Head,
+    Mark,
+    SegmentFile,
+    new_id,
+    stream_name,
+    sync_data,
+    sync_directory,
+)
+from oz.journal.housekeeper import Housekeeper
 from oz.journal.lock import WriterLock
-from oz.journal.mark import AcknowledgedMark
+from oz.journal.records import make_batches
+from oz.journal.recovery import recover
 from oz.journal.report import Finding
-from oz.journal.retention import Retention
-from oz.journal.rotation import IntervalThread, Segments
-from oz.journal.schema import Appendable, batch_of, chunks
-from oz.journal.stream import FileGone
+from oz.journal.store import LocalStore, is_uri
+from oz.journal.stream import END, BatchEncoder
 from oz.logs import logger
+from oz.message import Message
 from oz.program_end import close_all, end_daemon
 
-T = TypeVar("T")
-
-Sync = Literal["batch", "interval", "never"]
-SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
-
-_LATER = 1.0
-"""Seconds after which a segment that is too old is looked at again, if it could not be ended."""
+_BUSY = 1.0  # seconds until the housekeeper tries again, if an append has the guard or the disk is full
+_SHORTEST = 0.001  # seconds
+_ROOM_TIMEOUT = 10.0  # seconds that an append on a full disk waits for retention
 
 _log = logger("oz.journal")
 
+Appendable = tuple[str | bytes, bytes] | Mapping[str, Any] | Message
+"""A record for `Writer.append`: a pair of subject and payload, a mapping of columns, or a message."""
+
 
 class Writer:
-    """Appends records to a journal; the only writer that it has. Threads may share one.
+    """Appends records to a journal. A journal has one writer at a time; threads may share it.
 
-    Opening it puts in order what a crash left: see `findings`.
+    Opening a writer repairs what a killed writer left; see `findings`.
 
     Attributes:
-        findings: what opening it cut, filled or made again; each was logged as a warning too.
+        findings: the faults that opening found and repaired. Each is logged as a warning.
     """
 
     findings: tuple[Finding, ...]
@@ -58,340 +78,346 @@ class Writer:
         self,
         directory: str | os.PathLike[str],
         *,
-        sync: Sync = "batch",
-        sync_seconds: float = 1.0,
+        sync: Literal["batch", "none"] | float = "batch",
         segment_bytes: int = 64 << 20,
         segment_seconds: float = 3600.0,
-        seal_on_close: bool = True,
         retain_bytes: int | None = None,
         retain_seconds: float | None = None,
     ) -> None:
-        """Open a journal, or make one.
+        """Open a journal, or create one.
 
         Args:
-            directory: where it is; made if it is not there.
-            sync: when records are durable: `"batch"`, before `append` returns; `"interval"`, within
-                `sync_seconds`; `"never"`, when the system sees fit.
-            sync_seconds: the interval, in seconds.
-            segment_bytes: begin a new segment when the present one has this many bytes, uncompressed.
-            segment_seconds: begin a new segment when the present one is this many seconds old.
-            seal_on_close: end the segment in `close`, so that other programs see all records. False leaves it
-                to the next writer to go on with, which is for who opens and closes many times.
-            retain_bytes: remove the oldest segments when all together have more bytes than this; None keeps
-                them all. The present segment counts and is never removed.
-            retain_seconds: remove segments whose latest record is older than this; None keeps them all.
+            directory: the directory of the journal; created if it is absent.
+            sync: when records are durable: "batch": before `append` returns. A number: within this many
+                seconds. "none": when the operating system writes them; a power cut may cost acknowledged
+                records, a killed process costs none.
+            segment_bytes: size in bytes at which the active segment is sealed.
+            segment_seconds: age in seconds at which the active segment is sealed.
+            retain_bytes: remove the oldest sealed segments while all files have more bytes; None keeps all.
+                The newest sealed segment and the active segment are never removed.
+            retain_seconds: remove sealed segments whose last record is older, in seconds; None keeps all.
 
         Raises:
-            JournalError: another writer has it; or it is of another version; or the system does not let it be
-                made or opened.
-            JournalFull: there is no room for the first bytes of a journal.
-            ValueError: an argument makes no sense.
+            JournalError: another writer has the journal, whose process id the message names; or the directory
+                cannot be read or written.
+            JournalFull: the disk is full.
+            TypeError, ValueError: an argument has a wrong type or value.
         """
-        if sync not in SYNCS:
-            raise ValueError(f"sync is one of {', '.join(SYNCS)}, not {sync!r}")
-        _check_sizes(sync_seconds=sync_seconds, segment_bytes=segment_bytes, segment_seconds=segment_seconds)
-        kept = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}
-        _check_sizes(**{name: value for name, value in kept.items() if value is not None})
+        _check_sync(sync)
+        check_positive(segment_bytes=segment_bytes, segment_seconds=segment_seconds)
+        limits = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}
+        check_positive(**{name: value for name, value in limits.items() if value is not None})
+        if is_uri(directory):
+            raise ValueError(f"a writer needs a local directory, not {directory}; copy sealed files there")
         self._directory = Path(directory)
-        self._sync_mode = sync
-        self._guard = threading.Lock()
+        self._sync = sync
+        self._sync_seconds = float(sync) if isinstance(sync, (int, float)) else None
+        self._segment_bytes, self._segment_seconds = segment_bytes, segment_seconds
+        self._has_retention = retain_bytes is not None or retain_seconds is not None
+        self._guard = threading.RLock()
         self._owner = os.getpid()
+        self._stream: _OpenStream | None = None
         self._fault: OSError | None = None
-        self._is_dirty = False
-        self._seals_on_close = seal_on_close
-        self._open(segment_bytes, segment_seconds, Retention(retain_bytes, retain_seconds))
-        self._ticker = IntervalThread(sync_seconds, _weakly(self._tick)) if sync == "interval" else None
-        self._is_closed = False
-        _open.add(self)
-
-    def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
-        end_offset = 0
+        self._end = 0
         try:
-            if not self._directory.is_dir():
-                self._directory.mkdir(mode=0o700, parents=True)
-                sync_directory(self._directory.parent)
-            with ExitStack() as opened:
-                self._lock = WriterLock(self._directory)
-                opened.callback(self._lock.release)
-                state = recovery.recover(self._directory)
-                end_offset = state.end_offset
-                self.findings = tuple(state.findings)
-                self._segments = Segments(
-                    self._directory, state, most_bytes, most_seconds, retention, _weakly(self._end_old)
-                )
-                opened.callback(self._segments.close)
-                self._mark = AcknowledgedMark(self._directory)
-                opened.callback(self._mark.close)
-                self._mark.set(end_offset, self._segments.growing)
-                opened.pop_all()
-        except (OSError, SystemFault) as fault:
-            error = fault.error if isinstance(fault, SystemFault) else fault
+            self._open()
+        except OSError as error:
             if error.errno in FULL:
-                raise JournalFull(str(self._directory), end_offset, str(error)) from error
-            raise JournalError(f"{self._directory}: a journal cannot be opened here: {error}") from error
-
-    def append(self, records: Iterable[Appendable]) -> int:
-        """Append records, all of them or, when it raises, none.
-
-        Args:
-            records: each a `Record`, whose offset is ignored, or a pair of subject and payload. They become
-                one group: one wait for the disk, however many.
-
-        Returns:
-            The offset after the last of them. With `sync="batch"` they are durable by then.
-
-        Raises:
-            JournalFull: there is no room. Make some, and append again.
-            JournalError: the system failed to write, or somebody has taken the file away; open the journal
-                again to go on.
-            TypeError: something is no record, or has a field of the wrong type.
-            ValueError: a record cannot be stored, as with a payload of more than 1 GiB.
-            ClosedError: the writer is closed.
-            OwnershipError: it belongs to the process that this one was forked from.
-        """
-        with self._guard:
-            self._check()
-            return self._append(batch_of(chunk, self.end_offset, time.time_ns()) for chunk in chunks(records))
-
-    def append_columns(self, *columns: Mapping[str, Any]) -> int:
-        """Append records that are laid out in columns already, as `append` does, but several times as fast.
-
-        Args:
-            columns: by name, as in `oz.journal.COLUMNS`: `"subject"` and `"payload"` at least. Each is a
-                list, a range, an Arrow array of the column's type, or one value that all records have.
-                Subjects are text or bytes, or an Arrow array of text. Without `"time_ns"` they are received
-                now; offsets are given by the writer. Several sets of columns become one group.
-
-        Returns:
-            The offset after the last of them. With `sync="batch"` they are durable by then.
-
-        Raises:
-            TypeError: a value has the wrong type.
-            ValueError: there is no such column, one is missing, or they have different lengths; or a value
-                cannot be stored.
-            JournalFull, JournalError, ClosedError, OwnershipError: as `append`.
-        """
-        with self._guard:
-            self._check()
-            return self._append(
-                batch_of_columns(piece, self.end_offset, time.time_ns())
-                for one in columns
-                for piece in pieces(one)
-            )
-
-    def _append(self, batches: Iterator[pa.RecordBatch]) -> int:
-        """Write batches that are made as they are asked for, each for the offset that is reached by then."""
-        try:
-            with system():
-                self._segments.look()
-                if self._segments.is_finished:
-                    self._begin_segment(is_appending=True)
-            self._write(batches)
-        except SystemFault as fault:
-            raise self._failure(fault) from fault.error
-        self._segments.watch()
-        return self._segments.stream.end_offset
-
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        stream = self._segments.stream
-        size, end_offset = stream.size, stream.end_offset
-        try:
-            for batch in batches:
-                with system():
-                    self._segments.begin_epoch()
-                    stream.write(batch)
-            with system():
-                if self._sync_mode == "batch":
-                    stream.sync()
-                self._check_place()
-                self._mark.set(stream.end_offset, self._segments.growing)
-            self._is_dirty = True
-        except BaseException:
-            self._take_back(size, end_offset)
-            raise
-
-    def _check_place(self) -> None:
-        try:
-            self._segments.stream.check()
-        except FileGone as fault:
-            self._give_up(fault)
-            raise
-
-    def _give_up(self, fault: OSError) -> None:
-        self._fault = fault
-        self._segments.abandon()
-
-    def _take_back(self, size: int, end_offset: int) -> None:
-        if self._fault is not None:
-            return  # the file is not ours any more
-        if self._mark.end is not None and self._mark.end > end_offset:
-            self._segments.end_epoch()  # readers may have seen it
-        try:
-            self._segments.stream.cut(size, end_offset)
-            self._mark.set(end_offset, self._segments.growing)
-        except OSError as fault:
-            self._fault = fault
-
-    def _failure(self, fault: SystemFault) -> JournalError:
-        if self._fault is None and fault.is_full:
-            self._segments.make_room()
-            return JournalFull(str(self._directory), self._segments.stream.end_offset, str(fault.error))
-        # What the system still holds, and what it has thrown away, cannot be known after this.
-        self._fault = self._fault or fault.error
-        return self._broken(self._fault)
-
-    def _broken(self, fault: OSError) -> JournalError:
-        return JournalError(
-            f"{self._directory}: {fault}; nothing more is written: close this writer and open the journal "
-            "again, which keeps all that is intact"
+                raise JournalFull(str(self._directory), self._end, str(error)) from error
+            raise JournalError(f"{self._directory}: the journal cannot be opened: {error}") from error
+        self._housekeeper = Housekeeper(
+            self._directory,
+            _weakly(self._tick),
+            retain_bytes=retain_bytes,
+            retain_seconds=retain_seconds,
+            sync=sync != "none",
         )
+        self._housekeeper.wake(*self._recovered.pending)
+        self._is_closed = False
+        _open_writers.add(self)
 
-    def _check(self) -> None:
-        if self._owner != os.getpid():
-            raise OwnershipError("this writer belongs to the process that this one was forked from")
-        if self._is_closed:
-            end_daemon()
-            raise ClosedError("the writer is closed")
-        if self._fault is not None:
-            raise self._broken(self._fault)
+    def _open(self) -> None:
+        if not self._directory.is_dir():
+            self._directory.mkdir(mode=0o700, parents=True)
+            sync_directory(self._directory.parent)
+        with ExitStack() as opened:
+            self._lock = WriterLock(self._directory)
+            opened.callback(self._lock.release)
+            self._recovered = recover(self._directory)
+            self._end, self._previous = self._recovered.end, self._recovered.previous
+            self.findings = tuple(self._recovered.findings)
+            for finding in self.findings:
+                _log.warning("%s: %s", self._directory, finding)
+            self._mark: int | None = os.open(
+                self._directory / MARK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+            )
+            opened.callback(self._close_mark)
+            os.ftruncate(self._mark, MARK_SIZE)
+            self._acknowledge(Mark("", self._recovered.reached, 0, self._end), is_durable=True)
+            opened.pop_all()
 
-    def _begin_segment(self, *, is_appending: bool) -> None:
-        self._sync()
-        if self._fault is not None:
-            raise SystemFault(self._fault)
-        with system():
-            self._segments.begin(is_appending=is_appending)
+    def _acknowledge(self, mark: Mark, *, is_durable: bool = False) -> None:
+        assert self._mark is not None
+        os.pwrite(self._mark, mark.to_bytes(), 0)
+        if is_durable and self._sync != "none":
+            os.fsync(self._mark)
 
-    def _end_old(self) -> float | None:
-        """End the segment that nothing is appended to, at its age; see `Housekeeper`."""
-        # Who holds it appends, and looks after the segments too, or closes and waits for this thread.
-        if not self._guard.acquire(blocking=False):
-            return _LATER
-        try:
-            if self._is_closed or self._fault is not None:
-                return None
-            if self._segments.is_finished:
-                self._begin_segment(is_appending=False)
-            return self._segments.seconds_left
-        except SystemFault as fault:
-            _log.warning("%s: the segment goes on for now: %s", self._directory, fault.error)
-            return _LATER
-        finally:
-            self._guard.release()
+    def _close_mark(self) -> None:
+        descriptor, self._mark = self._mark, None
+        if descriptor is not None:
+            os.close(descriptor)
 
-    def check_files(self) -> None:
-        """See that what was appended is still where readers look for it.
+    def append(self, records: Iterable[Appendable] | Mapping[str, Any] | pa.Table | pa.RecordBatch) -> int:
+        """Append records: all of them, or none if it raises.
 
-        Each append sees to the file that grows. Who appends seldom calls this now and then, as recorders do;
-        it costs a look at the directory, and nothing while another thread appends.
+        Args:
+            records: one of
+
+                - an iterable of records. A record is a pair (subject, payload), a mapping of column names to
+                  values, or an `oz.Message`, such as a `Record` of another journal.
+                - a mapping of column names to columns. A column is a list, a range, an Arrow array, or one
+                  value (text, bytes, a number or None) for all records. One column at least is no such value.
+                - a `pyarrow.Table` or `pyarrow.RecordBatch`.
+
+                `subject` and `payload` are required. The other columns of `oz.journal.SCHEMA` are optional;
+                `offset` is ignored. `time` (a `datetime` or an Arrow timestamp) or `time_ns` (integer
+                nanoseconds since 1970) is the time of receipt, by default now. A subject is text or bytes.
+
+        Returns:
+            The offset after the last record. With `sync="batch"` the records are durable.
 
         Raises:
-            JournalError: somebody has removed, replaced or changed a file of the journal, or its directory;
-                nothing more is written.
-            ClosedError, OwnershipError: as `append`.
+            JournalFull: the disk is full. Nothing of this call is in the journal; free space, append again.
+            JournalError: the operating system failed, or the files were removed. Close the writer and open
+                the journal again.
+            TypeError, ValueError: a value has a wrong type, or does not fit its column.
+            ClosedError: the writer is closed.
+            OwnershipError: the process is a fork of the process of the writer.
         """
-        if not self._guard.acquire(blocking=False):
-            return
-        try:
+        self._check()
+        with self._guard:
             self._check()
             try:
-                self._look_at_files()
-            except (FileGone, NotRegular) as fault:
-                self._give_up(fault)
-                raise self._broken(fault) from fault
-        finally:
-            self._guard.release()
+                self._append(make_batches(records, self._end, time.time_ns()))
+            except OSError as error:
+                if error.errno not in FULL or self._fault is not None or not self._may_retry(records):
+                    raise self._failure(error) from error
+            else:
+                return self._end
+            # The housekeeper was slower than this writer; it makes room by sealing and by retention.
+            self._housekeeper.wait(self._housekeeper.wake(), _ROOM_TIMEOUT)
+            try:
+                self._append(make_batches(records, self._end, time.time_ns()))
+            except OSError as error:
+                raise self._failure(error) from error
+            return self._end
 
-    def _look_at_files(self) -> None:
-        self._segments.stream.check()
-        if not self._lock.is_in_place():
-            raise FileGone(
-                f"{self._directory / LOCK} was removed or replaced: another writer may be at work here"
-            )
-        for entry in self._segments.missing():
-            raise FileGone(
-                f"{self._directory}: the segment with the records from offset {entry.first_offset} to "
-                f"{entry.end_offset - 1} was removed"
-            )
-        if self._mark.keep(self.end_offset, self._segments.growing):
-            _log.warning("%s: the file %s was gone, and is made again", self._directory, MARK)
-
-    def sync(self) -> None:
-        """Make durable what was appended so far, whatever `sync` is.
-
-        Raises:
-            JournalError, ClosedError, OwnershipError: as `append`.
-        """
-        with self._guard:
-            self._check()
-            self._sync()
-            self._check()
-
-    def _sync(self) -> None:
-        try:
-            self._segments.stream.sync()
-            self._is_dirty = False
-        except OSError as error:
-            self._fault = error
-            _log.error("%s: %s", self._directory, error)
-
-    def _tick(self) -> None:
-        with self._guard:
-            if self._is_dirty and not self._is_closed and self._fault is None:
-                self._sync()
-
-    @property
-    def journal(self) -> str:
-        """The id of the journal: 32 hexadecimal digits, made when it was."""
-        return self._segments.growing.journal
+    def _may_retry(self, records: Any) -> bool:
+        return self._has_retention and not isinstance(records, Iterator)
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record: that of the next one."""
-        return self._segments.stream.end_offset
+        """The offset after the last record, which is the offset of the next."""
+        return self._end
 
-    def close(self) -> None:
-        """Make everything durable, unless `sync` is `"never"`, and let others write. Again does nothing.
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record that retention kept."""
+        files = LocalStore(self._directory).segments()
+        return files[0].first if files else self._end
+
+    def roll(self) -> None:
+        """End the active segment now, and seal it in the background.
 
         Raises:
-            JournalError: the system failed to make it durable, or somebody has taken the file away; the
-                writer is closed all the same.
+            JournalFull, JournalError, ClosedError, OwnershipError: as `append`.
         """
+        self._check()
+        with self._guard:
+            self._check()
+            if self._stream is not None:
+                try:
+                    self._settle()
+                    self._end_segment()
+                except OSError as error:
+                    raise self._failure(error) from error
+
+    def wait_sealed(self, *, timeout: float | None = 60.0) -> None:
+        """Wait until all ended segments are sealed and retention was applied.
+
+        Raises:
+            Timeout: `timeout` seconds have passed.
+        """
+        if not self._housekeeper.wait_sealed(timeout):
+            raise Timeout(f"{self._directory}: segments were not sealed within {timeout} seconds")
+
+    def close(self) -> None:
+        """Seal the active segment, and release the lock. A second call does nothing.
+
+        Raises:
+            JournalError: the operating system failed to write; the writer is closed all the same.
+        """
+        self._close(None)
+
+    def _close(self, timeout: float | None) -> None:
         if self._is_closed or self._owner != os.getpid():
             return
         if sys.is_finalizing():
-            # The other threads are stopped, perhaps with a lock. The next writer seals the segment.
+            # The other threads are stopped, perhaps with the guard. The next writer seals the stream.
             self._is_closed = True
-            if self._sync_mode != "never" and self._fault is None:
-                self._sync()
             return
-        if self._ticker is not None:
-            self._ticker.stop()
         with self._guard:
+            if self._is_closed:
+                return
+            try:
+                if self._stream is not None and self._fault is None:
+                    self._settle()
+                    self._stream.check_name()
+                    self._end_segment()
+            except OSError as error:
+                self._fault = error
             self._is_closed = True
-            if self._sync_mode != "never" and self._fault is None:
-                self._sync()
-            if self._fault is None:
-                with suppress(FileGone):
-                    self._check_place()
-            if self._fault is None and self._seals_on_close and self._segments.stream.started is not None:
-                self._seal_the_last()
-            self._segments.close()
-            self._mark.close()
-            self._lock.release()
+        self._housekeeper.stop(timeout)
+        if self._stream is not None:
+            self._stream.close()
+        self._close_mark()
+        self._lock.release()
         if self._fault is not None:
             raise self._broken(self._fault)
 
-    def _seal_the_last(self) -> None:
-        try:
-            self._begin_segment(is_appending=False)
-        except SystemFault as fault:
-            if self._fault is None:
-                _log.warning("%s: the last segment stays a stream: %s", self._directory, fault.error)
-
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
-        self.close()
+        self._close(timeout)
+
+    def _close_copies(self) -> None:
+        """Close the descriptors in a child process, so that the lock ends with the parent."""
+        for close in (self._close_mark, self._lock.release):
+            close()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _check(self) -> None:
+        if self._owner != os.getpid():
+            raise OwnershipError(
+                f"{self._directory}: the writer belongs to process {self._owner}, and this process is a "
+                "fork of it; open a journal of its own"
+            )
+        if self._is_closed:
+            end_daemon()
+            raise ClosedError(f"{self._directory}: the writer is closed")
+        if self._fault is not None:
+            raise self._broken(self._fault)
+
+    def _broken(self, fault: OSError) -> JournalError:
+        return JournalError(
+            f"{self._directory}: {fault}; close this writer and open the journal again, which keeps all "
+            "acknowledged records"
+        )
+
+    def _append(self, batches: Iterator[tuple[pa.RecordBatch, int]]) -> None:
+        """Write batches, and acknowledge them. The caller holds the guard."""
+        self._settle()
+        stream = self._stream
+        if stream is not None and self._is_finished(stream):
+            self._end_segment()
+            stream = None
+        first = next(batches, None)
+        if first is None:
+            return
+        if stream is None:
+            stream = self._begin_segment()
+        try:
+            mark = stream.write(itertools.chain([first], batches))
+            if self._sync == "batch":
+                stream.sync()
+            stream.check_name()
+            self._acknowledge(mark)
+            stream.accept(mark)
+            self._end = mark.end
+        except BaseException:
+            self._take_back()
+            raise
+        if not stream.is_scheduled or (stream.dirty_since is None and self._sync_seconds is not None):
+            stream.is_scheduled, stream.dirty_since = True, time.monotonic()
+            self._housekeeper.wake()
+
+    def _settle(self) -> None:
+        """Accept the bytes of an interrupted append if they are acknowledged; otherwise cut them."""
+        stream = self._stream
+        if stream is None or not stream.is_unsettled:
+            return
+        assert self._mark is not None
+        mark = Mark.from_bytes(os.pread(self._mark, MARK_SIZE, 0))
+        if mark is not None and mark.segment == stream.head.segment and mark.size > stream.size:
+            stream.accept(mark)
+            self._end = mark.end
+        else:
+            stream.cut()
+
+    def _take_back(self) -> None:
+        """Cut the bytes of an append that failed."""
+        try:
+            self._settle()
+            if self._stream is not None and self._stream.is_empty:
+                self._stream.remove()
+                self._stream = None
+        except OSError as error:
+            self._fault = error
+
+    def _is_finished(self, stream: _OpenStream) -> bool:
+        is_large = stream.size >= self._segment_bytes
+        return is_large or time.monotonic() - stream.begun >= self._segment_seconds
+
+    def _begin_segment(self) -> _OpenStream:
+        head = Head(self._recovered.journal, new_id(), self._previous, self._end)
+        self._stream = _OpenStream(self._directory, head, is_durable=self._sync != "none")
+        return self._stream
+
+    def _end_segment(self) -> None:
+        """End the active segment, and leave its sealing to the housekeeper."""
+        stream = self._stream
+        assert stream is not None
+        stream.end(is_durable=self._sync != "none")
+        self._acknowledge(Mark("", self._end, 0, self._end), is_durable=True)
+        self._stream, self._previous = None, stream.head.segment
+        self._housekeeper.wake(SegmentFile(stream.path.name, stream.head.first, None, stream.head.segment))
+
+    def _failure(self, error: OSError) -> JournalError:
+        if self._fault is None and error.errno in FULL:
+            self._housekeeper.wake()  # retention may free space
+            return JournalFull(str(self._directory), self._end, str(error))
+        # After a failed fsync, the state of the file is unknown.
+        self._fault = self._fault or error
+        return self._broken(self._fault)
+
+    def _tick(self) -> float | None:
+        """Do the timed work; return the seconds until the next time. Called by the housekeeper."""
+        if not self._guard.acquire(blocking=False):
+            return _BUSY
+        try:
+            stream = self._stream
+            if stream is None or self._is_closed or self._fault is not None or self._owner != os.getpid():
+                return None
+            self._settle()
+            if self._is_finished(stream):
+                self._end_segment()
+                return None
+            now = time.monotonic()
+            delays = [stream.begun + self._segment_seconds - now]
+            if self._sync_seconds is not None and stream.dirty_since is not None:
+                due = stream.dirty_since + self._sync_seconds - now
+                if due <= 0:
+                    stream.sync()
+                    stream.dirty_since = None
+                else:
+                    delays.append(due)
+            return max(_SHORTEST, min(delays))
+        except OSError as error:
+            if error.errno not in FULL:
+                self._fault = error
+            return _BUSY
+        finally:
+            self._guard.release()
 
     def __enter__(self) -> Self:
         return self
@@ -400,30 +426,159 @@ class Writer:
         self.close()
 
     def __del__(self) -> None:
-        """Let others write, should nobody have closed it."""
+        """Close a writer that was forgotten."""
         if not self._is_closed and self._owner == os.getpid():
             warnings.warn(f"a writer of {self._directory} was not closed", ResourceWarning, 2, self)
+            with suppress(JournalError):
+                self.close()
+
+
+class _OpenStream:
+    """The file of the active segment, while records are appended.
+
+    Attributes:
+        path: the path of the file.
+        head: the identity of the segment.
+        size: the accepted bytes, which are acknowledged.
+        begun: the time of its creation, of the monotonic clock.
+        is_empty: whether no record is accepted.
+        is_scheduled: whether the housekeeper knows the deadline of the segment.
+        dirty_since: the time of the first append after the last sync by the interval; None if there is none.
+    """
+
+    def __init__(self, directory: Path, head: Head, *, is_durable: bool) -> None:
+        """Create the file. If it is durable, its name is durable before a record in it is acknowledged."""
+        self.head = head
+        self.path = directory / stream_name(head.first, head.segment)
+        self.begun = time.monotonic()
+        self.is_scheduled = False
+        self.is_empty = True
+        self.dirty_since: float | None = None
+        self._encoder = BatchEncoder(head)
+        temporary = directory / (self.path.name + TEMPORARY)
+        self._descriptor: int | None = os.open(
+            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
+        )
+        try:
+            os.pwrite(self._descriptor, self._encoder.head, 0)
+            os.rename(temporary, self.path)
+            if is_durable:
+                sync_directory(directory)
+        except BaseException:
             self.close()
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+            with suppress(FileNotFoundError):
+                self.path.unlink()
+            raise
+        self.size = self._written = len(self._encoder.head)
+
+    @property
+    def _open_descriptor(self) -> int:
+        assert self._descriptor is not None
+        return self._descriptor
+
+    def write(self, batches: Iterable[tuple[pa.RecordBatch, int]]) -> Mark:
+        """Write batches after the accepted bytes, and return the mark that acknowledges them."""
+        end = self.head.first
+        for batch, first in batches:
+            parts, size = self._encoder.encode(batch, first)
+            written, self._written = self._written, self._written + size
+            done = os.pwritev(self._open_descriptor, parts, written)
+            if done < size:
+                _write_all(self._open_descriptor, b"".join(map(bytes, parts))[done:], written + done)
+            end = first + batch.num_rows
+        return Mark(self.head.segment, self.head.first, self._written, end)
+
+    def sync(self) -> None:
+        """Make the written bytes durable."""
+        sync_data(self._open_descriptor)
+
+    def check_name(self) -> None:
+        """Raise FileNotFoundError if the file was removed, because its records would be lost."""
+        if os.fstat(self._open_descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the active segment was removed", str(self.path))
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether bytes were written and are not accepted."""
+        return self._written != self.size
+
+    def accept(self, mark: Mark) -> None:
+        """Accept the bytes that a mark acknowledges."""
+        self.size = self._written = mark.size
+        self.is_empty = False
+
+    def cut(self) -> None:
+        """Cut the bytes that are not accepted."""
+        os.ftruncate(self._open_descriptor, self.size)
+        self._written = self.size
+
+    def end(self, *, is_durable: bool) -> None:
+        """Write the end mark, and close the file."""
+        _write_all(self._open_descriptor, END, self.size)
+        if is_durable:
+            sync_data(self._open_descriptor)
+        self.close()
+
+    def remove(self) -> None:
+        """Remove the file of an empty segment."""
+        self.close()
+        self.path.unlink()
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-_open: WeakSet[Writer] = WeakSet()
+def _write_all(descriptor: int, data: bytes, place: int) -> None:
+    while data:
+        done = os.pwrite(descriptor, data, place)
+        data, place = data[done:], place + done
+
+
+_open_writers: WeakSet[Writer] = WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
     """Close the writers that the program did not close."""
-    close_all(_open)
+    close_all(_open_writers)
 
 
-def _weakly(method: Callable[[], T]) -> Callable[[], T | None]:
-    """Return a function for a thread: it calls a method, and does not keep the object of the method."""
+def _after_fork() -> None:
+    for writer in list(_open_writers):
+        writer._close_copies()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _weakly(method: Callable[[], float | None]) -> Callable[[], float | None]:
+    """Return a function for a thread that calls a method and does not keep its object."""
     found = WeakMethod(method)
     return lambda: call() if (call := found()) else None
 
 
-def _check_sizes(**sizes: float) -> None:
-    for name, value in sizes.items():
-        if not isinstance(value, numbers.Real):
+def _check_sync(sync: Any) -> None:
+    if isinstance(sync, (int, float)) and not isinstance(sync, bool):
+        check_positive(sync=sync)
+    elif sync not in ("batch", "none"):
+        raise ValueError(f"sync is 'batch', 'none' or a number of seconds, not {sync!r}")
+
+
+def check_positive(**values: Any) -> None:
+    """Check numbers by the names of their arguments.
+
+    Raises:
+        TypeError: a value is no number.
+        ValueError: a value is not greater than 0.
+    """
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError(f"{name} is a number, not {type(value).__name__}")
-        if not value > 0:  # so that NaN is refused too
+        if not float(value) > 0:  # also for NaN
             raise ValueError(f"{name} is greater than 0, not {value}")

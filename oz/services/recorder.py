@@ -27,7 +27,7 @@ from weakref import WeakSet
 import zmq
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
-from oz.journal_new import GAP, Writer
+from oz.journal import GAP, Writer
 from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.numbers import check_count, check_seconds

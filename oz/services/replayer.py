@@ -18,7 +18,7 @@ from typing import Any
 import zmq
 
 from oz.errors import WouldBlock
-from oz.journal_new import Journal, JournalGap, Record
+from oz.journal import Journal, JournalGap, Record
 from oz.numbers import check_number
 from oz.subjects.pattern import Pattern
 from oz.sync.publisher import Publisher

@@ -35,8 +35,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz.errors import JournalError, OzError
-from oz.journal_new.format import GAP
-from oz.journal_new.ranges import Checkpoint, checkpoint, range_end, resume
+from oz.journal.format import GAP
+from oz.journal.ranges import Checkpoint, checkpoint, range_end, resume
 from oz.spark.columns import token
 from oz.spark.reading import read
 from oz.spark.registration import register

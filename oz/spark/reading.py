@@ -20,8 +20,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz.errors import OptionError
-from oz.journal_new import MESSAGE, SCHEMA, Journal, ranges
-from oz.journal_new.selection import Bound
+from oz.journal import MESSAGE, SCHEMA, Journal, ranges
+from oz.journal.selection import Bound
 from oz.spark.columns import matches
 from oz.spark.rows import DDL
 from oz.spark.source import Range, check_loss

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from oz.errors import SparkMissing
 from oz.escaping import printable
-from oz.journal_new.format import GAP, MESSAGE
+from oz.journal.format import GAP, MESSAGE
 from oz.spark.archive import is_archive, read_archive
 from oz.spark.columns import gaps, matches
 from oz.spark.reading import read

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
-from oz.journal_new import COLUMNS, MESSAGE
+from oz.journal import COLUMNS, MESSAGE
 from oz.logs import logger
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string, undecodable
 from oz.times import iso_nanoseconds

@@ -35,8 +35,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
-from oz.journal_new import Journal, JournalGap, ranges
-from oz.journal_new.ranges import Checkpoint
+from oz.journal import Journal, JournalGap, ranges
+from oz.journal.ranges import Checkpoint
 from oz.logs import logger
 from oz.spark.rows import RowConverter
 from oz.spark.source_options import LATEST, SourceOptions

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from oz.errors import OptionError
-from oz.journal_new import Journal
+from oz.journal import Journal
 from oz.spark.options import OptionValues
 from oz.spark.rows import RowOptions
 from oz.subjects import dialects

@@ -117,7 +117,9 @@ class Attachments:
                 self.credentials.serve(socket)
             # The endpoints of a model of ZeroMQ are not files.
             has_files = backend.has_handle
-            manager = self._files.bind(socket, addr, backend.bind) if has_files else backend.bind(socket, addr)
+            manager = (
+                self._files.bind(socket, addr, backend.bind) if has_files else backend.bind(socket, addr)
+            )
             last = backend.get(socket, zmq.LAST_ENDPOINT)
         bound = last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr
         self.endpoints.append(bound)

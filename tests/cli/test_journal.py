@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow.parquet
 import pytest
 
-from oz.journal_new import GAP, Journal, Writer
+from oz.journal import GAP, Journal, Writer
 
 SECOND = 10**9
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND

@@ -12,7 +12,7 @@ from support.waiting import DEADLINE
 
 pytest.importorskip("pyarrow")
 
-from oz.journal_new import Writer
+from oz.journal import Writer
 
 COMMANDS = [("replay",), ("journal", "export")]
 HOUR = 3600 * 10**9

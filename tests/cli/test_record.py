@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 import oz
-from oz.journal_new import Journal, Writer
+from oz.journal import Journal, Writer
 from support import waiting
 from support.ports import lasting_endpoint
 

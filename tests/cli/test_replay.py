@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal_new import GAP, Writer
+from oz.journal import GAP, Writer
 from support import waiting
 from support.routed import here
 

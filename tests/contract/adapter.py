@@ -913,14 +913,14 @@ def poller():
 
 def journal_writer(directory, **options):
     """Return a journal writer: `append(records)`, `end_offset`, `close()`."""
-    from oz.journal_new import Writer
+    from oz.journal import Writer
 
     return Writer(directory, **options)
 
 
 def journal_records(directory, pattern=None, *, codec=None, **options):
     """Return the messages of a journal as (subject, payload)."""
-    from oz.journal_new import Journal, Record
+    from oz.journal import Journal, Record
 
     found = Journal(directory, codec=codec).read(pattern, **options)
     return [(one.subject, one.payload) for one in found if isinstance(one, Record)]
@@ -943,14 +943,14 @@ def journal_table(directory, pattern=None, **options):
 
 def follow_journal(directory):
     """Return an iterator over the payloads of a journal that waits for more at the end."""
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
     return (one.payload for one in Journal(directory).read(follow=True))
 
 
 def is_journal_intact(directory):
     """Return whether `verify` finds no fault."""
-    from oz.journal_new import Journal
+    from oz.journal import Journal
 
     return not Journal(directory).verify().findings
 
@@ -976,7 +976,7 @@ def record_node(directory, patterns, node):
 
 def replay(directory, publisher):
     """Publish a journal again, as fast as possible; return the number of messages."""
-    from oz.journal_new import Journal
+    from oz.journal import Journal
     from oz.services.replayer import replay as replay_journal
 
     return replay_journal(Journal(directory), publisher._raw, speed=None).published

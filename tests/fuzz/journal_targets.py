@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 from zlib import crc32
 
-import oz
-from oz.journal import Journal, Writer, sealing
 from oz.journal.messages import FILE_MAGIC, salt_of
 from oz.journal.stamp import MARK, PREFIX, Stamp, read_stamp, stamp_message
+
+import oz
+from oz.journal import Journal, Writer, sealing
 
 MARK_FILE, MANIFEST, EPOCHS = "acknowledged", "manifest.json", "epochs.json"
 _MEMORY = Path("/dev/shm")

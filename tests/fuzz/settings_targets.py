@@ -13,7 +13,7 @@ import click
 from oz.cli.forwarder import read_legs
 from oz.configuration.resolution import survey
 from oz.errors import ConfigurationError, PatternError, ProtocolError
-from oz.journal_new.records import unpack_headers
+from oz.journal.records import unpack_headers
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.node import presence
 from oz.protocol.node.reach import Reach

@@ -1,166 +1,137 @@
-"""Whatever befalls a journal: what was acknowledged is read or reported, and no offset is given twice."""
+"""Flipped bits, cut files, overwritten ranges: readers return no wrong bytes, verify names the range."""
 
-import logging
+import os
+import random
 
 import pytest
 
-import oz
-from oz.journal import Journal, Writer
-from oz.services.replayer import replay
-from support import waiting
-from support.journal_damage import (
-    ACKNOWLEDGED,
-    CASES,
-    END,
-    OPTIONS,
-    check_prefix,
-    group,
-    make,
-    read_all,
+from oz.journal import Journal, JournalError, Writer
+from support.journals import (
+    acknowledged,
+    active,
+    batches_of,
+    flip,
+    lost_by,
+    overwrite,
+    ranges_of,
+    read_or_error,
+    rows_of,
+    sealed,
 )
-from support.sizes import one_of_each
+from support.sizes import size
+
+SIZES = (30, 1, 20, 50, 9)
 
 
-def name_of(one):
-    return getattr(one, "name", one)
+def bits_of(path, chance, *, first=0, end=None):
+    """Return random bits of a file; in the heavy form all, if there are not too many."""
+    bits = range(8 * first, 8 * (path.stat().st_size if end is None else end))
+    return sorted(chance.sample(bits, min(len(bits), size(60, 5000))))
 
 
-def in_cases(first):
-    """Try a law on each second case in the suite, so that half of them have each; the heavy run on all."""
-    params = [
-        pytest.param(case, id=case.name, marks=() if at % 2 == first else pytest.mark.heavy)
-        for at, case in enumerate(CASES)
-    ]
-    return pytest.mark.parametrize("case", params)
-
-
-NEW = [payload for _, payload in group(0, 5, "second")]
-
-
-@pytest.fixture
-def made(tmp_path, case):
-    logging.getLogger("oz.journal").setLevel(logging.CRITICAL)
-    yield make(tmp_path)
-    logging.getLogger("oz.journal").setLevel(logging.NOTSET)
-
-
-def check_all(directory, case, new=()):
-    found = read_all(directory)
-    assert [offset for offset, _ in found] == list(range(case.end + len(new)))
-    assert {offset for offset, payload in found if payload is None} == set(case.lost)
-    kept = {offset: payload for offset, payload in found[: case.end] if payload is not None}
-    assert kept == {offset: ACKNOWLEDGED[offset] for offset in range(case.end) if offset in kept}
-    assert [payload for _, payload in found[case.end :]] == list(new)
+@pytest.mark.sized
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("form", ["active", "sealed"])
+def test_each_flipped_bit_is_found_and_no_reader_returns_wrong_bytes(written, form):
+    directory, rows = written(*SIZES, seal=form == "sealed")
+    path = active(directory) if form == "active" else sealed(directory)[0]
+    unfound = []
+    for bit in bits_of(path, random.Random(1)):
+        flip(path, bit)
+        got, error = read_or_error(directory)
+        assert got.items() <= rows.items(), f"bit {bit} gives wrong bytes"
+        assert error is not None or got == rows, f"bit {bit} hides records"
+        if error is not None:
+            assert path.name in str(error)
+        if Journal(directory).verify().ok:
+            unfound.append(bit)
+        flip(path, bit)
     assert Journal(directory).verify().ok
+    assert not unfound, f"{len(unfound)} of {8 * path.stat().st_size} bits"
 
 
-@in_cases(0)
-def test_a_writer_goes_on_behind_what_was_acknowledged(made, case):
-    case.befalls(made)
-    with Writer(made.directory, **OPTIONS) as writer:
-        assert writer.end_offset == case.end
-        assert writer.append(group(0, 5, "second")) == case.end + 5
-        told = {
-            at
-            for one in writer.findings
-            for at in range(one.first_offset or 0, (one.first_offset or 0) + one.records)
-        }
-    if case.name != "sealed_rotten":  # which nobody looks at who only appends
-        assert told == set(case.lost)
-        check_all(made.directory, case, NEW)
-    Journal(made.directory).repair()
-    check_all(made.directory, case, NEW)
+@pytest.mark.sized
+def test_a_flipped_bit_of_the_mark_costs_nothing(written):
+    directory, rows = written(*SIZES)
+    path = directory / "acknowledged"
+    for bit in bits_of(path, random.Random(2)):
+        flip(path, bit)
+        got, error = read_or_error(directory)
+        assert got.items() <= rows.items()
+        assert error is not None or got == rows, f"bit {bit} of the mark hides records"
+        assert not Journal(directory).verify().ok, f"bit {bit} is not found"
+        flip(path, bit)
 
 
-@in_cases(1)
-def test_verify_says_what_is_lost_and_repair_mends_it(made, case):
-    case.befalls(made)
-    report = Journal(made.directory).verify()
-    assert report.ok == (
-        case.reads and not case.name.startswith(("mark_d", "mark_r", "manifest", "epochs_r"))
-    )
-    if case.lost:
-        assert any((one.first_offset or 0) <= case.lost.start for one in report.findings)
-    Journal(made.directory).repair()
-    check_all(made.directory, case)
-    with Writer(made.directory, **OPTIONS) as writer:
-        assert writer.append(group(0, 5, "second")) == case.end + 5
-    check_all(made.directory, case, NEW)
+@pytest.mark.parametrize("seed", range(size(6, 100)))
+def test_a_cut_or_overwritten_stream_loses_exactly_what_verify_and_the_next_writer_report(written, seed):
+    directory, rows = written(*SIZES)
+    chance = random.Random(seed)
+    path = active(directory)
+    batches = batches_of(path)
+    assert [(first, end) for *_, first, end in batches] == [
+        (0, 30),
+        (30, 31),
+        (31, 51),
+        (51, 101),
+        (101, 110),
+    ]
+    end_byte = acknowledged(directory)[2]
+    place = chance.randrange(batches[0][0], end_byte)
+    if seed % 2:
+        os.truncate(path, place)
+        damaged = [one for one in batches if one[1] > place]
+    else:
+        count = chance.randrange(1, end_byte - place + 1)
+        overwrite(path, place, bytes(byte ^ 0xFF for byte in path.read_bytes()[place : place + count]))
+        damaged = [one for one in batches if one[0] < place + count and one[1] > place]
+    lost = {at for *_, first, end in damaged for at in range(first, end)}
+    got, error = read_or_error(directory)
+    assert got.items() <= rows.items()
+    assert error is not None
+    assert path.name in str(error)
+    report = Journal(directory).verify()
+    assert ranges_of(lost_by(report.findings)) == ranges_of(lost)
+    with Writer(directory) as writer:
+        assert ranges_of(lost_by(writer.findings)) == ranges_of(lost)
+        assert writer.end_offset == len(rows), "the offsets of lost records are not given again"
+        writer.append([("next", b"")])
+    kept = {at: row for at, row in rows.items() if at not in lost}
+    assert rows_of(directory, start=0) == ({**kept, len(rows): ("next", b"")}, lost)
 
 
-@pytest.mark.parametrize(("case", "way"), one_of_each(CASES, ["read", "batches", "replay"]), ids=name_of)
-def test_a_reader_gets_each_record_or_an_error_that_names_the_offset(made, case, way):
-    case.befalls(made)
-    found, error = [], None
-    try:
-        if way == "read":
-            for record in Journal(made.directory).read():
-                found.append((record.offset, record.payload))
-        elif way == "batches":
-            for batch in Journal(made.directory).batches(columns=["offset", "payload"]):
-                found += zip(
-                    batch.column("offset").to_pylist(), batch.column("payload").to_pylist(), strict=True
-                )
-        else:
-            published = Published()
-            replay(Journal(made.directory), published, speed=None)
-            found = published.found
-    except oz.JournalError as caught:
-        error = caught
-    if way != "replay" or error is None:
-        check_prefix(found, error, case)
-    assert (error is None) == case.reads
+@pytest.mark.parametrize("seed", range(size(4, 60)))
+def test_repair_keeps_each_intact_record_at_its_offset(written, seed):
+    directory, rows = written(*SIZES, 40_000, seal=True, segment_bytes=1 << 24)
+    chance = random.Random(seed)
+    path = sealed(directory)[0]
+    flip(path, chance.randrange(8 * path.stat().st_size))
+    before = Journal(directory).verify()
+    assert not before.ok
+    repaired = Journal(directory).repair()
+    assert lost_by(repaired.findings) == lost_by(before.findings)
+    got, gaps = rows_of(directory)
+    assert got.items() <= rows.items()
+    assert gaps == rows.keys() - got.keys()
+    assert gaps <= lost_by(before.findings)
+    assert Journal(directory).verify().ok
+    assert list(directory.glob("*.damaged"))
 
 
-class Published:
-    """A publisher that keeps what a replay publishes."""
-
-    def __init__(self):
-        self.found = []
-        self.stats = None
-
-    def publish(self, subject, payload, **options):
-        self.found.append((len(self.found), payload))
-
-    def flush(self, *_):
-        pass
+def test_a_repair_is_refused_while_a_writer_is_open(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.append([("a", b"")])
+        with pytest.raises(JournalError, match="writ"):
+            Journal(tmp_path).repair()
 
 
-@in_cases(0)
-def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
-    """It has read everything when it happens, and then another writer appends."""
-    followed = Journal(made.directory).read(follow=True, end=END + 5, gaps=True)
-    found = [next(followed) for _ in range(END)]
-    assert [record.payload for record in found] == list(ACKNOWLEDGED.values())
-    case.befalls(made)
-    with Writer(made.directory, **OPTIONS) as writer:
-        writer.append(group(0, 5, "second"))
-        has_failed = False
-        try:
-            rest = [
-                (record.offset, record.payload) for record in waiting.Thread(lambda: list(followed)).outcome()
-            ]
-        except oz.JournalError:
-            has_failed = True
-    if has_failed:
-        assert case.is_restored or case.lost
-        return
-    assert not case.is_restored
-    expected = [(END + at, payload) for at, payload in enumerate(NEW)]
-    assert rest == (expected if case.end == END else [(at, b"") for at in range(END, END + 5)])
-
-
-@in_cases(1)
-def test_a_follower_that_waits_says_when_nothing_can_come(made, case):
-    followed = Journal(made.directory).read(follow=True, end=END + 1)
-    for _ in range(END):
-        next(followed)
-    case.befalls(made)
-    if case.name.startswith("stream_d") or case.name in (
-        "restored",
-        "sealed_and_stream_deleted",
-        "all_segments_deleted",
-    ):
-        with pytest.raises(oz.JournalError, match="removed or replaced while it was followed"):
-            waiting.Thread(lambda: next(followed)).outcome()
-    followed.close()
+def test_a_missing_sealed_file_is_a_gap_and_its_neighbours_are_read(written):
+    directory, rows = written(*[20] * 12, seal=True, segment_bytes=4000)
+    files = sealed(directory)
+    assert len(files) > 3
+    first, end = (int(part) for part in files[1].name.split("-")[:2])
+    files[1].unlink()
+    got, gaps = rows_of(directory)
+    assert gaps == set(range(first, end))
+    assert got == {at: row for at, row in rows.items() if at not in gaps}
+    assert lost_by(Journal(directory).verify().findings) == gaps

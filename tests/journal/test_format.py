@@ -1,197 +1,119 @@
-"""What other programs see, and what the specification in docs/journal.md promises."""
+"""File names, marks and checkpoints: the pure parts of the format."""
 
-import json
-import shutil
-from zlib import crc32
+import itertools
 
-import pyarrow as pa
-import pyarrow.feather
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import oz
-from oz.journal import COLUMNS, Journal, Writer, manifest, messages
-from oz.journal.stamp import MARK
-from support.sizes import in_suite, size
+from oz.journal import JournalError, Writer, ranges
+from oz.journal.format import Head, Mark, parse_name, sealed_name, sort_segments, stream_name
 
-FIRST = f"{0:020d}"
-
-
-def sealed_and_stream(journal):
-    *sealed, last = sorted(path for path in journal.directory.iterdir() if path.suffix.startswith(".arrow"))
-    return sealed, last
+offsets = st.integers(0, 2**63 - 1)
+ids = st.binary(min_size=8, max_size=8).map(bytes.hex)
 
 
-def test_sealed_segments_are_arrow_files_and_the_last_is_an_arrow_stream(many):
-    sealed, last = sealed_and_stream(many)
-    assert len(sealed) > 2
-    offsets = []
-    for path in sealed:
-        assert path.suffix == ".arrow"
-        table = pa.feather.read_table(path)
-        assert int(path.stem) == table["offset"][0].as_py() == len(offsets)
-        offsets += table["offset"].to_pylist()
-    assert last.suffix == ".arrows"
-    with pa.OSFile(str(last)) as file, pa.ipc.open_stream(file) as reader:
-        table = reader.read_all()
-    assert table.column_names == list(COLUMNS)
-    assert offsets + table["offset"].to_pylist() == list(range(3000))
+@given(offsets, offsets, st.integers(0, 2**32 - 1), ids)
+def test_names_are_parsed_as_they_were_made(first, end, crc, segment):
+    sealed, stream = parse_name(sealed_name(first, end, crc)), parse_name(stream_name(first, segment))
+    assert (sealed.first, sealed.end, sealed.crc, sealed.is_sealed) == (first, end, crc, True)
+    assert (stream.first, stream.end, stream.segment, stream.is_sealed) == (first, None, segment, False)
 
 
-def test_a_sealed_segment_is_compressed_and_a_sealed_stream_is_gone(many):
-    sealed, _ = sealed_and_stream(many)
-    assert not [path for path in sealed if path.with_suffix(".arrows").exists()]
-    assert all(path.stat().st_size < 20_000 for path in sealed)
+@pytest.mark.parametrize("suffix", [".tmp", ".damaged", "x"])
+def test_other_names_are_no_segments(suffix):
+    assert parse_name(sealed_name(0, 1, 2) + suffix) is None
+    assert parse_name(stream_name(0, "0" * 16) + suffix) is None
 
 
-def test_the_stamp_of_each_batch_is_as_the_specification_says(many):
-    sealed, last = sealed_and_stream(many)
-    for path, start in ((sealed[0], 8), (last, 0)):
-        data = path.read_bytes()
-        assert data[:8] == (b"ARROW1\0\0" if start else b"\xff\xff\xff\xff" + data[4:8])
-        position, salt, at = start, 0, int(path.stem)
-        identity = data[data.index(b"oz.journal/1 id=") :][16:48]
-        while data[position + 4 : position + 8] != b"\0\0\0\0" and position < len(data):
-            length = int.from_bytes(data[position + 4 : position + 8], "little")
-            head = data[position : position + 8 + length]
-            stamp = MARK.search(head)
-            first, rows, low, high, body_length, body_crc, head_crc = (int(one, 16) for one in stamp.groups())
-            blank = head[: stamp.end() - 8] + b"00000000" + head[stamp.end() :]
-            body = data[position + len(head) : position + len(head) + body_length]
-            assert crc32(blank, salt) == head_crc
-            assert crc32(body) == body_crc
-            assert (first, low <= high) == (at, True)
-            at += rows
-            position += len(head) + body_length
-            salt = crc32(identity)
-    assert at == 3000
+def test_segments_are_sorted_and_a_sealed_form_hides_its_stream():
+    names = [
+        stream_name(20, "b" * 16),
+        sealed_name(0, 10, 1),
+        stream_name(10, "a" * 16),
+        sealed_name(10, 20, 2),
+        "x",
+    ]
+    assert [file.name for file in sort_segments(names)] == [names[1], names[3], names[0]]
 
 
-def test_the_manifest_says_what_each_sealed_segment_holds(many):
-    data = json.loads((many.directory / "manifest.json").read_text())
-    checksum = data.pop("crc32")
-    assert checksum == f"{crc32(json.dumps(data, sort_keys=True, separators=(',', ':')).encode()):08x}"
-    assert (data["format"], data["version"]) == ("oz.journal", 1)
-    first = data["segments"][0]
-    records = list(many.read(end=first["end_offset"]))
-    assert first["first_offset"] == 0
-    assert first["bytes"] == (many.directory / f"{FIRST}.arrow").stat().st_size
-    assert first["min_time_ns"] == min(record.time_ns for record in records)
-    assert first["max_time_ns"] == max(record.time_ns for record in records)
-    assert (first["gaps"], first["lost"]) == (0, 0)
-    assert all(
-        any(record.subject.startswith(prefix) for prefix in first["subjects"]["prefixes"])
-        for record in records
-    )
+@given(ids | st.just(""), offsets, offsets, offsets)
+def test_a_mark_comes_back(segment, first, size, end):
+    mark = Mark(segment, first, size, end)
+    assert len(mark.to_bytes()) == 44
+    assert Mark.from_bytes(mark.to_bytes()) == mark
 
 
-@pytest.mark.parametrize("harm", in_suite(["missing", "flipped", "stale"], ["empty", "not json"]))
-def test_a_manifest_that_is_lost_or_damaged_is_made_again(many, harm):
-    path = many.directory / "manifest.json"
-    whole = path.read_bytes()
-    data = json.loads(whole)
-    changed = {
-        "missing": None,
-        "empty": b"",
-        "flipped": whole.replace(b'"gaps": 0', b'"gaps": 1', 1),
-        "not json": whole[:-30],
-        "stale": json.dumps(data | {"segments": data["segments"][:1]}).encode(),
-    }[harm]
-    path.unlink()
-    if changed is not None:
-        path.write_bytes(changed)
-    assert sum(1 for _ in many.read()) == 3000
-    assert not many.verify().ok
-    with Writer(many.directory, seal_on_close=False) as writer:
-        assert [finding.file for finding in writer.findings] == ["manifest.json"]
-    assert json.loads(path.read_text()) == json.loads(whole)
-    assert many.verify().ok
+@given(st.integers(0, 8 * 44 - 1))
+def test_a_mark_with_a_flipped_bit_is_none(bit):
+    data = bytearray(Mark("0123456789abcdef", 1, 2, 3).to_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    assert Mark.from_bytes(bytes(data)) is None
 
 
-def test_a_manifest_that_knows_too_little_is_completed(many):
-    (many.directory / "manifest.json").unlink()
-    kept = many.directory.with_name("kept")
-    shutil.copytree(many.directory, kept)
-    entries = len(json.loads(_repaired_manifest(kept))["segments"])
-    first = many.directory / f"{FIRST}.arrow"
-    aside = first.rename(first.with_suffix(".aside"))
-    many.repair()
-    aside.rename(first)
-    assert len(json.loads((many.directory / "manifest.json").read_text())["segments"]) == entries - 1
-    Writer(many.directory, seal_on_close=False).close()
-    assert (many.directory / "manifest.json").read_bytes() == (kept / "manifest.json").read_bytes()
+@given(ids, ids, ids | st.just(""), offsets)
+def test_a_head_comes_back(journal, segment, previous, first):
+    head = Head(journal, segment, previous, first)
+    encoded = {key.encode(): value.encode() for key, value in head.metadata().items()}
+    assert Head.from_metadata(encoded) == head
+    with pytest.raises(ValueError, match="version 2"):
+        Head.from_metadata({**encoded, b"oz.version": b"2"})
+    with pytest.raises(ValueError, match=r"oz\.journal"):
+        Head.from_metadata({key: value for key, value in encoded.items() if key != b"oz.journal"})
 
 
-def _repaired_manifest(directory):
-    Journal(directory).repair()
-    return (directory / "manifest.json").read_text()
+def append(directory, *groups, **options):
+    with Writer(directory, **options) as writer:
+        for size in groups:
+            writer.append([("a.b", b"x" * 10)] * size)
+            writer.roll()
 
 
-@pytest.mark.parametrize("garbage", [b"\0" * 64, b"garbage", b"\xff" * 4096])
-def test_garbage_after_the_end_of_a_segment_does_no_harm(many, garbage):
-    sealed, last = sealed_and_stream(many)
-    for path in (sealed[1], last):
-        with path.open("ab") as file:
-            file.write(garbage)
-    assert [record.offset for record in many.read()] == list(range(3000))
-    assert many.repair().findings
-    assert many.verify().ok
-    assert pa.feather.read_table(sealed[1]).num_rows
-    assert [record.offset for record in many.read()] == list(range(3000))
+def test_a_checkpoint_is_valid_after_sealing_and_after_a_restart(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.append([("a", b"")] * 5)
+        saved = ranges.checkpoint(tmp_path)
+        assert saved.offset == 5
+        assert ranges.resume(tmp_path, saved) is None
+    assert ranges.resume(tmp_path, saved) is None
+    append(tmp_path, 5)
+    assert ranges.resume(tmp_path, saved) is None
+    assert ranges.checkpoint(tmp_path, 5) == saved
 
 
-@pytest.mark.parametrize("name", ["manifest.json", f"{FIRST}.arrows"])
-def test_another_version_is_refused(journal, monkeypatch, name):
-    one = journal([("a", b"")])
-    path, known = one.directory / name, manifest.load(one.directory)
-    with monkeypatch.context() as patch:
-        if name == "manifest.json":
-            patch.setattr(manifest, "VERSION", 2)
-            known.save(one.directory)
-        else:
-            patch.setattr(messages, "VERSION", 2)
-            path.write_bytes(messages.header(known.journal, 0) + b"something new")
-    newer = path.read_bytes()
-    for work in (lambda: list(Journal(one.directory).read()), lambda: Writer(one.directory), one.repair):
-        with pytest.raises(oz.JournalError, match="format version 2; this oz reads version 1"):
-            work()
-    assert path.read_bytes() == newer
+def test_a_checkpoint_of_a_replaced_journal_is_an_error(tmp_path):
+    append(tmp_path / "one", 5, 5)
+    append(tmp_path / "two", 5, 5)
+    saved = ranges.checkpoint(tmp_path / "one")
+    with pytest.raises(JournalError, match=r"replaced or restored"):
+        ranges.resume(tmp_path / "two", saved)
+    with pytest.raises(JournalError, match=r"ends at offset 10"):
+        ranges.resume(tmp_path / "two", saved._replace(offset=11))
 
 
-def test_a_directory_without_a_journal_is_said(tmp_path):
-    for directory in (tmp_path, tmp_path / "none"):
-        with pytest.raises(oz.JournalError, match="no journal"):
-            Journal(directory)
+def test_retention_before_a_checkpoint_is_a_gap(tmp_path):
+    append(tmp_path, 5)
+    saved = ranges.checkpoint(tmp_path)
+    append(tmp_path, 5, 5, 5, retain_bytes=1)
+    gap = ranges.resume(tmp_path, saved)
+    assert (gap.first, gap.end, gap.reason) == (5, 15, "retention")
+    assert ranges.plan(tmp_path, 5, 20).missing == (gap,)
+    with pytest.raises(JournalError, match="retention removed"):
+        list(ranges.read_range(tmp_path, 5, 20, removed="raise"))
 
 
-def test_other_files_in_the_directory_are_left_alone(many):
-    (many.directory / "README").write_text("mine")
-    (many.directory / "1.arrow").write_text("mine")
-    assert sum(1 for _ in many.read()) == 3000
-    assert many.repair().ok
-    assert (many.directory / "1.arrow").read_text() == "mine"
-
-
-@pytest.mark.parametrize("bit", in_suite([1, 6], [0, 2, 3, 4, 5, 7]))
-def test_a_flipped_bit_in_the_version_is_damage(many, bit):
-    sealed, _ = sealed_and_stream(many)
-    for path, before in ((many.directory / "manifest.json", b'"version": '), (sealed[1], b"oz.journal/")):
-        whole = path.read_bytes()
-        at = whole.index(before) + len(before)
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
-        assert not many.verify().ok
-        many.repair()
-        assert many.verify().ok
-        assert many.end_offset == 3000
-
-
-@pytest.mark.sized
-def test_verify_finds_each_flip_in_what_other_programs_need(many):
-    path = sealed_and_stream(many)[0][1]
-    whole = path.read_bytes()
-    footer = len(whole) - int.from_bytes(whole[-10:-6], "little") - 10
-    for at in (*range(len(messages.FILE_MAGIC)), *range(footer, len(whole), size(67, 1))):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        assert [one.file for one in many.verify().findings] == [path.name], at - footer
-    many.repair()
-    assert many.verify().ok
-    assert pa.feather.read_table(path).num_rows > 0
+def test_a_plan_covers_a_range_exactly(tmp_path):
+    append(tmp_path, 5, 5)
+    with Writer(tmp_path) as writer:
+        writer.append([("c", b"")] * 5)
+        plan = ranges.plan(tmp_path, 2, 13)
+        assert [(part.first, part.end, part.is_whole) for part in plan.sealed] == [
+            (2, 5, False),
+            (5, 10, True),
+        ]
+        assert (plan.active, plan.missing) == ((10, 13), ())
+        found = [batch["offset"].to_pylist() for batch in ranges.read_range(tmp_path, 2, 13)]
+        assert list(itertools.chain(*found)) == list(range(2, 13))
+        assert ranges.plan(tmp_path, 0, 15, "nothing.*").sealed == ()
+        assert ranges.range_end(tmp_path, 0, 15, max_records=4) == 4
+        assert 1 <= ranges.range_end(tmp_path, 0, 15, max_bytes=1) < 15

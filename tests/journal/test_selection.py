@@ -1,253 +1,193 @@
-import itertools
-import tempfile
-from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
+"""Patterns and ranges, compared with a brute-force selection."""
 
-import pyarrow as pa
+import datetime
+import random
+
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import oz
-from oz.journal import COLUMNS, Journal, Kind, Record, Writer
-from oz.journal.manifest import LONGEST, MOST, summarise
+from oz.journal import GAP, Journal, JournalGap, Writer
+from support.sizes import size
 
-PATTERNS = [
-    "a.*",
-    "a.>",
-    "*.b",
-    "a.b",
-    "redis:[ab]*",
-    "redis:*",
-    "regex:(a|c)\\..*",
-    "regex:[a-z].*",
-    "zmq:a.",
-    "mqtt:a/+",
-    "raims.glob:?.b",
+START = 1_700_000_000  # seconds since 1970 of the first record
+SUBJECTS = [
+    "md.xetra.SAP",
+    "md.xetra.BMW",
+    "md.nyse.IBM",
+    "md",
+    "md.xetra",
+    "order.new.1",
+    "order.fill.1",
+    "a b",
+    "MD.xetra",
+    "sensor:a1:temp",
+    "sensor:b2:temp",
+    "/building/1/temp",
+    "building/1/temp",
+    "$SYS/x",
+    "ümlaut.x",
+    "_hidden.x",
+    "x" * 300,
 ]
-SUBJECTS = st.sampled_from(["a.b", "a.c", "b.b", "a.b.c", "a/b", "c.d", "", "ab", b"a.\xff", b"\xff"])
-TIMES = st.integers(0, 50)
-MESSAGES = st.tuples(SUBJECTS, TIMES).map(lambda pair: Record(pair[0], b"x", pair[1]))
-GAPS = st.tuples(st.sampled_from(["a.>", "nats:b.*"]), TIMES).map(
-    lambda pair: Record.of_gap(pair[0], 2, time_ns=pair[1])
-)
+PATTERNS = [
+    "md.>",
+    "md.xetra.*",
+    "*.xetra.*",
+    "md",
+    "order.*.1",
+    "nats:>",
+    "rv:MD.>",
+    "rv:md.*.SAP",
+    "kubemq:md.*",
+    "redis:sensor:[ab]?:*",
+    "redis:*",
+    "redis:md.[!x]*",
+    "regex:^order\\.(new|fill)\\..*$",
+    "regex:xetra",
+    "regex:x{300}",
+    "mqtt:building/+/temp",
+    "mqtt:#",
+    "amqp:md.#",
+    "amqp:*.xetra",
+    "zmq:md.x",
+    "zmq:",
+    "absent.subject",
+    "zmq:absent",
+    "raims.sub:md.>",
+    "raims.rv:md.>",
+    "raims.glob:md*",
+]
 
 
-def matches(pattern, record):
-    if pattern is None:
-        return True
-    if record.kind == Kind.GAP:
-        return oz.compile(record.subject).overlaps(oz.compile(pattern))
-    try:
-        return oz.compile(pattern).matches(record.subject)
-    except oz.SubjectError:
-        return False
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """A journal of sealed segments and an active one, whose writer stays open; its rows."""
+    directory = tmp_path_factory.mktemp("mixed") / "journal"
+    chance = random.Random(1)
+    rows = []
+    with Writer(directory, segment_bytes=20_000) as writer:
+        for group in range(60):
+            # Some segments have few of the subjects, so that pruning has work.
+            subjects = SUBJECTS if group % 3 else SUBJECTS[: 1 + group % 5]
+            some = [(chance.choice(subjects), b"%d.%d" % (group, at)) for at in range(20)]
+            times = [(START + group * 60 + at) * 10**9 for at in range(20)]
+            writer.append(
+                {"subject": [one[0] for one in some], "payload": [one[1] for one in some], "time_ns": times}
+            )
+            rows += [(*one, time_ns) for one, time_ns in zip(some, times, strict=True)]
+        forms = {segment.is_sealed for segment in Journal(directory).segments}
+        assert forms == {True, False}
+        yield directory, rows
 
 
-@settings(max_examples=settings().max_examples // 2)
-@given(
-    st.lists(st.lists(MESSAGES | GAPS, max_size=6), max_size=6),
-    st.none() | st.sampled_from(PATTERNS),
-    st.none() | st.integers(0, 40),
-    st.none() | st.integers(0, 40),
-    st.booleans(),
-)
-def test_a_selection_is_what_looking_at_each_record_would_pick(appends, pattern, start, end, gaps):
-    with tempfile.TemporaryDirectory() as directory:
-        with Writer(directory, sync="never", segment_bytes=4000) as writer:
-            for records in appends:
-                writer.append(records)
-        read = list(Journal(directory).read(pattern, start=start, end=end, gaps=gaps))
-    expected = [
-        at
-        for at, record in enumerate(itertools.chain(*appends))
-        if (start or 0) <= at < (1000 if end is None else end)
-        and (gaps or record.is_message)
-        and matches(pattern, record)
+def read(directory, *arguments, **bounds):
+    return [
+        (one.offset, one.subject, one.payload, one.time_ns)
+        for one in Journal(directory).read(*arguments, **bounds)
+        if not isinstance(one, JournalGap)
     ]
-    assert [record.offset for record in read] == expected
 
 
-def at(nanoseconds):
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+@pytest.mark.parametrize("text", PATTERNS)
+def test_a_pattern_selects_the_records_that_it_matches(mixed, text):
+    directory, rows = mixed
+    pattern = oz.compile(text)
+    expected = [(at, *row) for at, row in enumerate(rows) if pattern.matches(row[0])]
+    for given in (text, pattern, [pattern]):
+        assert read(directory, given) == expected
+    table = Journal(directory).table(text, columns=["offset", "subject"])
+    assert table.to_pylist() == [{"offset": one[0], "subject": one[1]} for one in expected]
 
 
-@given(st.lists(st.lists(TIMES, max_size=6), max_size=6), st.none() | TIMES, st.none() | TIMES)
-def test_times_need_not_ascend_to_be_selected_by(appends, start, end):
-    with tempfile.TemporaryDirectory() as directory:
-        with Writer(directory, sync="never", segment_bytes=4000) as writer:
-            for times in appends:
-                writer.append([Record("a", time_ns=time * 1000) for time in times])
-        read = Journal(directory).read(
-            start=None if start is None else at(start * 1000), end=None if end is None else at(end * 1000)
-        )
-        found = [record.time_ns // 1000 for record in read]
-    wanted = [t for t in itertools.chain(*appends) if (start or 0) <= t < (100 if end is None else end)]
-    assert found == wanted
+@pytest.mark.parametrize("seed", range(size(10, 500)))
+def test_ranges_and_patterns_together(mixed, seed):
+    directory, rows = mixed
+    chance = random.Random(seed)
+    last = len(rows)
+    by_time = chance.random() < 0.5
+    if by_time:
+        bounds = sorted(chance.uniform(START - 100, START + 3700) for _ in range(2))
+        start, end = (datetime.datetime.fromtimestamp(one, datetime.UTC) for one in bounds)
+
+        def has(at):
+            moment = datetime.datetime.fromtimestamp(rows[at][2] / 1e9, datetime.UTC)
+            return start <= moment < end
+    else:
+        start, end = sorted(chance.randrange(0, last + 10) for _ in range(2))
+
+        def has(at):
+            return start <= at < end
+
+    text = chance.choice([None, *PATTERNS])
+    matches = oz.compile(text).matches if text else lambda _: True
+    expected = [(at, *row) for at, row in enumerate(rows) if has(at) and matches(row[0])]
+    assert read(directory, text, start=start, end=end) == expected
+    half = [(at, *row) for at, row in enumerate(rows) if at >= (0 if by_time else start) and matches(row[0])]
+    if not by_time:
+        assert read(directory, text, start=start) == half
 
 
-def test_a_datetime_may_be_in_any_zone_and_without_one_is_local(journal):
-    moment = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=5)))
-    one = journal([Record("a", time_ns=int(moment.timestamp()) * 10**9 + add) for add in (-1, 0, 1)])
-    assert len(list(one.read(start=moment))) == 2
-    assert len(list(one.read(start=moment.astimezone(UTC)))) == 2
-    assert len(list(one.read(end=moment.astimezone().replace(tzinfo=None)))) == 1
+def test_times_as_text(mixed):
+    directory, rows = mixed
+    assert len(read(directory, start="2023-11-14T22:13:20+00:00")) == len(rows)
+    assert read(directory, start="-1h") == []
+    assert len(read(directory, end="now")) == len(rows)
+    moment = datetime.datetime.fromtimestamp(START + 60, datetime.UTC)
+    assert len(read(directory, end=moment.isoformat())) == 20
+    for wrong in ("yesterday", "", "12"):
+        with pytest.raises(ValueError, match=repr(wrong)):
+            read(directory, start=wrong)
 
 
-def test_columns_are_given_as_asked_for_and_nothing_else(many):
-    [*batches] = many.batches("a.*", columns=["payload", "offset"])
-    assert all(batch.schema.names == ["payload", "offset"] and batch.num_rows for batch in batches)
-    assert sum(batch.num_rows for batch in batches) == 1000
-    record = next(many.read("b.1", columns=["payload"]))
-    assert record == Record("", b"1")
-    assert next(many.batches()).schema.names == list(COLUMNS)
-
-
-@pytest.mark.parametrize("columns", [["subject"], ["subject_raw"], ["payload", "subject"]])
-def test_a_subject_is_exact_whatever_columns_are_read(journal, columns):
-    found = journal([("a", b""), (b"\xff", b"")])
-    assert [record.subject for record in found.read(columns=columns)] == ["a", b"\xff"]
-    assert [batch.schema.names for batch in found.batches(columns=columns)] == [columns]
-
-
-def test_records_without_any_column_are_as_many(many):
-    assert len(list(many.read("a.>", columns=[]))) == 1000
-
-
-@pytest.mark.parametrize(
-    ("bounds", "count"),
-    [
-        ({"start": datetime.min}, 3),  # local time, and in some zones before all time in UTC
-        ({"start": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, 3),
-        ({"end": datetime.max}, 3),
-        ({"end": datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))}, 3),
-        ({"start": datetime(2300, 1, 1, tzinfo=UTC)}, 0),
-        ({"end": datetime(1600, 1, 1, tzinfo=UTC)}, 0),
-        ({"start": 2**70}, 0),
-        ({"end": 2**70}, 3),
-    ],
-)
-def test_a_bound_may_be_further_away_than_a_record_can_be(journal, bounds, count):
-    found = journal([Record("a", b"", at) for at in (-5, 0, 5)])
-    assert len(list(found.read(**bounds))) == count
-    following = found.read(follow=True, start=0, end=2**70)
-    assert next(following).offset == 0
-    following.close()
-
-
-@pytest.mark.parametrize("wrong", [["nothing"], "payload", ["payload", "x"]])
-def test_an_unknown_column_is_refused(many, wrong):
-    with pytest.raises(ValueError, match="column"):
-        many.read(columns=wrong)
-
-
-@pytest.mark.parametrize(("bound", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_a_bound_that_is_none_is_refused(many, bound, error):
-    with pytest.raises(error):
-        many.read(start=bound)
-    with pytest.raises(error):
-        many.read(end=bound)
-
-
-def test_a_bad_pattern_is_refused_at_once(many):
-    with pytest.raises(oz.PatternError):
-        many.read("a..b")
-
-
-def test_a_pattern_object_keeps_its_own_dialect(many):
-    assert [record.offset for record in many.read(oz.compile("[ab].1", "redis"))] == [1]
-    assert [record.subject for record in many.read("redis:?.2999")] == ["c.2999"]
-
-
-def test_a_pattern_that_runs_out_of_time_is_said(journal):
-    one = journal([("a" * 40 + "b", b"")])
-    with pytest.raises(oz.PatternTimeout):
-        list(one.read("regex:(a|aa)+c"))
-
-
-def bytes_read(work):
-    def count():
-        line = Path("/proc/self/io").read_text().splitlines()[0]
-        return int(line.removeprefix("rchar: "))
-
-    before = count()
-    work()
-    return count() - before
-
-
-@pytest.fixture
-def by_subject(journal):
-    """Ten segments, each with subjects and payloads of its own, the payloads incompressible."""
-    import random
-
-    noise = random.Random(5)
-    appends = [
-        [Record(f"part{at}.{n}", noise.randbytes(1000), time_ns=at * 10**9 + n) for n in range(1000)]
-        for at in range(10)
-    ]
-    return journal(*appends, [("last", b"")], segment_bytes=1)
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes by Linux's /proc")
-def test_segments_that_hold_nothing_wanted_are_not_read(by_subject):
-    everything = bytes_read(lambda: list(by_subject.batches()))
-    assert everything > 10_000_000
-    for wanted in (
-        {"pattern": "part3.>"},
-        {"start": 3000, "end": 4000},
-        {"start": at(3 * 10**9), "end": at(4 * 10**9)},
-    ):
-        found = []
-        read = bytes_read(lambda wanted=wanted, found=found: found.extend(by_subject.batches(**wanted)))
-        assert sum(batch.num_rows for batch in found) == 1000
-        assert read < everything / 5, wanted
-
-
-def test_a_segment_that_cannot_match_is_passed_by_unless_gaps_are_asked_for(by_subject, journal):
-    one = journal([Record.of_gap("z.>", 1)], [("a", b"")], [("last", b"")], segment_bytes=1)
-    assert [record.kind for record in one.read("z.1", gaps=True)] == [Kind.GAP]
-    assert list(one.read("z.1")) == []
-    assert list(one.read("y.1", gaps=True)) == []
-
-
-@given(
-    st.lists(st.binary(max_size=6) | st.text("ab.", max_size=200).map(str.encode), max_size=MOST + 20),
-    st.sampled_from(PATTERNS),
-)
-def test_a_summary_never_denies_what_matches(subjects, pattern):
-    summary = summarise(subjects)
-    compiled = oz.compile(pattern)
-    assert len(summary.prefixes) <= MOST
-    assert all(len(prefix) <= LONGEST for prefix in summary.prefixes)
-    assert type(summary).from_data(summary.as_data()) == summary
-    if any(matches(pattern, Record(subject)) for subject in subjects):
-        assert summary.may_match(compiled)
-
-
-def test_a_summary_of_many_subjects_still_tells_them_from_others():
-    summary = summarise(b"md.%d.%d" % (n % 7, n) for n in range(10_000))
-    assert not summary.complete
-    assert summary.may_match(oz.compile("md.3.>"))
-    assert not summary.may_match(oz.compile("md.9.>"))
-    assert not summary.may_match(oz.compile("news.>"))
-
-
-def test_batches_of_one_read_all_have_the_same_schema(many):
-    schemas = {batch.schema.remove_metadata().to_string() for batch in many.batches()}
-    assert len(schemas) == 1
-    assert isinstance(next(many.batches()), pa.RecordBatch)
-
-
-def test_a_table_has_its_columns_also_without_rows(tmp_path):
+def test_subjects_that_are_not_utf8_match_by_their_bytes(tmp_path):
+    raw = [b"md.\xff.x", b"md.\xfe\x80", b"\xff", "md.ü".encode()]
     with Writer(tmp_path) as writer:
-        writer.append([("md.a", b"1"), (b"md.\xff", b"2")])
-    journal = Journal(tmp_path)
-    names = ["payload", "subject", "subject_raw"]
-    table = journal.table("redis:md.*", columns=names)
-    assert table.column_names == names
-    assert table.column("payload").to_pylist() == [b"1", b"2"]
-    empty = journal.table("nothing", columns=names)
-    assert (empty.num_rows, empty.schema) == (0, table.schema)
-    assert journal.table().column_names == list(COLUMNS)
-    with pytest.raises(ValueError, match="no column 'x'"):
-        journal.table(columns=["x"])
+        writer.append([(subject, b"") for subject in raw])
+        active = [one.subject_bytes for one in Journal(tmp_path).read()]
+    for read_raw in (active, [one.subject_bytes for one in Journal(tmp_path).read()]):
+        assert read_raw == raw
+    found = [one.subject_bytes for one in Journal(tmp_path).read("md.>")]
+    # The token dialects match text, as subscriptions do.
+    assert found == [raw[3]]
+    assert [one.subject_bytes for one in Journal(tmp_path).read(oz.compile(b"\xff", "zmq"))] == [b"\xff"]
+    assert [one.subject_bytes for one in Journal(tmp_path).read("zmq:md.")] == [raw[0], raw[1], raw[3]]
+
+
+def test_gap_records_are_read_where_their_pattern_overlaps(tmp_path):
+    def gap(pattern, lost):
+        return {"subject": pattern, "payload": b"", "kind": GAP, "lost": lost, "origin": b"o" * 16}
+
+    with Writer(tmp_path) as writer:
+        writer.append([("a.1", b""), gap("nats:a.>", 3), ("b.1", b""), gap("nats:b.*", None)])
+        for _ in range(2):
+            everything = list(Journal(tmp_path).read())
+            assert [isinstance(one, JournalGap) for one in everything] == [False, True, False, True]
+            [gap_of_a] = [one for one in Journal(tmp_path).read("a.1") if isinstance(one, JournalGap)]
+            assert (gap_of_a.count, gap_of_a.reason, gap_of_a.pattern) == (3, "recorded", "nats:a.>")
+            assert gap_of_a.origin == b"o" * 16
+            assert everything[3].count is None
+            assert Journal(tmp_path).table().num_rows == 2
+            assert Journal(tmp_path).table(gaps=True).num_rows == 4
+            writer.roll()
+            writer.wait_sealed()
+
+
+def test_all_fields_come_back(tmp_path):
+    row = {
+        "subject": "a",
+        "payload": b"\x00\xff",
+        "time_ns": 1_700_000_000_123_456_000,
+        "origin": b"o" * 16,
+        "sequence": 7,
+        "position": 2**63 - 1,
+        "reply_to": "me",
+    }
+    with Writer(tmp_path) as writer:
+        writer.append([row])
+        for _ in range(2):
+            [one] = Journal(tmp_path).read()
+            assert {name: getattr(one, name) for name in row} == row
+            assert one.offset == 0
+            assert one.frames == [b"a", b"\x00\xff"]
+            writer.roll()
+            writer.wait_sealed()

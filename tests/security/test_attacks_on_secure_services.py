@@ -71,7 +71,7 @@ class Attacker:
 
 def test_nothing_that_is_denied_comes_through_a_replay(ring, tmp_path):
     pytest.importorskip("pyarrow")
-    from oz.journal_new import Journal, Writer
+    from oz.journal import Journal, Writer
     from oz.services.replayer import replay
 
     writer = Writer(str(tmp_path / "recorded"))

@@ -4,7 +4,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal_new import Journal
+from oz.journal import Journal
 from oz.services.recorder import Recorder
 from support.waiting import DEADLINE, Thread, until
 

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal_new import GAP, Journal, JournalGap, Writer
+from oz.journal import GAP, Journal, JournalGap, Writer
 from oz.message import Gap
 from oz.services.recorder import Recorder, place_of, spanning_pattern
 from support import scripts, waiting

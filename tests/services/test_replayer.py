@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from oz.journal_new import GAP, Journal, Writer
+from oz.journal import GAP, Journal, Writer
 from oz.services.replayer import Replay, replay
 from support import waiting
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgpack
 
-from oz.journal_new import GAP, Writer
+from oz.journal import GAP, Writer
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SUBJECTS = ("a.b", "a.c", "a.b.c", "b.c", b"a.\xff")

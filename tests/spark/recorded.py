@@ -3,9 +3,9 @@
 import random
 
 import pyarrow as pa
+from oz.journal.schema import SCHEMA
 
 from oz.journal import Journal, Record, Writer
-from oz.journal.schema import SCHEMA
 
 START = 1_772_366_400_000_000_000
 ODD = [

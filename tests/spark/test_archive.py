@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import oz
 import oz.spark
-from oz.journal_new import Writer
+from oz.journal import Writer
 from oz.spark.archive import ArchiveError, archive_batch, read_archive
 from support.sizes import size
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from oz.journal_new import Writer
+from oz.journal import Writer
 from spark import cluster_jobs as jobs
 from spark.cluster import JobFailed
 from spark.sink_listening import Listening

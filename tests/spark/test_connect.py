@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 pytest.importorskip("grpc", reason="needs: pip install 'pyspark[connect]'")
 
-from oz.journal_new import Writer
+from oz.journal import Writer
 from spark.journals import append_numbers
 from support.scripts import ENVIRONMENT
 

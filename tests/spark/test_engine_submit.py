@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
-from oz.journal_new import Writer
+from oz.journal import Writer
 from oz.spark.session import java_home
 from support.waiting import until
 

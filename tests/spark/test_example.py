@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_example_runs_in_an_empty_directory(tmp_path):
     # Until the new journal has its name.
-    program = (ROOT / "examples/spark/flights.py").read_text().replace("oz.journal", "oz.journal_new")
+    program = (ROOT / "examples/spark/flights.py").read_text().replace("oz.journal", "oz.journal")
     (tmp_path / "flights.py").write_text(program)
     command = [sys.executable, "-W", "ignore", "flights.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}

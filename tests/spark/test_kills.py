@@ -19,7 +19,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql import functions as F
 
-from oz.journal_new import Writer
+from oz.journal import Writer
 from spark.cluster import LOCAL_CLUSTER
 from spark.sink_listening import Listening
 from support.scripts import ENVIRONMENT

@@ -16,7 +16,7 @@ pytest.importorskip("duckdb", reason="needs: pip install duckdb")
 import duckdb
 
 import oz
-from oz.journal_new import Journal
+from oz.journal import Journal
 from support.sizes import size
 from support.waiting import until
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import oz
 import oz.spark
 from oz.errors import JournalError
-from oz.journal_new import COLUMNS, Journal, Writer
+from oz.journal import COLUMNS, Journal, Writer
 from spark.journals import append_numbers, open_journal, time_of
 
 ROWS = 300

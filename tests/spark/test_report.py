@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
-from oz.journal_new import Writer
+from oz.journal import Writer
 from oz.spark.archive import archive_batch
 
 SCHEMA = (

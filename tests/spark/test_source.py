@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 import oz
 import support
 from oz.errors import JournalError
-from oz.journal_new import COLUMNS, Journal, Writer
+from oz.journal import COLUMNS, Journal, Writer
 from oz.spark.source import JournalReader, JournalStreamReader, Range, cut
 from oz.spark.source_options import read_source_options
 from spark.journals import append_numbers, open_journal, time_of

@@ -11,8 +11,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from oz.journal import Journal, Kind, Writer
 from oz.journal.mark import AcknowledgedMark, read_mark
+
+from oz.journal import Journal, Kind, Writer
 
 GROUP = 10
 END = 120

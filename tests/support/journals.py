@@ -82,7 +82,7 @@ def ranges_of(offsets):
 
 def rows_of(directory, **bounds):
     """Return the messages of a journal as {offset: (subject, payload)}, and the offsets of its gaps."""
-    from oz.journal_new import Journal, JournalGap
+    from oz.journal import Journal, JournalGap
 
     rows, gaps = {}, set()
     for one in Journal(directory).read(**bounds):
@@ -101,7 +101,7 @@ def lost_by(findings):
 
 def read_or_error(directory, pattern=None):
     """Return the rows that can be read before an error, and the error."""
-    from oz.journal_new import Journal, JournalError, Record
+    from oz.journal import Journal, JournalError, Record
 
     rows = {}
     try:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgpack
 import pyarrow as pa
+from oz.journal.schema import COLUMNS
 
 from oz.journal import Record, Writer
-from oz.journal.schema import COLUMNS
 
 SIZES = (8_191, 8_192, 8_193, 20_000, 20_000, 20_000)
 """The records of each batch, in order."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import assert_type
 
 import oz
-from oz import journal_new as oz_journal
+from oz import journal as oz_journal
 
 
 def journals(journal: oz_journal.Journal) -> None:

@@ -6,7 +6,7 @@ from typing import assert_type
 
 import oz
 import oz.services
-from oz.journal_new import Journal
+from oz.journal import Journal
 
 
 def look() -> None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.errors import JournalError
-from oz.journal_new.format import COLUMNS, GAP, MESSAGE, SCHEMA, TYPES, int_scalar, int_sequence
+from oz.journal.format import COLUMNS, GAP, MESSAGE, SCHEMA, TYPES, int_scalar, int_sequence
 from oz.message import DELIVERED, Extras, Gap, Message
 
 BATCH_ROWS = 8192

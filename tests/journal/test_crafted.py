@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from journal_new.crafting import bomb, sealed_file, stamped, stream_file, table_of
-from oz.journal_new import Journal, JournalError, Writer
+from journal.crafting import bomb, sealed_file, stamped, stream_file, table_of
+from oz.journal import Journal, JournalError, Writer
 from support import scripts
 from support.journals import active, batches_of, read_or_error, rows_of, sealed
 from support.sizes import size

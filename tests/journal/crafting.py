@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oz.journal_new import SCHEMA
+from oz.journal import SCHEMA
 from support.journals import STAMP
 
 _RESERVED = "crc32:"
@@ -137,7 +137,7 @@ def bomb(directory, form):
 
 def read_flipped_footers(directory, count, seed):
     """Flip a bit of a footer, name the file by the right checksum, and read it in a child process."""
-    from oz.journal_new import Journal, JournalError
+    from oz.journal import Journal, JournalError
 
     directory = Path(directory)
     base = sealed_file(directory, table_of(10))
@@ -173,7 +173,7 @@ def main(directory, limit):
     """Read a journal with little memory, and print the outcome."""
     import resource
 
-    from oz.journal_new import Journal, JournalError
+    from oz.journal import Journal, JournalError
 
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     outcomes = {}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.journal_new.format import COLUMNS, SCHEMA, TYPES
-from oz.journal_new.records import (
+from oz.journal.format import COLUMNS, SCHEMA, TYPES
+from oz.journal.records import (
     BATCH_BYTES,
     BATCH_ROWS,
     make_batches,

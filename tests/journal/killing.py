@@ -25,7 +25,7 @@ import time
 import warnings
 from pathlib import Path
 
-from oz.journal_new import Journal, JournalGap, Writer
+from oz.journal import Journal, JournalGap, Writer
 from support.journals import acknowledged, active, content, key_of, overwrite
 
 # Python 3.12 and later warn of a fork beside threads. The threads of Arrow survive a fork.

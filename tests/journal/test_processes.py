@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import oz
-from oz.journal_new import Journal, JournalError, JournalGap, Writer
+from oz.journal import Journal, JournalError, JournalGap, Writer
 from support import scripts, waiting
 from support.journals import content, rows_of
 
@@ -23,7 +23,7 @@ def test_a_second_writer_is_refused_with_the_process_id_of_the_first(tmp_path):
         with pytest.raises(JournalError, match="this process"):
             Writer(tmp_path)
         code = (
-            "import sys\nfrom oz.journal_new import JournalError, Writer\n"
+            "import sys\nfrom oz.journal import JournalError, Writer\n"
             "try:\n    Writer(sys.argv[1])\nexcept JournalError as error:\n    print(error)"
         )
         assert str(os.getpid()) in scripts.run("-c", code, tmp_path)
@@ -34,7 +34,7 @@ def test_a_second_writer_is_refused_with_the_process_id_of_the_first(tmp_path):
 
 def test_a_forked_child_cannot_write_and_its_end_leaves_the_parent_alone(tmp_path):
     code = (
-        "import os, sys\nimport oz\nfrom oz.journal_new import Journal, Writer\n"
+        "import os, sys\nimport oz\nfrom oz.journal import Journal, Writer\n"
         "writer = Writer(sys.argv[1])\nwriter.append([('a', b'1')])\n"
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -142,7 +142,7 @@ next(reader)
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_a_program_that_forgets_to_close_ends_and_keeps_every_record(tmp_path, holder):
     code = (
-        "import sys\nfrom oz.journal_new import Journal, Writer\nd = sys.argv[1]\n"
+        "import sys\nfrom oz.journal import Journal, Writer\nd = sys.argv[1]\n"
         f"records = [('a', b'%d' % at) for at in range(100)]\n{HOLDERS[holder]}\n"
     )
     scripts.run("-c", code, tmp_path / "journal", timeout=60)
@@ -159,7 +159,7 @@ def test_a_directory_that_cannot_be_written_is_readable(written, form):
     code = """
 import os, sys
 import pyarrow.parquet
-from oz.journal_new import Journal, JournalError, Writer
+from oz.journal import Journal, JournalError, Writer
 if os.geteuid() == 0:
     os.setuid(65534)
 journal = Journal(sys.argv[1])

@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new.format import SegmentFile
-from oz.journal_new.recovery import seal
-from oz.journal_new.sealed import read_footer
-from oz.journal_new.store import LocalStore
+from oz.journal.format import SegmentFile
+from oz.journal.recovery import seal
+from oz.journal.sealed import read_footer
+from oz.journal.store import LocalStore
 from oz.logs import logger
 
 _RETRY = 2.0  # seconds between two attempts to seal, while the disk is full

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import fs
 
 import support
-from oz.journal_new import Journal, JournalError, Writer
+from oz.journal import Journal, JournalError, Writer
 from support import scripts
 from support.journals import flip, rows_of, sealed
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new.format import LOCK, MARK, SegmentFile, open_regular, sort_segments
+from oz.journal.format import LOCK, MARK, SegmentFile, open_regular, sort_segments
 
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://")
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new import verification
-from oz.journal_new.format import SCHEMA
-from oz.journal_new.reading import Reading, acknowledged_mark, end_offset
-from oz.journal_new.records import JournalGap, Record, read_records
-from oz.journal_new.report import Report
-from oz.journal_new.sealed import plain_batches
-from oz.journal_new.selection import Bound, Patterns, Selection, checked_columns
-from oz.journal_new.store import LocalStore, open_store
+from oz.journal import verification
+from oz.journal.format import SCHEMA
+from oz.journal.reading import Reading, acknowledged_mark, end_offset
+from oz.journal.records import JournalGap, Record, read_records
+from oz.journal.report import Report
+from oz.journal.sealed import plain_batches
+from oz.journal.selection import Bound, Patterns, Selection, checked_columns
+from oz.journal.store import LocalStore, open_store
 from oz.wire.codec import Codec, find_codec
 
 

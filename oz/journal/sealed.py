@@ -40,7 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oz.journal_new.format import (
+from oz.journal.format import (
     COLUMNS,
     MESSAGE,
     NULLABLE,
@@ -56,7 +56,7 @@ from oz.journal_new.format import (
     sync_data,
     sync_directory,
 )
-from oz.journal_new.store import Store
+from oz.journal.store import Store
 
 GROUP_ROWS = 8192
 GROUP_BYTES = 16 << 20

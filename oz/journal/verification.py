@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal_new.format import (
+from oz.journal.format import (
     COLUMNS,
     MARK,
     DamageError,
@@ -28,13 +28,13 @@ from oz.journal_new.format import (
     SegmentFile,
     sync_directory,
 )
-from oz.journal_new.lock import WriterLock
-from oz.journal_new.reading import acknowledged_mark
-from oz.journal_new.recovery import recover, seal, set_aside
-from oz.journal_new.report import Finding, Report
-from oz.journal_new.sealed import SealedFile, plain_batches, read_footer, write_sealed
-from oz.journal_new.store import LocalStore, Store
-from oz.journal_new.stream import END, ActiveStream, Scan
+from oz.journal.lock import WriterLock
+from oz.journal.reading import acknowledged_mark
+from oz.journal.recovery import recover, seal, set_aside
+from oz.journal.report import Finding, Report
+from oz.journal.sealed import SealedFile, plain_batches, read_footer, write_sealed
+from oz.journal.store import LocalStore, Store
+from oz.journal.stream import END, ActiveStream, Scan
 
 Progress = Callable[[int, int], None]
 """Called with the number of checked bytes and of all bytes."""

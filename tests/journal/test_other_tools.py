@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import oz
-from oz.journal_new import Journal, Writer
+from oz.journal import Journal, Writer
 from support import scripts, waiting
 
 DOCS = Path(__file__).parents[2] / "docs" / "journal.md"
