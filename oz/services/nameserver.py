@@ -24,7 +24,7 @@ from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.arrivals import Arrivals
-from oz.transport.attachments import is_inside
+from oz.transport.attachments import BIND_HINT, is_inside
 from oz.transport.handshakes import Handshakes
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.peer_keys import key_of_client
@@ -131,7 +131,8 @@ class NameServer:
                 if credentials is not None and not is_inside(one):
                     credentials.serve(self._socket)
                     self._handshakes.begin(self._socket)
-                self._files.bind(self._socket, one)
+                with endpoints.refused_by_libzmq(one, BIND_HINT):
+                    self._files.bind(self._socket, one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)

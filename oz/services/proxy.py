@@ -16,6 +16,7 @@ from oz.numbers import check_count
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
+from oz.transport.attachments import BIND_HINT
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
@@ -131,7 +132,8 @@ class Proxy:
         bound = []
         for one in places:
             socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
-            self._files.bind(socket, one)
+            with endpoints.refused_by_libzmq(one, BIND_HINT):
+                self._files.bind(socket, one)
             bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
         return bound
 

@@ -16,7 +16,7 @@ from oz.transport.ipc_paths import SocketFiles
 from oz.transport.multicast.endpoint import is_multicast
 from oz.transport.multicast.group import MulticastGroup
 
-_BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
+BIND_HINT = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
 
 _RECEIVERS = (zmq.SUB, zmq.XSUB)
@@ -111,7 +111,7 @@ class Attachments:
         refuse_closed(socket)
         addr = self._admit(socket, endpoints.as_text(addr))
         descriptors.need_for_endpoint(addr)
-        refused, backend = endpoints.refused_by_libzmq(addr, _BOUND), backend_of(socket)
+        refused, backend = endpoints.refused_by_libzmq(addr, BIND_HINT), backend_of(socket)
         with refused, self._guard, _no_linger(socket), _family_of(socket, addr):
             if self.credentials is not None and not is_inside(addr):
                 self.credentials.serve(socket)

@@ -53,6 +53,7 @@ REQUIRED = {
     "publisher": None,
     "bind": "tcp://127.0.0.1:*",
     "directory": "",
+    "source": "tcp://127.0.0.1:1",
 }
 
 
@@ -109,7 +110,7 @@ async def objects(directory, opened):
         made[f"{module.__name__}.NodeSubscription"] = node.subscribe("a", handler=print)
         made[f"{module.__name__}.ReceivedSubscription"] = node.subscribe("a")
     legs = [{"bus": bus, "directory": str(directory / "bus")} for bus in ("a", "b")]
-    routed = {"connect": "tcp://127.0.0.1:1", "filtering": "publisher"}
+    routed = {"source": "tcp://127.0.0.1:1", "subscriber": {"filtering": "publisher"}}
     return made | {
         "oz.Poller": oz.Poller(),
         "oz.services.Forwarder": opened.enter_context(oz.services.Forwarder(legs)),

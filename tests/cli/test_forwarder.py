@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_named_without_an_option_that_is_not_there(oz, t
         port = taken.bind_to_random_port("tcp://127.0.0.1")
         ended = oz("forwarder", "--frontend", f"tcp://127.0.0.1:{port}", "--backend", place)
     assert ended.exit_code == 1
-    assert "end the program that has it, or bind to another endpoint" in ended.output
+    assert "close that socket, or bind to another endpoint" in ended.output
     assert "--bind" not in ended.output
 
 

@@ -88,7 +88,7 @@ def test_an_endpoint_that_is_taken_is_said_in_one_line(oz, oz_start):
     result = oz("nameserver", "--bind", endpoint)
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
-    assert "end the program that has it" in result.stderr
+    assert "another socket is bound to it" in result.stderr
 
 
 def test_an_ipc_path_in_use_is_an_error_of_one_line_that_names_it(oz, oz_start, tmp_path):

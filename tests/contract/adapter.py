@@ -930,8 +930,8 @@ def journal_history(directory):
     """Return the payloads of a journal, and at the place of each gap its count as an int or None."""
     import oz.journal
 
-    found = oz.journal.Journal(directory).read(gaps=True)
-    return [one.payload if one.is_message else one.lost for one in found]
+    found = oz.journal.Journal(directory).read()
+    return [one.payload if isinstance(one, oz.journal.Record) else one.count for one in found]
 
 
 def journal_table(directory, pattern=None, **options):

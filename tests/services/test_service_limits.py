@@ -55,8 +55,10 @@ def test_each_leg_of_a_forwarder_has_limits():
 
 def test_what_a_service_subscribes_with_bounds_publishers(tmp_path):
     pytest.importorskip("pyarrow")
-    with Recorder(tmp_path / "j", "a.>", bind="tcp://127.0.0.1:*", subscriber={"limits": LIMITS}) as recorder:
-        assert said(recorder.subscriber.socket) == (70_000, 1_500)
+    with Recorder(
+        tmp_path / "j", "a.>", source=[], subscriber={"bind": "tcp://127.0.0.1:*", "limits": LIMITS}
+    ) as recorder:
+        assert said(recorder.subscriber) == (70_000, 1_500)
 
 
 @pytest.mark.parametrize(

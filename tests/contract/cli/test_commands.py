@@ -82,4 +82,4 @@ def test_journal_commands(tmp_path):
     assert code == 0, err
     code, out, err = command("journal", "info", str(tmp_path / "j"), "--json")
     assert code == 0, err
-    assert json.loads(out)["records"] == 2
+    assert json.loads(out)["messages"] == 2
