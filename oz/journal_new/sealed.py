@@ -26,6 +26,7 @@ import json
 import mmap
 import os
 import secrets
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -67,6 +68,9 @@ _MAGIC = b"PAR1"
 _TAIL = 8  # bytes after the footer: its length and the magic
 _CHECKSUMS = "crc32:"
 _ALL = range(len(COLUMNS))
+_GROUP_CHECKSUMS = struct.Struct(f">{len(COLUMNS)}I")
+_PHYSICAL = ["INT64", "INT64", "INT32", *["BYTE_ARRAY"] * 6, *["INT64"] * 3]
+"""The physical types of the columns. With another type, statistics abort the process (pyarrow 26)."""
 _MESSAGES = int_scalar(MESSAGE, pa.int8())
 _WRITER_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -253,12 +257,19 @@ def _read_footer(read: Any, size: int) -> bytes:
     return footer
 
 
+def _column(row_group: Any, at: int) -> Any:
+    column = row_group.column(at)
+    if column.physical_type != _PHYSICAL[at]:
+        raise ValueError(f"the column {COLUMNS[at]} has the type {column.physical_type}")
+    return column
+
+
 def _chunks(metadata: pq.FileMetaData, group: int, columns: Iterable[int] = _ALL) -> list[tuple[int, int]]:
     """Return place and length of column chunks of a row group."""
     row_group = metadata.row_group(group)
     found = []
     for at in columns:
-        column = row_group.column(at)
+        column = _column(row_group, at)
         place = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
         found.append((place, column.total_compressed_size))
     return found
@@ -332,16 +343,20 @@ class Footer:
         self.subjects: list[str] | None = None if listed is None else json.loads(listed)
         if self.subjects is not None and not set(map(type, self.subjects)) <= {str}:
             raise ValueError("the list of subjects is malformed")
-        self._checksums = found[b"oz.checksums"].decode()
+        prefix, _, digits = found[b"oz.checksums"].decode().partition(":")
+        self._checksums = bytes.fromhex(digits)
         if not self.empty <= set(NULLABLE):
             raise ValueError("a required column is said to be null")
         if (self.head.first, int(found[b"oz.end"])) != (file.first, file.end):
             raise ValueError("the footer names other offsets than the file name")
         if not metadata.schema.to_arrow_schema().equals(SCHEMA):
             raise ValueError("the file has other columns than a journal")
-        if len(self._checksums) != len(_CHECKSUMS) + 8 * len(COLUMNS) * metadata.num_row_groups:
+        expected = 4 * len(COLUMNS) * metadata.num_row_groups
+        if prefix + ":" != _CHECKSUMS or len(self._checksums) != expected:
             raise ValueError("the footer has no checksum for each column chunk")
 
+        for group in range(metadata.num_row_groups):
+            _chunks(metadata, group)  # checks the types
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
@@ -385,10 +400,9 @@ class Footer:
         missing = (min(end, group.end) - max(first, group.first) for first, end in self.missing)
         return group.rows == group.end - group.first - sum(count for count in missing if count > 0)
 
-    def checksums(self, group: int) -> list[int]:
+    def checksums(self, group: int) -> tuple[int, ...]:
         """Return the checksums of the column chunks of a row group."""
-        begin = len(_CHECKSUMS) + 8 * len(COLUMNS) * group
-        return [int(self._checksums[at : at + 8], 16) for at in range(begin, begin + 8 * len(COLUMNS), 8)]
+        return _GROUP_CHECKSUMS.unpack_from(self._checksums, _GROUP_CHECKSUMS.size * group)
 
     def damage(self, reason: str, group: Group | None = None, position: int | None = None) -> DamageError:
         """Return the error for damage of the file, or of a row group."""
@@ -397,7 +411,7 @@ class Footer:
 
 
 def _group(row_group: Any, number: int) -> Group:
-    offset, time, kind, subject = (row_group.column(at).statistics for at in range(4))
+    offset, time, kind, subject = (_column(row_group, at).statistics for at in range(4))
     subjects = (subject.min_raw, subject.max_raw) if subject is not None and subject.has_min_max else None
     times = time.min_raw, time.max_raw
     has_gaps = (kind.min, kind.max) != (MESSAGE, MESSAGE)
@@ -543,7 +557,10 @@ class SealedFile:
 
     def _load(self, group: Group, columns: Sequence[int]) -> None:
         """Read column chunks into the window, and verify their checksums."""
-        chunks = _chunks(self._metadata, group.number, columns)
+        try:
+            chunks = _chunks(self._metadata, group.number, columns)
+        except _ERRORS as error:
+            raise self._damage(str(error), [group]) from None
         checksums = self.footer.checksums(group.number)
         with memoryview(self._window) as window:
             for begin, end in _runs(chunks):
