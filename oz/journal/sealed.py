@@ -355,6 +355,8 @@ class Footer:
         if prefix + ":" != _CHECKSUMS or len(self._checksums) != expected:
             raise ValueError("the footer has no checksum for each column chunk")
 
+        for group in range(metadata.num_row_groups):
+            _chunks(metadata, group)  # checks the types
         self.rows: int = metadata.num_rows
 
     def parse(self) -> pq.FileMetaData:
