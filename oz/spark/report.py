@@ -324,7 +324,8 @@ def _page(figures: dict[str, Any]) -> str:
         "loss_chart": _time_chart(figures["rates"], "lost", _RED) if figures["losses"]["lost"] else "",
         "size_chart": _size_chart(figures["sizes"]["bins"]),
     }
-    return template.render(**figures, **charts)
+    page: str = template.render(**figures, **charts)
+    return page
 
 
 def _time_chart(rates: dict[str, Any], column: str, color: str) -> str:
@@ -386,7 +387,8 @@ def _svg(figure: Any) -> str:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "oz", "font.family": "sans-serif"}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    return Markup(text[text.index("<svg") :])
+    drawn: str = Markup(text[text.index("<svg") :])
+    return drawn
 
 
 def _size(value: float | None) -> str:
