@@ -170,7 +170,7 @@ class Recorder:
             else:
                 self._has_gaps = options.get("filtering") == "publisher"
                 if self._has_gaps:
-                    options["on_gap"] = self._gaps.append
+                    options["on_gap"] = self._on_gap
                 self.subscriber = opened.enter_context(Subscriber(source or None, **options))
             self._poller.register(self.subscriber, zmq.POLLIN)
             opened.callback(self._poller.unregister, self.subscriber)
@@ -251,6 +251,11 @@ class Recorder:
 
     def _rows_of(self, message: Message) -> list[Row]:
         return [self._gap_record(message.gap, message.origin), message] if message.gap else [message]
+
+    def _on_gap(self, gap: Gap) -> None:
+        self._gaps.append(gap)
+        # A poll may read a report of losses behind the last message, and would go on waiting for a message.
+        self._bell.ring()
 
     def _take_gaps(self) -> list[Gap]:
         gaps, self._gaps[:] = list(self._gaps), []

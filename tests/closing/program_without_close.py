@@ -50,8 +50,8 @@ def open_writer(name, **options):
 
 def open_journals():
     yield open_writer("batch")
-    yield open_writer("interval", sync="interval", sync_seconds=0.01)
-    yield open_writer("never", sync="never")
+    yield open_writer("interval", sync=0.01)
+    yield open_writer("none", sync="none")
     yield open_writer("segments", segment_bytes=1, retain_bytes=1 << 30)
     with open_writer("read") as writer:
         pass
@@ -72,7 +72,7 @@ def open_sockets():
         publisher.publish("a.b", b"x")
         subscriber.receive(SECONDS)
         yield subscriber
-    recorder = oz.services.Recorder(DIRECTORY / f"recorded-{os.getpid()}", "r.>", connect=publisher.endpoint)
+    recorder = oz.services.Recorder(DIRECTORY / f"recorded-{os.getpid()}", "r.>", source=publisher.endpoint)
     start_daemon(recorder.run)
     yield recorder
 

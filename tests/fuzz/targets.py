@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from fuzz.journal_targets import read_note, read_segment
 from fuzz.settings_targets import read_forwarder, read_settings, read_told
 from oz.errors import PatternError, PatternTimeout, ProtocolError, SubjectError
 from oz.protocol.declared import restore
@@ -92,8 +91,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "datagrams": read_datagram,
     "announcements": read_announcement,
     "naming": read_naming,
-    "segments": read_segment,
-    "notes": read_note,
     "settings": read_settings,
     "forwarders": read_forwarder,
     "told": read_told,

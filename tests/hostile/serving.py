@@ -109,7 +109,9 @@ def be_a_forwarder(directory):
 def be_a_recorder(directory, *endpoints):
     from oz.services import Recorder
 
-    with Recorder(directory, "a.>", connect=list(endpoints), filtering="publisher") as recorder:
+    with Recorder(
+        directory, "a.>", source=list(endpoints), subscriber={"filtering": "publisher"}
+    ) as recorder:
         running = Thread(recorder.run)
         say()
         for _ in sys.stdin:

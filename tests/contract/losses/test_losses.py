@@ -172,6 +172,9 @@ def pair_options():
     }
 
 
+# A heartbeat of ZMTP on a stalled connection may abort the process (libzmq 3937), as happened once in a full run.
+# Links, which have none, replace it in issue 42.
+@pytest.mark.heavy
 @promise(
     "The overflow of a subscription applies at the publisher while a connection stalls.", not_for=NO_PREFIX
 )
