@@ -76,6 +76,7 @@ def ending_of(name, standalone):
     return until(ended, 60)
 
 
+@pytest.mark.heavy
 def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, tmp_path):
     (tmp_path / "nightly.py").write_text(PROGRAM)
     said = submit(tmp_path, standalone.url, tmp_path / "nightly.py", journal)
@@ -83,6 +84,7 @@ def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, t
     assert ending_of(tmp_path.name, standalone) == "FINISHED"
 
 
+@pytest.mark.heavy
 def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     command = tmp_path / "oz_command.py"
     command.write_text("from oz.cli import main\n\nmain(prog_name='oz')\n")
@@ -92,6 +94,7 @@ def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     assert ending_of(tmp_path.name, standalone) == "FINISHED"  # it ran there, and not in local[2]
 
 
+@pytest.mark.heavy
 def test_the_command_is_a_driver_of_a_cluster_by_itself(standalone, journal, tmp_path):
     report = ["oz", "spark", "report", journal, "--json", tmp_path / "figures.json"]
     conf = {"app.name": tmp_path.name, "executor.memory": "600m"}

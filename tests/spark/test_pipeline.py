@@ -49,6 +49,7 @@ def archived(path):
     return duckdb.sql(query).fetchall()
 
 
+@pytest.mark.heavy
 def test_what_was_published_is_in_the_archive_and_in_the_report_after_kills(tmp_path):
     journal, path, figures = tmp_path / "journal", tmp_path / "archive", tmp_path / "figures.json"
     published = []
