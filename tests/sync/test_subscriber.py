@@ -281,3 +281,14 @@ def test_a_subscriber_behind_a_prefix_that_calls_nobody_has_no_deadline():
     with oz.Subscriber(bind="tcp://127.0.0.1:*") as subscriber:
         subscriber.subscribe("a.*")
         assert subscriber.next_deadline() is None
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_unsubscribe_ends_the_newest_subscription_to_a_pattern(filtering):
+    with oz.Subscriber("tcp://127.0.0.1:1", filtering=filtering) as subscriber:
+        older, newer = subscriber.subscribe("a.*"), subscriber.subscribe("a.*")
+        other = subscriber.subscribe(["a.*", "b"])
+        subscriber.unsubscribe("a.*")
+        assert (older.active, newer.active, other.active) == (True, False, True)
+        subscriber.unsubscribe(["a.*", "b"])
+        assert (older.active, other.active) == (True, False)

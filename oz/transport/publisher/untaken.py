@@ -240,5 +240,8 @@ def _ask(context: zmq.Context[Any]) -> None:
             listener.bind("tcp://127.0.0.1:*")
             bound: Any = listener.get(zmq.LAST_ENDPOINT)
             port = int(bound.rstrip(b"\0").rpartition(b":")[2])
-            with socket.create_connection(("127.0.0.1", port), _LONGEST) as caller:
+            # Not by `create_connection`, which imports a codec: Python cannot import any more at its end.
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as caller:
+                caller.settimeout(_LONGEST)
+                caller.connect(("127.0.0.1", port))
                 caller.recv(1)

@@ -247,7 +247,8 @@ class Subscribing(Generic[AnySubscription]):
         if isinstance(topic, Subscribed):
             topic.unsubscribe()
             return
-        patterns = dict.fromkeys(compile_all(topic, None, self._dialect))
-        found = self._engine.receiver.table.find(tuple(patterns))
-        if found is not None:
-            found.unsubscribe()
+        patterns = tuple(dict.fromkeys(compile_all(topic, None, self._dialect)))
+        for one in reversed(self._engine.declarer.standing()):
+            if one.patterns == patterns:
+                one.unsubscribe()
+                return
