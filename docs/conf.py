@@ -18,3 +18,5 @@ autodoc_typehints = "description"
 autodoc_mock_imports = ["pyspark"]
 autoclass_content = "both"
 autodoc_member_order = "bysource"
+# `Subscriber` in a signature: `oz` and `oz.asyncio` have a class of this name each.
+suppress_warnings = ["ref.python"]
