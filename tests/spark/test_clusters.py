@@ -16,6 +16,9 @@ from spark import cluster_jobs as jobs
 from spark.cluster import JobFailed
 from spark.sink_listening import Listening
 
+# A cluster takes as long to start as all other tests of Spark together.
+pytestmark = pytest.mark.heavy
+
 ROWS = 4000
 
 
