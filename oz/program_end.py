@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Protocol
 
+from oz.errors import ClosedError
 from oz.logs import logger
 
 CLOSE_TIMEOUT = 3.0  # seconds, for all objects together
@@ -40,6 +41,15 @@ def close_all(open_objects: Iterable[Closable]) -> None:
             one._close_at_exit(max(MIN_TIMEOUT, _ends_at - time.monotonic()))
         except Exception as error:
             _log.warning("closing an object at the end of the program failed: %s", error)
+
+
+def check_running(kind: str) -> None:
+    """Raise ClosedError if `close_all` was called: nothing closes later objects, and Python's end waits for them."""
+    if _ends_at < inf:
+        raise ClosedError(
+            f"the program ends, and a new {kind} would never be closed; an atexit function that needs one must "
+            "be registered after the import of oz, so that Python calls it earlier"
+        )
 
 
 def end_daemon() -> None:

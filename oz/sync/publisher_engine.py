@@ -17,7 +17,7 @@ import zmq
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
 from oz.numbers import check_wait
-from oz.program_end import CLOSE_TIMEOUT, close_all
+from oz.program_end import CLOSE_TIMEOUT, check_running, close_all
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -75,6 +75,7 @@ class ThreadedPublisher(PublisherEngine):
             options: as `oz.Publisher` is given them.
             role: what the publisher knows beyond others, if it does.
         """
+        check_running("publisher")
         self._ticker: Ticker | None = None
         self._relay: Relay | None = None
         self._front: weakref.ref[zmq.Socket[Any]] | None = None

@@ -130,3 +130,25 @@ def test_a_dropped_publisher_waits_no_longer_than_the_end_of_a_program(caplog):
         with pytest.warns(ResourceWarning):
             dropped.clear()
     assert f"closed after {CLOSE_TIMEOUT:.0f} s with messages still unsent" in caplog.text
+
+
+LATE_PUBLISHER = """
+import atexit, sys
+def publish():
+    global publisher
+    try:
+        publisher = oz.Publisher("tcp://127.0.0.1:*")
+    except oz.ClosedError as error:
+        print(error, file=sys.stderr)
+atexit.register(publish)
+import oz
+oz.Publisher("tcp://127.0.0.1:*").close()
+print("ready", flush=True)
+"""
+
+
+def test_a_publisher_that_opens_after_oz_has_closed_all_others_is_refused():
+    with scripts.started("-c", LATE_PUBLISHER) as process:
+        code, messages = end_of(process)
+    assert code == 0
+    assert "registered after the import of oz" in messages
