@@ -168,7 +168,8 @@ class Reading:
                 )
 
     def _check_journal(self, journal: str, name: str) -> None:
-        if journal != (self._journal or journal):
+        # A writer that is killed before its first record leaves an id that no other writer keeps.
+        if self._seen and journal != (self._journal or journal):
             raise JournalError(f"{self._store.path(name)}: the file belongs to another journal; move it away")
         self._journal = journal
 

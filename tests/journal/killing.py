@@ -23,6 +23,7 @@ import signal
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from oz.journal import Journal, JournalGap, Writer
@@ -81,7 +82,8 @@ class Killer:
                 data = bytes(arguments[1]) if name == "write" else b"".join(map(bytes, arguments[1]))
                 REAL_WRITE(arguments[0], data[: len(data) // 2])
             elif is_last and self._how == "after":
-                real(*arguments, **options)
+                with suppress(OSError):
+                    real(*arguments, **options)
             if is_last:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*arguments, **options)
@@ -305,7 +307,8 @@ def main(mode, directory, rounds, seed):
         found = attack(mode, directory, rounds, seed, readers)
     except BaseException:
         for child, _ in readers:
-            os.kill(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         raise
     print(json.dumps(found))
 

@@ -127,7 +127,7 @@ def test_a_bomb_ends_in_an_error_or_is_read_in_little_memory(tmp_path, form):
 @pytest.mark.timeout(900)
 def test_flipped_footers_with_right_checksums_do_not_crash(tmp_path):
     crafting = Path(__file__).with_name("crafting.py")
-    outcomes = json.loads(scripts.run(crafting, "footers", tmp_path, size(80, 5000), 1, timeout=800))
+    outcomes = json.loads(scripts.run(crafting, "footers", tmp_path, size(40, 5000), 1, timeout=800))
     # 0 is read, 1 is a JournalError, 2 another error; a negative number is a signal.
     assert set(outcomes) <= {"0", "1"}, outcomes
 

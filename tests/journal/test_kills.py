@@ -19,13 +19,13 @@ def kill(mode, directory, rounds, seed):
 
 @pytest.mark.parametrize("seed", range(size(1, 5)))
 def test_killed_writers_lose_no_acknowledged_record_and_give_no_offset_twice(tmp_path, seed):
-    done = kill("random", tmp_path / "journal", size(8, 20), seed)
+    done = kill("random", tmp_path / "journal", size(3, 20), seed)
     assert done["records"] > 100
     assert max(done["seen"]) == done["records"]
 
 
 def test_kills_at_each_step_of_sealing_lose_nothing(tmp_path):
-    done = kill("sealing", tmp_path / "journal", size(8, 1000), 1)
+    done = kill("sealing", tmp_path / "journal", size(5, 1000), 1)
     # The heavy form goes on until a child survives all its calls.
     assert done["calls"] > 30 or size(True, False)
     assert done["records"] > 500
