@@ -1,0 +1,106 @@
+"""ROUTER sockets of links: their options, names and endpoints.
+
+A publisher listens on one ROUTER; a subscriber dials all its links on another. The options follow from facts
+of libzmq (`docs/libzmq.md`):
+
+- ROUTER_MANDATORY reports a peer without connection (EHOSTUNREACH) and a full pipe (EAGAIN). Without it
+  both drop in silence.
+- The credit of the protocol is smaller than the high-water marks, so that EAGAIN is rare.
+- The TCP keepalive finds dead hosts. It does not run while data is unacknowledged; TCP_MAXRT does. ZMTP
+  heartbeats are off: they abort the process on some failures.
+- IMMEDIATE stays 0, and each message is one frame: else libzmq aborts when a pipe ends within a message.
+- A handle (CONNECT_ROUTING_ID) is never used twice, because libzmq aborts on a duplicate. A name (ROUTING_ID)
+  is random, because ROUTER_HANDOVER leaves the former owner of a name connected and silent.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from typing import Any
+
+import zmq
+
+from oz.transport.endpoints import EndpointError
+
+PORT_DISTANCE = 10_000
+"""Distance from the port of an endpoint to the port of its links."""
+_HIGHEST = 55_535  # ports above have their link port below them
+_FRAME_SPACE = 64 << 10  # bytes that a frame may have beside its message
+_HANDLES = count(1)
+
+
+def link_endpoint(endpoint: str) -> str:
+    """Return the endpoint at which a publisher listens for links.
+
+    Args:
+        endpoint: of the publisher, with a port number if it is TCP.
+
+    Raises:
+        EndpointError: the transport has no links, or the port is not a number.
+    """
+    scheme, _, address = endpoint.partition("://")
+    if scheme in ("ipc", "inproc"):
+        return f"{endpoint}.links"
+    if scheme != "tcp":
+        raise EndpointError(
+            f"{endpoint!r}: links need tcp://, ipc:// or inproc://; subscribe with filtering='prefix' here"
+        )
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) <= 65_535):
+        raise EndpointError(f"{endpoint!r}: the link port follows from the port, which must be a number")
+    number = int(port)
+    number += PORT_DISTANCE if number <= _HIGHEST else -PORT_DISTANCE
+    return f"tcp://{host}:{number}"
+
+
+def listening_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
+    """Return the ROUTER of a publisher, not bound yet.
+
+    Args:
+        context: of the socket.
+        message_bytes: of the largest message.
+        window: batches without acknowledgement of one link at most.
+    """
+    router = _router(context, message_bytes, window)
+    router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+    router.setsockopt(zmq.PROBE_ROUTER, 1)
+    return router
+
+
+def dialling_router(context: zmq.Context[Any], *, message_bytes: int, window: int) -> zmq.Socket[bytes]:
+    """Return the ROUTER of a subscriber, not connected yet. Arguments as in `listening_router`."""
+    return _router(context, message_bytes, window)
+
+
+def _router(context: zmq.Context[Any], message_bytes: int, window: int) -> zmq.Socket[bytes]:
+    router: zmq.Socket[bytes] = context.socket(zmq.ROUTER, socket_class=zmq.Socket)
+    high_water_mark = 4 * window + 100
+    for option, value in (
+        (zmq.LINGER, 0),
+        (zmq.ROUTER_MANDATORY, 1),
+        (zmq.IPV6, 1),
+        (zmq.TCP_KEEPALIVE, 1),
+        (zmq.TCP_KEEPALIVE_IDLE, 5),
+        (zmq.TCP_KEEPALIVE_INTVL, 2),
+        (zmq.TCP_KEEPALIVE_CNT, 3),
+        (zmq.TCP_MAXRT, 10_000),
+        (zmq.MAXMSGSIZE, message_bytes + _FRAME_SPACE),
+        (zmq.SNDHWM, high_water_mark),
+        (zmq.RCVHWM, high_water_mark),
+    ):
+        router.setsockopt(option, value)
+    return router
+
+
+def dial(router: zmq.Socket[bytes], endpoint: str) -> bytes:
+    """Connect a dialling ROUTER to a link endpoint; return the handle that names the link in its frames.
+
+    A connection that is replaced needs `router.disconnect(endpoint)` first, after all whole messages were
+    read. The handle is new for each call.
+    """
+    handle = b"\x02%d" % next(_HANDLES)
+    router.setsockopt(zmq.CONNECT_ROUTING_ID, handle)
+    router.setsockopt(zmq.ROUTING_ID, b"\x01" + os.urandom(15))
+    router.connect(endpoint)
+    return handle

@@ -1,0 +1,51 @@
+"""Waits that threads and asyncio share.
+
+An engine describes each wait once, as a generator of *steps*. It does what it can without waiting, and yields
+the time until which it waits for news, in seconds of `time.monotonic`, or None for ever. It is resumed when
+there may be news or the time is over, and looks again. `run` waits in the calling thread, `run_async` in a
+coroutine. A cancellation arrives at the yield, where the engine holds nothing.
+
+The model is psycopg 3, whose generators serve both kinds of connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Steps = Generator[float | None, None, T]
+"""Generator that yields the time until which it waits, and returns the result of the wait."""
+
+
+def run(steps: Steps[T], wait: Callable[[float | None], object]) -> T:
+    """Run steps in the calling thread.
+
+    Args:
+        steps: of an engine.
+        wait: waits for news until a time, or for ever.
+    """
+    try:
+        while True:
+            wait(next(steps))
+    except StopIteration as result:
+        return result.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+async def run_async(steps: Steps[T], wait: Callable[[float | None], Awaitable[object]]) -> T:
+    """Run steps in a coroutine.
+
+    Args:
+        steps: of an engine.
+        wait: waits for news until a time, or for ever.
+    """
+    try:
+        while True:
+            await wait(next(steps))
+    except StopIteration as result:
+        return result.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
