@@ -39,6 +39,9 @@ Today's socket subscriptions have no `receive`. The adapter reads the subscriber
 subscriber.
 
 Every object of an `Api` is closed when the test ends. A closed object may be closed again.
+
+**Cores.** With `OZ_CONTRACT_CORE=links` publishers and subscribers are those of `oz.publisher` and
+`oz.subscriber`, over links. They have the spelling of the target API. Nodes stay today's.
 """
 
 import asyncio
@@ -58,6 +61,9 @@ import zmq.auth
 import oz
 import oz.services
 from support.waiting import DEADLINE, Thread
+
+IS_LINKS = os.environ.get("OZ_CONTRACT_CORE") == "links"
+"""Whether publishers and subscribers use links."""
 
 IS_COMPILED = oz.__compiled__
 """Whether this process runs the compiled part. `OZ_COMPILED=0` turns it off."""
@@ -113,6 +119,14 @@ class Options(dict):
         "limits": "limits",
     }
 
+    def for_socket(self):
+        """Return the options as keyword arguments of a publisher or subscriber."""
+        if not IS_LINKS:
+            return self.today()
+        from oz import options
+
+        return {"options": options.Options(**self)}
+
     def today(self):
         """Return the options as keyword arguments of today's constructors."""
         _require_absent(**{name: self[name] for name in self if name not in self._TODAY})
@@ -130,6 +144,14 @@ class NodeOptions(Options):
 class Delivery(dict):
     """Delivery options of a subscription, keyword only, as `oz.Delivery`."""
 
+    def for_socket(self):
+        """Return the options as keyword arguments of a subscriber's `subscribe`."""
+        if not IS_LINKS:
+            return self.today()
+        from oz import options
+
+        return {"delivery": options.Delivery(**self)}
+
     def today(self):
         """Return the options as keyword arguments of today's `subscribe`."""
         given = dict(self)
@@ -139,6 +161,10 @@ class Delivery(dict):
 
 def limits(**values):
     """Return `oz.Limits` from names of the target API."""
+    if IS_LINKS:
+        from oz import options
+
+        return options.Limits(**values)
     today = {"message_bytes": "message_size", "subscription_bytes": "key_bytes"}
     return oz.Limits(**{today.get(name, name): value for name, value in values.items()})
 
@@ -163,6 +189,20 @@ class Direct:
 
     def close(self):
         pass
+
+    def publisher_class(self):
+        if IS_LINKS:
+            from oz.publisher.sync import Publisher
+
+            return Publisher
+        return oz.Publisher
+
+    def subscriber_class(self):
+        if IS_LINKS:
+            from oz.subscriber.sync import Subscriber
+
+            return Subscriber
+        return oz.Subscriber
 
 
 class Portal:
@@ -194,6 +234,20 @@ class Portal:
     def record_futures(self, futures):
         """Append the futures of this thread's calls to a list, so that they can be cancelled."""
         self._current.futures = futures
+
+    def publisher_class(self):
+        if IS_LINKS:
+            from oz.publisher.asyncio import Publisher
+
+            return Publisher
+        return oz.asyncio.Publisher
+
+    def subscriber_class(self):
+        if IS_LINKS:
+            from oz.subscriber.asyncio import Subscriber
+
+            return Subscriber
+        return oz.asyncio.Subscriber
 
     def iterate(self, iterable):
         iterator = self.call(iterable.__aiter__)
@@ -290,17 +344,18 @@ class Api:
         context=None,
         options=None,
     ):
-        _require_absent(links=links)
+        if not IS_LINKS:
+            _require_absent(links=links)
         raw = self.shell.call(
-            self.shell.module.Publisher,
+            self.shell.publisher_class(),
             bind,
             connect,
             codec=codec,
             dialect=dialect,
-            on_full=_on_full(on_full),
+            on_full=on_full if IS_LINKS else _on_full(on_full),
             last_value=last_value,
-            **_given(security=security, context=context or self._context_for(bind, connect)),
-            **Options(options or {}).today(),
+            **_given(links=links, security=security, context=context or self._context_for(bind, connect)),
+            **Options(options or {}).for_socket(),
         )
         return self._keep(Publisher(self, raw))
 
@@ -318,20 +373,22 @@ class Api:
         context=None,
         options=None,
     ):
-        _require_absent(links=links, filtering=filtering == "auto" and filtering)
+        if not IS_LINKS:
+            _require_absent(links=links, filtering=filtering == "auto" and filtering)
         raw = self.shell.call(
-            self.shell.module.Subscriber,
+            self.shell.subscriber_class(),
             connect,
             bind,
             codec=codec,
             dialect=dialect,
             filtering=filtering,
             **_given(
+                links=links,
                 security=security,
                 context=context or self._context_for(bind, connect),
                 on_gap=on_gap and (lambda gap: on_gap(Gap(gap))),
             ),
-            **Options(options or {}).today(),
+            **Options(options or {}).for_socket(),
         )
         return self._keep(Subscriber(self, raw, filtering))
 
@@ -466,7 +523,8 @@ class Message(_Wrapper):
     def __getattr__(self, name):
         if name not in self._FIELDS:
             raise AttributeError(name)
-        name = self._TODAY.get(name, name)
+        if not hasattr(self._raw, name):
+            name = self._TODAY.get(name, name)
         if not hasattr(self._raw, name):
             raise NotImplementedError(f"oz has no Message.{name} yet")
         return getattr(self._raw, name)
@@ -526,7 +584,7 @@ class Stats:
 
     def __getattr__(self, name):
         try:
-            return getattr(self._raw, self._TODAY.get(name, name))
+            return getattr(self._raw, name if IS_LINKS else self._TODAY.get(name, name))
         except AttributeError:
             raise NotImplementedError(f"oz has no counter {name} yet") from None
 
@@ -562,7 +620,8 @@ class _Publishing(_Endpoints):
     """Calls that publishers and nodes share."""
 
     def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
-        self._call("publish", subject, payload, headers=headers, key=key, message_id=id)
+        name = "id" if self._is_new else "message_id"
+        self._call("publish", subject, payload, headers=headers, key=key, **{name: id})
 
     def publish_many(self, pairs):
         """Publish pairs of subject and payload; return how many."""
@@ -578,10 +637,17 @@ class _Publishing(_Endpoints):
         self._call("flush")
 
     def has_subscribers(self, subject):
-        return self._call("interest", subject)
+        return self._call("has_subscribers" if self._is_new else "interest", subject)
 
     def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
-        self._call("wait_for_subscribers", count, subject, timeout)
+        if self._is_new:
+            self._call("wait_for_subscribers", subject, count=count, timeout=timeout)
+        else:
+            self._call("wait_for_subscribers", count, subject, timeout)
+
+    @property
+    def _is_new(self):
+        return IS_LINKS and isinstance(self, Publisher)
 
 
 class Publisher(_Publishing):
@@ -618,6 +684,17 @@ class Publisher(_Publishing):
 
         return self._api.shell.call(publish_all)
 
+    def faulty_endpoint(self, filtering):
+        """Return the endpoint that a proxy stands for."""
+        return self._get("link_endpoints")[0] if IS_LINKS and filtering == "publisher" else self.endpoint
+
+    def subscriber_through(self, proxy, *, filtering, **options):
+        """Return a subscriber that reaches this publisher through a proxy."""
+        if IS_LINKS and filtering == "publisher":
+            options["links"] = {self.endpoint: proxy.endpoint}
+            return self._api.subscriber(self.endpoint, filtering=filtering, **options)
+        return self._api.subscriber(proxy.endpoint, filtering=filtering, **options)
+
     @property
     def subscribers(self):
         if not hasattr(type(self._raw), "subscribers"):
@@ -650,13 +727,16 @@ class Subscriber(_Endpoints):
         max_messages=None,
         delivery=None,
     ):
-        _require_absent(ack=ack != "received" and ack)
-        delivery = Delivery(delivery or {}).today()
+        if not IS_LINKS:
+            _require_absent(ack=ack != "received" and ack)
+        is_inline = IS_LINKS and (delivery or {}).get("inline", False)
+        delivery = Delivery(delivery or {}).for_socket()
         raw = self._call(
             "subscribe",
             pattern,
             **_given(
-                handler=self._api.shell.handler(handler, self._message, inline=False),
+                ack=ack if IS_LINKS else None,
+                handler=self._api.shell.handler(handler, self._message, inline=is_inline),
                 dialect=dialect,
                 group=group,
                 overflow=overflow,
@@ -791,6 +871,8 @@ class _Subscription(_Wrapper):
 
     @property
     def pending(self):
+        if IS_LINKS and isinstance(self, SocketSubscription):
+            return self._get("pending")
         if not hasattr(self._raw, "waiting"):
             raise NotImplementedError("oz has no Subscription.pending for sockets yet")
         return self._get("waiting")
@@ -806,6 +888,8 @@ class _Subscription(_Wrapper):
 
     def drain(self, *, timeout=DEADLINE):
         """End the subscription after the messages on their way; return whether publishers confirmed it."""
+        if IS_LINKS and isinstance(self, SocketSubscription):
+            return self._call("drain", timeout=timeout)
         return self._call("drain", timeout)
 
     def receive_all(self, count, *, timeout=DEADLINE):
