@@ -237,14 +237,14 @@ class Portal:
 
     def publisher_class(self):
         if IS_LINKS:
-            from oz.publisher.asyncio import Publisher
+            from oz.publisher.aio import Publisher
 
             return Publisher
         return oz.asyncio.Publisher
 
     def subscriber_class(self):
         if IS_LINKS:
-            from oz.subscriber.asyncio import Subscriber
+            from oz.subscriber.aio import Subscriber
 
             return Subscriber
         return oz.asyncio.Subscriber
