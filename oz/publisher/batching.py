@@ -49,9 +49,10 @@ class Body:
         position: of the first message.
         differences: of the positions, as in a head.
         native: for the engine, which may keep a frame object of ZeroMQ here.
+        at: time of the flush in seconds; 0 before it is known.
     """
 
-    __slots__ = ("_flat", "_positions", "count", "differences", "frame", "native", "position", "size")
+    __slots__ = ("_flat", "_positions", "at", "count", "differences", "frame", "native", "position", "size")
 
     def __init__(self, flat: list[Any], positions: Sequence[int]) -> None:
         """Pack messages.
@@ -66,6 +67,7 @@ class Body:
         self.position = positions[0]
         self.differences = b"" if type(positions) is range else links.encode_differences(positions)
         self.native: Any = None
+        self.at = 0.0
         self._positions = positions
         self._flat: list[Any] | None = flat
 
@@ -90,6 +92,7 @@ class Body:
     def part(self, start: int, stop: int) -> Body:
         """Return a body of the messages from `start` to `stop`."""
         body = Body(self.flat()[3 * start : 3 * stop], self._positions[start:stop])
+        body.at = self.at
         body.settle()
         return body
 
@@ -166,13 +169,16 @@ class Batcher:
         items = self.waiting[:]
         if not items:
             return []
-        # `publish` may append while this runs: only the copied part is removed.
-        del self.waiting[: len(items)]
         recipients: list[Recipients] = items[0::4]
         first, count = recipients[0], len(recipients)
+        # First the position: after an interruption no position may be used twice.
         base, self.position = self.position, self.position + count
+        # `publish` may append while this runs: only the copied part is removed.
+        del self.waiting[: len(items)]
         del items[0::4]
         if recipients.count(first) == count:
+            if not first:
+                return []
             return [(first, body) for body in self._bodies(items, range(base, base + count))]
         return self._mixed(recipients, items, base)
 

@@ -681,6 +681,18 @@ class Session:
         """Return whether the session is UP and was heard lately, if it has something to acknowledge."""
         return self.is_up and (self.acked == self.following or now - self.heard_at < HEARD_WITHIN)
 
+    @property
+    def pending(self) -> int:
+        """Number of messages that the subscriber has not acknowledged, or that wait."""
+        return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def oldest(self) -> float | None:
+        """Time of the oldest pending message in seconds, None without one that has a time."""
+        bodies = [batch.body for batch in self.batches if batch.body is not None][:1]
+        bodies += [stream.backlog[0].body for stream in self.streams.values() if stream.backlog]
+        return min((body.at for body in bodies if body.at), default=None)
+
     def end(self) -> None:
         """End the session. Its messages were moved or are given up."""
         self.is_up, self.has_ended = False, True

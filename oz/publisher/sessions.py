@@ -114,6 +114,7 @@ class Sessions:
         self._timers: list[tuple[float, int, Session]] = []
         self._serial = 0
         self.given_up = self.redelivered = self.rejected = 0
+        self._past_drops = [0, 0, 0, 0]
         self.now = 0.0
 
     # publishing
@@ -159,8 +160,13 @@ class Sessions:
         """Offer the waiting messages to their sessions."""
         ready = self.ready
         for streams, body in self.batcher.flush():
+            body.at = self.now
             for stream in streams:
                 session = stream.session
+                if session.has_ended:
+                    # `publish` had read the route before the session ended.
+                    self.given_up += body.count
+                    continue
                 session.offer(stream, body)
                 ready[session] = None
             body.settle()
@@ -446,6 +452,7 @@ class Sessions:
         if stream.group is not None and not flags:
             stream.load += len(positions)
         for body in split(flat, positions, settings.body_bytes, settings.alone_bytes, settings.batch):
+            body.at = self.now
             stream.session.offer(stream, body, flags)
             body.settle()
         self.ready[stream.session] = None
@@ -466,6 +473,11 @@ class Sessions:
                         "suspended: the pattern exceeded its time on three subjects; write a simpler pattern",
                     )
             self._answer(stream.session)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work` has something to do."""
+        return bool(self._work)
 
     # redelivery and end
 
@@ -552,6 +564,8 @@ class Sessions:
                 self._move(stream, is_final=True)
         session.end()
         self.given_up += session.given_up
+        for stream in session.streams.values():
+            self._past_drops = [sum(pair) for pair in zip(self._past_drops, stream.drops, strict=True)]
         self.ready.pop(session, None)
         self._work.append(self._forget(session))
 
@@ -605,21 +619,56 @@ class Sessions:
             if stream.redelivers and stream.options.policy != "sticky" and (stream.held or stream.pending):
                 self._move(stream, is_final=False)
 
-    def next_deadline(self) -> float | None:
-        """Return the time of the next `tick` or flush in seconds, None without sessions and messages."""
+    def next_deadline(self, *, is_held: bool = False) -> float | None:
+        """Return the time of the next `tick` or flush in seconds, None without sessions and messages.
+
+        Args:
+            is_held: whether no flush is wanted.
+        """
         timers = self._timers
-        flush = self.batcher.deadline()
+        flush = None if is_held else self.batcher.deadline()
         if not timers:
             return flush
         return timers[0][0] if flush is None else min(flush, timers[0][0])
 
-    def unacknowledged(self, now: float) -> int:
-        """Return the number of messages that sessions heard within the last second have not acknowledged."""
-        return sum(
-            session.following - session.acked + sum(stream.pending for stream in session.streams.values())
+    def unacknowledged(self) -> int:
+        """Return the number of messages that sessions have not acknowledged."""
+        return sum(session.pending for session in self.by_id.values())
+
+    def acknowledging_until(self, now: float) -> float | None:
+        """Return until when `close` waits for sessions, as far as known; None if it need not wait.
+
+        It waits for sessions with pending messages that were heard within the last second.
+        """
+        times = [
+            session.heard_at + 1.0
             for session in self.by_id.values()
-            if session.is_up and now - session.heard_at <= 1.0
-        )
+            if session.is_up and now - session.heard_at < 1.0 and session.pending
+        ]
+        return min(times, default=None)
+
+    def drops(self) -> list[int]:
+        """Return the number of dropped messages of all sessions, also of those that have ended, by reason."""
+        found = self._past_drops
+        for session in self.by_id.values():
+            for stream in session.streams.values():
+                found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
+        return found
+
+    def count(self, subject: str | None, raw: bytes) -> int:
+        """Return the number of sessions with subscriptions.
+
+        Args:
+            subject: only sessions whose subscriptions match it; None for all.
+            raw: the subject as bytes.
+        """
+        if subject is None:
+            return sum(bool(session.patterns) for session in self.by_id.values())
+        route = self.interest.find(subject, raw)
+        if route is None:
+            return 0
+        streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
+        return len({stream.session for stream in streams})
 
     def close(self) -> None:
         """Queue a BYE for each session that is UP; backlogs count as dropped."""

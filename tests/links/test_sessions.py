@@ -526,8 +526,9 @@ def test_close_counts_backlogs_as_dropped_and_says_bye():
 def test_close_waits_for_sessions_that_were_heard():
     publisher, _session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
-    assert publisher.sessions.unacknowledged(publisher.now) == 3
-    assert publisher.sessions.unacknowledged(publisher.now + 2) == 0
+    assert publisher.sessions.unacknowledged() == 3
+    assert publisher.sessions.acknowledging_until(publisher.now) == publisher.now + 1
+    assert publisher.sessions.acknowledging_until(publisher.now + 2) is None
 
 
 # redelivery

@@ -1,0 +1,191 @@
+"""Endpoints of a publisher: each endpoint of plain subscribers has a link endpoint beside it.
+
+A TCP port `*` picks a port whose link port is free too. If the link port of another endpoint is taken, the
+publisher serves plain subscribers only, and a warning says so. With an explicit `links=` it raises.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any, cast
+
+import zmq
+
+from oz.errors import ConfigurationError
+from oz.logs import logger
+from oz.publisher.links import LinkListener
+from oz.publisher.plain import PlainSubscribers
+from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
+from oz.transport.ipc_paths import SocketFiles
+from oz.transport.routers import link_endpoint
+
+_ATTEMPTS = 64  # Pairs of ports that are tried.
+_MULTICAST = ("pgm", "epgm", "norm", "udp")
+_BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
+_CONNECT_HINT = "connect to a host by its name or address, as in tcp://127.0.0.1:5555"
+
+_log = logger("oz.publisher")
+
+
+class PublisherEndpoints:
+    """The endpoints of a publisher. The caller has the lock of the engine.
+
+    Attributes:
+        bound: bound endpoints, each with its link endpoint or None.
+        connected: endpoints.
+        listener: the ROUTER, None before the first link endpoint.
+    """
+
+    def __init__(
+        self,
+        plain: PlainSubscribers,
+        create_listener: Callable[[], LinkListener],
+        links: str | bool | None,
+        *,
+        own_context: bool,
+    ) -> None:
+        """Start without endpoints.
+
+        Args:
+            plain: socket of the plain subscribers.
+            create_listener: creates the ROUTER.
+            links: endpoint for links; None derives it from each bound endpoint, False turns links off.
+            own_context: whether no other socket can be in the context.
+        """
+        self._plain, self._create_listener = plain, create_listener
+        self._links, self._own_context = links, own_context
+        self.bound: dict[str, str | None] = {}
+        self.connected: list[str] = []
+        self.listener: LinkListener | None = None
+        self._plain_files, self._link_files = SocketFiles(), SocketFiles()
+        if not (links is None or links is False or isinstance(links, str)):
+            raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
+
+    @property
+    def last(self) -> str | None:
+        """Endpoint that was bound last, else the one connected to last; None without any."""
+        return next(reversed(self.bound), None) or (self.connected[-1] if self.connected else None)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All endpoints."""
+        return (*self.bound, *self.connected)
+
+    @property
+    def link_endpoints(self) -> tuple[str, ...]:
+        """Endpoints for links."""
+        return tuple(dict.fromkeys(one for one in self.bound.values() if one is not None))
+
+    def bind(self, endpoint: str | bytes) -> None:
+        """Bind to an endpoint, and to its link endpoint.
+
+        Raises:
+            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
+        """
+        text = as_text(endpoint)
+        self._check(text)
+        picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
+        for left in reversed(range(_ATTEMPTS if picks_port else 1)):
+            bound = self._bind_plain(text)
+            try:
+                self.bound[bound] = self._bind_links(bound)
+            except zmq.ZMQError as error:
+                if isinstance(self._links, str):
+                    self._unbind_plain(bound)
+                    raise
+                if picks_port and left and error.errno == zmq.EADDRINUSE:
+                    self._unbind_plain(bound)
+                    continue
+                self.bound[bound] = None
+                _log.warning(
+                    "%s has no links, only plain subscribers: %s. Free that endpoint, or give links= another "
+                    "one (links=False turns this warning off)",
+                    bound,
+                    error,
+                )
+            return
+
+    def _check(self, endpoint: str) -> None:
+        check(endpoint, own_context=self._own_context)
+        if endpoint.partition("://")[0] in _MULTICAST:
+            raise ConfigurationError(
+                "bind", endpoint, "argument", "publishers on links have no multicast yet"
+            )
+
+    def _bind_plain(self, endpoint: str) -> str:
+        plain = self._plain
+        with refused_by_libzmq(endpoint, _BIND_HINT):
+            bind = self._plain_files.bind
+            return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+
+    def _unbind_plain(self, endpoint: str) -> None:
+        self._plain_files.remove(endpoint)
+        self._plain.socket.unbind(endpoint)
+
+    def _bind_links(self, bound: str) -> str | None:
+        links = self._links
+        if links is False:
+            return None
+        if isinstance(links, str):
+            if self.link_endpoints:
+                return self.link_endpoints[0]
+            self._check(links)
+            where = links
+        else:
+            where = link_endpoint(bound)
+        if self.listener is None:
+            self.listener = self._create_listener()
+        listener: Any = self.listener
+        with refused_by_libzmq(where, _BIND_HINT):
+            bind = self._link_files.bind
+            return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+
+    def connect(self, endpoint: str | bytes) -> None:
+        """Connect to an endpoint, which has no links.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+        """
+        text = as_text(endpoint)
+        self._check(text)
+        with refused_by_libzmq(text, _CONNECT_HINT):
+            self._plain.connect(text)
+        self.connected.append(text)
+
+    def unbind(self, endpoint: str | bytes) -> None:
+        """Undo a `bind`. Links that are connected stay until their connection ends.
+
+        Raises:
+            EndpointError: the publisher is not bound to it.
+        """
+        text = as_text(endpoint)
+        if text not in self.bound:
+            raise EndpointError(
+                f"{text!r} is not bound; bound are {', '.join(self.bound) or 'none'}", errno.ENOENT
+            )
+        link = self.bound.pop(text)
+        self._unbind_plain(text)
+        if link is not None and self.listener is not None and link not in self.bound.values():
+            self._link_files.remove(link)
+            self.listener.socket.unbind(link)
+
+    def disconnect(self, endpoint: str | bytes) -> None:
+        """Undo a `connect`.
+
+        Raises:
+            EndpointError: the publisher is not connected to it.
+        """
+        text = as_text(endpoint)
+        if text not in self.connected:
+            known = ", ".join(self.connected) or "none"
+            raise EndpointError(f"{text!r} is not connected; connected are {known}", errno.ENOENT)
+        self.connected.remove(text)
+        self._plain.socket.disconnect(text)
+
+    def close(self) -> None:
+        """Remove the socket files, and forget the endpoints."""
+        self._plain_files.remove_all()
+        self._link_files.remove_all()
+        self.bound.clear()
+        self.connected.clear()

@@ -1,0 +1,727 @@
+"""Engine of a publisher: sockets, lock and clock around the sessions.
+
+Theory of operation
+-------------------
+The engine has an XPUB for plain subscribers, a ROUTER for links and the pure machine `Sessions`. One lock
+guards all of them. Threads that publish, and the *attending* side, which is a thread (`oz.publisher.thread`)
+or an event loop, share it:
+
+- `publish` finds the recipients in a cache, and appends the message to the waiting list of the batcher. The
+  publishing thread flushes when the batch is full or the publisher is quiet. It also reads after a flush,
+  because libzmq may have processed the command that makes the descriptor readable.
+- `attend` reads 100 frames at most, applies declarations for 3 ms at most, does what is due, and sends. It
+  returns whether there is more to do at once, so that publishing threads get the lock in between.
+- `next_deadline` is the time at which `attend` must run without news from a descriptor.
+
+The hot path takes no lock. `publish` reads a dictionary, and extends a list by one call of C. Under the GIL
+both are atomic, and a flush removes only what it has copied. A message may be routed just before a
+declaration is applied and appended just after: then `publish` had not returned when the publisher answered
+the declaration. The attending side must not sleep past the deadline of a message: it sets `is_resting`, then
+looks at the list; `publish` appends, then looks at `is_resting`. At least one of them sees the other.
+
+An exception inside the machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
+`_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the
+subscribers greet again and report a gap of unknown size. The sockets are never inside a message then, because
+whole messages are sent and read by one call of C.
+
+Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
+are called when there is news for them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar, cast
+
+import zmq
+
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
+from oz.logs import peer_logger
+from oz.message import Extras
+from oz.options import Options
+from oz.publisher.batching import Recipients
+from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.last_values import LastValues
+from oz.publisher.links import FULL, GONE, PROBE, LinkListener
+from oz.publisher.plain import PlainSubscribers
+from oz.publisher.session import Session, Settings
+from oz.publisher.sessions import Sessions
+from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
+from oz.publisher.subjects import SubjectCheck
+from oz.system import after_fork
+from oz.transport.steps import Steps
+from oz.wire.codec import Codec, find_codec
+from oz.wire.extras import check_extras, sticky_bytes
+
+MAX_READ = 100
+"""Frames of subscribers that are read before publishing threads get the lock."""
+SLICE = 0.003
+"""Seconds for which declarations are applied before publishing threads get the lock."""
+WINDOW = 256
+"""Batches of a session without acknowledgement at most."""
+BYE_LINGER = 0.5
+"""Seconds for which libzmq tries to deliver the last frames of links, beside the timeout of `close`."""
+_STEPS = 8  # Patterns that are applied between two looks at the clock.
+_TOTAL_BYTES = 1 << 30
+_MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
+
+ON_FULL = ("drop", "block", "raise")
+
+UNKNOWN = ()
+"""Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
+
+_FD = int(zmq.FD)
+_get = zmq.backend.Socket.get
+_clock = time.monotonic
+_log = peer_logger("oz.publisher")
+_Result = TypeVar("_Result")
+
+
+class Outgoing(NamedTuple):
+    """A message that was checked and encoded.
+
+    Attributes:
+        subject: as text.
+        raw: the subject as bytes.
+        payload: bytes.
+        extras: map for the wire, or None.
+        key: for sticky groups, or None.
+    """
+
+    subject: str
+    raw: bytes
+    payload: bytes
+    extras: dict[str, Any] | None
+    key: bytes | None
+
+
+class Engine:
+    """Sockets and sessions of one publisher.
+
+    Attributes:
+        quick: recipients and bytes of subjects that links without groups want; None for subjects without
+            subscribers. Subjects that need more are absent.
+        batcher: of the sessions.
+        waiting: list of the batcher.
+        full_length: length of `waiting` at which a batch is full.
+        is_resting: whether the attending side sleeps without regard to `waiting`.
+        is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        is_foreign: whether this is the child of a fork.
+        is_closing: whether `close` was called.
+        is_closed: whether the sockets are closed.
+        wake: called when the attending side must run.
+        waiters: called when there is news for those who wait.
+        lock: guards everything but the hot path.
+    """
+
+    def __init__(
+        self,
+        *,
+        codec: str | Codec | None = None,
+        dialect: str = "nats",
+        on_full: str = "drop",
+        last_value: bool = False,
+        links: str | bool | None = None,
+        security: Any = None,
+        context: zmq.Context[Any] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
+
+        Raises:
+            ConfigurationError: an argument has no meaning here.
+            ValueError, TypeError: the codec or the dialect is unknown.
+        """
+        options = Options() if options is None else options
+        _check(on_full, security, context, options)
+        self.options, self.on_full = options, on_full
+        self._codec = find_codec(codec)
+        self.lock = threading.RLock()
+        self.wake: Callable[[], None] = lambda: None
+        self.waiters: set[Callable[[], object]] = set()
+        self.is_resting = self.is_pressed = False
+        self.is_foreign = self.is_closing = self.is_closed = False
+        self._own_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self._refuses = on_full != "drop"
+        self._settings = Settings(
+            window=WINDOW,
+            window_bytes=options.resume_bytes,
+            pending_bytes=options.pending_bytes,
+            total_bytes=max(_TOTAL_BYTES, options.pending_bytes),
+            high_water_mark=options.high_water_mark,
+            on_full=on_full,
+            resume_seconds=options.resume_seconds,
+            largest_frame=options.limits.message_bytes,
+            batch=options.batch,
+            patterns=options.limits.patterns,
+            peers=options.limits.peers,
+        )
+        self._last_values = LastValues() if last_value else None
+        self.origin = os.urandom(16)
+        self._plain_sent = self._silent = self._refused = self._held = 0
+        self._given_up = self._redelivered = self._rejected = 0
+        self._drops = [0, 0, 0, 0]
+        self.quick: dict[str | bytes, tuple[Recipients, bytes] | None] = {}
+        self._sessions = self._new_sessions()
+        batcher = self._sessions.batcher
+        batcher.batch_delay = options.batch_delay
+        self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
+        self._blocked: dict[Session, None] = {}
+        try:
+            self._plain = PlainSubscribers(
+                self._context,
+                high_water_mark=options.high_water_mark,
+                longest_prefix=options.limits.subscription_bytes,
+                refuses=self._refuses,
+            )
+        except BaseException:
+            if self._own_context:
+                self._context.term()
+            raise
+        self._endpoints = PublisherEndpoints(
+            self._plain, self._create_listener, links, own_context=self._own_context
+        )
+        self._listener: LinkListener | None = None
+        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        _engines.add(self)
+
+    def _new_sessions(self) -> Sessions:
+        sessions = Sessions(
+            self.origin, self._settings, lambda: os.urandom(16), last_values=self._last_values
+        )
+        sessions.interest.on_change = self.quick.clear
+        sessions.now = _clock()
+        return sessions
+
+    def _create_listener(self) -> LinkListener:
+        return LinkListener(self._context, message_bytes=self.options.limits.message_bytes, window=WINDOW)
+
+    # endpoints
+
+    def check_usable(self) -> None:
+        """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
+        if self.is_foreign:
+            raise OwnershipError(
+                "this publisher was made before the fork, and its sockets belong to the parent: make a new "
+                "one in the child"
+            )
+        if self.is_closing:
+            raise ClosedError("the publisher is closed")
+
+    def _change_endpoints(self, change: Callable[[], None]) -> None:
+        self.check_usable()
+        with self.lock:
+            self.check_usable()
+            try:
+                change()
+            finally:
+                self._listener = self._endpoints.listener
+                self._subjects.forget()
+                self.quick.clear()
+        self.wake()
+
+    def bind(self, endpoint: str | bytes) -> None:
+        """Bind to an endpoint and its link endpoint; see `PublisherEndpoints.bind`."""
+        self._change_endpoints(lambda: self._endpoints.bind(endpoint))
+
+    def connect(self, endpoint: str | bytes) -> None:
+        """Connect to an endpoint; see `PublisherEndpoints.connect`."""
+        self._change_endpoints(lambda: self._endpoints.connect(endpoint))
+
+    def unbind(self, endpoint: str | bytes) -> None:
+        """Undo `bind`."""
+        self._change_endpoints(lambda: self._endpoints.unbind(endpoint))
+
+    def disconnect(self, endpoint: str | bytes) -> None:
+        """Undo `connect`."""
+        self._change_endpoints(lambda: self._endpoints.disconnect(endpoint))
+
+    @property
+    def endpoint(self) -> str | None:
+        """Endpoint that was bound last, else connected to last."""
+        return self._endpoints.last
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """All endpoints."""
+        return self._endpoints.all
+
+    @property
+    def link_endpoints(self) -> tuple[str, ...]:
+        """Endpoints for links."""
+        return self._endpoints.link_endpoints
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that become readable when `attend` has something to read."""
+        with self.lock:
+            if self.is_closed:
+                return ()
+            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+            if self._listener is not None:
+                sockets.append(self._listener.socket)
+            return tuple(cast("int", _get(one, _FD)) for one in sockets)
+
+    # publishing
+
+    def prepare(
+        self, subject: Any, payload: Any, headers: Any = None, key: Any = None, message_id: Any = None
+    ) -> Outgoing:
+        """Check and encode a message.
+
+        Raises:
+            SubjectError, TypeError, ValueError: a part of the message is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        if self.is_foreign or self.is_closing:
+            self.check_usable()
+        text, raw = self._subjects.check(subject)
+        if self._codec is not None:
+            payload = self._codec.encode(payload)
+        if type(payload) is not bytes:
+            payload = _as_bytes(payload)
+        if headers is None and key is None and message_id is None:
+            return Outgoing(text, raw, payload, None, None)
+        extras = check_extras(Extras(headers, None, message_id, key)) or None
+        return Outgoing(text, raw, payload, extras, None if key is None else sticky_bytes(key))
+
+    def offer(self, message: Outgoing) -> bool:
+        """Publish a message; return False if a subscriber is full and `on_full` is not "drop".
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        return self._locked(self._offer, message)
+
+    def _offer(self, message: Outgoing) -> bool:
+        self.check_usable()
+        sessions, batcher, plain = self._sessions, self.batcher, self._plain
+        subject, raw, payload, extras, key = message
+        if self._refuses and sessions.is_full(subject, raw):
+            self._flush()
+            if sessions.is_full(subject, raw):
+                return False
+        is_plain = plain.wants(raw)
+        if is_plain:
+            if not plain.send(raw, payload):
+                return False
+            if plain.has_input():
+                self._request_attention()
+        if sessions.interest.groups:
+            sessions.now = _clock()
+        is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
+        if not is_matched:
+            if self._last_values is not None:
+                self._silent += 1
+            if is_plain:
+                batcher.unmatched -= 1
+                self._plain_sent += 1
+        if not is_plain and self._last_values is None and self._codec is None:
+            self._remember(subject)
+        if self.waiting:
+            self._expect_flush()
+        return True
+
+    def _remember(self, subject: str) -> None:
+        """Let the hot path publish the subject, if its recipients are the same for each message."""
+        # Absent if the route is incomplete, because a pattern exceeded its time.
+        route = self._sessions.interest.routes.get(subject, UNKNOWN)
+        if route is None:
+            if len(self.quick) < _MAX_QUICK:
+                self.quick[subject] = None
+        elif route and not route.groups:
+            if len(self.quick) >= _MAX_QUICK:
+                self.quick.clear()
+            self.quick[subject] = route.plain, route.subject
+
+    def _expect_flush(self) -> None:
+        """Flush if the waiting messages are due; else see that they are flushed later."""
+        if self._held:
+            if len(self.waiting) >= self.full_length:
+                self._flush()
+        elif self.batcher.is_due(_clock()):
+            self._flush()
+        elif self.is_resting:
+            self._request_attention()
+
+    def appended(self) -> None:
+        """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
+        if len(self.waiting) >= self.full_length:
+            self._locked(self._flush)
+        elif self.is_resting:
+            self._request_attention()
+
+    def _request_attention(self) -> None:
+        self.is_resting = False
+        self.wake()
+
+    def refuse(self, subject: str) -> WouldBlock:
+        """Count a refused message and return the error for it."""
+        self._refused += 1
+        return WouldBlock(
+            f"{subject!r} was not published: a subscriber is full. Wait, raise high_water_mark= or "
+            'pending_bytes=, or give on_full="drop"'
+        )
+
+    def room(self, message: Outgoing) -> Steps[None]:
+        """Publish a message when each subscriber has space for it.
+
+        Raises:
+            WouldBlock: there was none within `send_timeout` seconds, or `on_full` is "raise".
+            ClosedError: the publisher was closed.
+        """
+        end = _clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
+        while not self.offer(message):
+            if _clock() >= end:
+                raise self.refuse(message.subject)
+            yield end
+
+    def flush(self) -> None:
+        """Send the waiting messages.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._flush)
+
+    def hold(self) -> None:
+        """Keep messages until the batch is full, or `release`."""
+        self.check_usable()
+        with self.lock:
+            self._held += 1
+
+    def release(self) -> None:
+        """End one `hold`. The last one flushes."""
+        if self.is_foreign:
+            return
+        with self.lock:
+            self._held -= 1
+            if not self._held and not self.is_closing:
+                self._locked(self._flush)
+
+    # the machine and the sockets; the caller has the lock
+
+    def _locked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+        with self.lock:
+            if self.is_closed:
+                raise ClosedError("the publisher is closed")
+            try:
+                return work(*arguments)
+            except (ClosedError, OwnershipError):
+                raise
+            except zmq.ContextTerminated:
+                self._shut(0)
+                raise ClosedError("the context of the publisher is terminated") from None
+            except BaseException:
+                self._recover()
+                raise
+
+    def _flush(self) -> None:
+        sessions = self._sessions
+        began = sessions.now = _clock()
+        sessions.flush()
+        listener = self._listener
+        if listener is not None:
+            self._pump(listener)
+            if listener.has_input():
+                self._read_links(listener)
+                self._pump(listener)
+                self._tell()
+                if sessions.has_work or listener.has_input():
+                    self._request_attention()
+        if self._refuses:
+            self._measure_pressure()
+        self.batcher.sent(began, _clock())
+
+    def _measure_pressure(self) -> None:
+        self.is_pressed = any(
+            stream.is_full for session in self._sessions.by_id.values() for stream in session.streams.values()
+        )
+
+    def _pump(self, listener: LinkListener) -> None:
+        """Send what sessions have, until the window or the socket is full."""
+        sessions, send = self._sessions, listener.send
+        replies, ready = sessions.replies, sessions.ready
+        while replies:
+            # A sender without connection, or one that does not read, gets no reply.
+            route, frame = replies[0]
+            send(route, (frame,))
+            replies.popleft()
+        while ready:
+            session, _ = ready.popitem()
+            while (frames := session.next_frames()) is not None:
+                result = send(session.route, frames)
+                if result == FULL:
+                    self._blocked[session] = None
+                    break
+                if result == GONE:
+                    sessions.unreachable(session, _clock())
+                    break
+                session.taken()
+
+    def _read_links(self, listener: LinkListener) -> None:
+        """Read frames of links, `MAX_READ` at most."""
+        sessions, now = self._sessions, _clock()
+        for route, frame in listener.read(MAX_READ):
+            sessions.on_frame(route, frame, now)
+
+    def _tell(self) -> None:
+        for notify in tuple(self.waiters):
+            notify()
+
+    def attend(self) -> bool:
+        """Read, apply declarations, do what is due, and send; return whether there is more to do at once."""
+        return self._locked(self._attend)
+
+    def _attend(self) -> bool:
+        plain, listener, sessions = self._plain, self._listener, self._sessions
+        if plain.read(MAX_READ):
+            self.quick.clear()
+        more = plain.has_input()
+        if listener is not None:
+            self._read_links(listener)
+            if sessions.has_work:
+                end = _clock() + SLICE
+                while sessions.work(_STEPS) and _clock() < end:
+                    pass
+                more |= sessions.has_work
+            sessions.tick(_clock())
+            if self._blocked:
+                sessions.ready.update(self._blocked)
+                self._blocked.clear()
+            self._pump(listener)
+        due = None if self._held else self.batcher.deadline()
+        if due is not None and _clock() >= due:
+            self._flush()
+        elif self._refuses:
+            self._measure_pressure()
+        self._tell()
+        return more or (listener is not None and listener.has_input())
+
+    def next_deadline(self) -> float | None:
+        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        with self.lock:
+            return self._sessions.next_deadline(is_held=self._held > 0)
+
+    def _recover(self) -> None:
+        """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
+        old, batcher = self._sessions, self.batcher
+        routes = [session.route for session in old.by_id.values() if session.is_up]
+        with suppress(Exception):
+            self._given_up += old.unacknowledged()
+            self._drops = [sum(pair) for pair in zip(self._drops, old.drops(), strict=True)]
+        self._given_up += old.given_up + len(batcher.waiting) // 4
+        self._redelivered += old.redelivered
+        self._rejected += old.rejected
+        batcher.position += len(batcher.waiting) // 4
+        batcher.waiting.clear()
+        self._blocked.clear()
+        self.is_pressed = False
+        self._sessions = sessions = self._new_sessions()
+        sessions.batcher = batcher
+        self.quick.clear()
+        if self._listener is not None:
+            for route in routes:
+                self._listener.send(route, PROBE)
+        self._tell()
+
+    # subscribers
+
+    def count_subscribers(self, subject: Any = None) -> int:
+        """Return the number of links with subscriptions, plus the number of subscriptions of plain subscribers.
+
+        Args:
+            subject: count only those that receive this subject; None counts all.
+
+        Raises:
+            SubjectError, TypeError: the subject is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        text, raw = (None, b"") if subject is None else self._subjects.check(subject)
+        return self._locked(
+            lambda: self._sessions.count(text, raw) + self._plain.count(None if text is None else raw)
+        )
+
+    def subscribers(self, subject: Any, count: int, timeout: float | None) -> Steps[None]:
+        """Wait until there are `count` subscribers.
+
+        Args:
+            subject: that they receive, or None.
+            count: as `count_subscribers` counts.
+            timeout: seconds; None for ever.
+
+        Raises:
+            Timeout: there were fewer.
+            SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
+        """
+        end = None if timeout is None else _clock() + timeout
+        while (found := self.count_subscribers(subject)) < count:
+            if end is not None and _clock() >= end:
+                of = "" if subject is None else f" of {subject!r}"
+                where = (
+                    ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
+                )
+                raise Timeout(
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
+                )
+            yield end
+
+    def subscriber_infos(self) -> list[SubscriberInfo]:
+        """Return the state of each link."""
+        if self.is_foreign or self.is_closed:
+            return []
+        with self.lock:
+            now = _clock()
+            return [_info(session, now) for session in self._sessions.by_id.values()]
+
+    def stats(self) -> PublisherStats:
+        """Return the counters."""
+        with self.lock:
+            sessions, batcher, listener = self._sessions, self.batcher, self._listener
+            numbered = batcher.position + len(batcher.waiting) // 4
+            sent = numbered - self._silent + self._plain_sent
+            drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
+            return PublisherStats(
+                published=sent + batcher.unmatched + self._refused,
+                sent=sent,
+                unmatched=batcher.unmatched,
+                dropped=self._refused,
+                missed=dict(zip(REASONS, drops, strict=True)),
+                given_up=self._given_up + sessions.given_up,
+                redelivered=self._redelivered + sessions.redelivered,
+                rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
+            )
+
+    # the end
+
+    def acknowledgements(self, timeout: float | None) -> Steps[float]:
+        """Refuse further messages, and wait for sessions that acknowledge; return the end of the timeout.
+
+        A session that was not heard for a second is not waited for.
+        """
+        end = float("inf") if timeout is None else _clock() + timeout
+        with self.lock:
+            if not self.is_closing:
+                self.is_closing = True
+                self.quick.clear()
+                if not self.is_closed:
+                    self._locked(self._flush)
+                self._tell()
+        while not self.is_closed:
+            now = _clock()
+            with self.lock:
+                until = self._sessions.acknowledging_until(now)
+            if until is None or now >= end:
+                break
+            yield min(until, end)
+        return end
+
+    def finish(self, end: float) -> int:
+        """Say BYE, and close the sockets; return the number of messages that were not acknowledged.
+
+        The attending side must have ended. `end_context` comes next.
+
+        Args:
+            end: time until which libzmq may go on sending.
+        """
+        with self.lock:
+            if self.is_closed:
+                return 0
+            self.is_closing = True
+            left = 0
+            milliseconds = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
+            try:
+                sessions = self._sessions
+                sessions.flush()
+                left = sessions.unacknowledged()
+                sessions.close()
+                if self._listener is not None:
+                    self._pump(self._listener)
+            except zmq.ContextTerminated:
+                pass
+            finally:
+                self._given_up += left
+                self._shut(milliseconds)
+            return left
+
+    def _shut(self, linger: int) -> None:
+        """Close the sockets."""
+        self.is_closing = self.is_closed = True
+        self.quick.clear()
+        self._endpoints.close()
+        self._plain.close(linger)
+        if self._listener is not None:
+            # Without an acknowledgement for a second, the last frames of a link are not worth a long wait.
+            short = int(BYE_LINGER * 1000)
+            self._listener.close(short if linger < 0 else min(linger, short))
+        self._tell()
+
+    def end_context(self) -> None:
+        """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
+        if self._own_context and not self.is_foreign:
+            self._context.term()
+
+    def _disown(self) -> None:
+        """Refuse every call: this is the child of a fork."""
+        self.is_foreign = True
+        self.lock = threading.RLock()
+        self.quick.clear()
+
+
+_MAX_QUICK = 65_536
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for engine in tuple(_engines):
+        engine._disown()
+
+
+after_fork(_disown_all)
+
+
+def _info(session: Session, now: float) -> SubscriberInfo:
+    drops = [0, 0, 0, 0]
+    for stream in session.streams.values():
+        drops = [sum(pair) for pair in zip(drops, stream.drops, strict=True)]
+    oldest = session.oldest
+    return SubscriberInfo(
+        member=session.member.hex(),
+        patterns=tuple(pattern.text for pattern, _ in session.patterns.values()),
+        state=session.state,
+        pending=session.pending,
+        pending_bytes=session.bytes,
+        oldest=None if oldest is None else now - oldest,
+        dropped=dict(zip(REASONS, drops, strict=True)),
+    )
+
+
+def _as_bytes(payload: Any) -> bytes:
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        return bytes(payload)
+    raise TypeError(
+        f"a payload is bytes, not {type(payload).__name__}: encode it, or give the publisher a codec="
+    )
+
+
+def _check(on_full: str, security: Any, context: Any, options: Options) -> None:
+    if on_full not in ON_FULL:
+        raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
+    if not isinstance(options, Options):
+        raise TypeError(f"options is an Options, not {type(options).__name__}")
+    if context is not None and not isinstance(context, zmq.Context):
+        raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
+    for name, value in (
+        ("security", security),
+        ("multicast", options.multicast),
+        ("delimiter", options.delimiter),
+    ):
+        if value is not None:
+            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")

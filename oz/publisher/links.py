@@ -1,0 +1,120 @@
+"""Listening ROUTER of a publisher: frames of links in and out.
+
+Each message of a link is one frame behind the routing id. EAGAIN and EHOSTUNREACH are results here: the
+sessions decide. Both can only come from the first frame of a message, the routing id.
+
+After a send the descriptor of the socket may stay unreadable although a frame waits, because libzmq has
+processed the command that makes it readable. The caller checks `has_input` after each round of sends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from errno import EAGAIN, EHOSTUNREACH
+from typing import Any
+
+import zmq
+
+from oz.transport.routers import listening_router
+
+TAKEN, FULL, GONE = range(3)
+"""Results of a send: accepted by the socket, no space for the route (EAGAIN), no connection (EHOSTUNREACH)."""
+
+PROBE = (b"",)
+"""Frames that make a subscriber greet again, as libzmq's probe of a new connection does."""
+
+_MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
+_ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)
+_BOTH = (_LAST, _LAST)
+_POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
+_get: Any = zmq.backend.Socket.get
+_send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
+
+
+class LinkListener:
+    """The ROUTER. The caller has the lock of the engine.
+
+    Attributes:
+        socket: the ROUTER.
+        rejected: messages of more than one frame, which the protocol does not have.
+    """
+
+    def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
+        """Create the socket, without endpoints. Arguments as in `listening_router`."""
+        self.socket = listening_router(context, message_bytes=message_bytes, window=window)
+        self.rejected = 0
+        self._pair = (self.socket, self.socket)
+        self._four = (self.socket,) * 4
+        self._unread: deque[bytes] = deque()
+
+    def bind(self, endpoint: str) -> str:
+        """Bind to an endpoint; return it with its port.
+
+        Raises:
+            zmq.ZMQError: libzmq refuses.
+        """
+        self.socket.bind(endpoint)
+        if not endpoint.endswith(":*"):
+            return endpoint
+        bound: str = self.socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()  # type: ignore[union-attr]
+        return f"{endpoint[:-1]}{bound.rpartition(':')[2]}"
+
+    def has_input(self) -> bool:
+        """Return whether a frame can be read. libzmq processes its commands in this call."""
+        return bool(_get(self.socket, _EVENTS) & _POLLIN)
+
+    def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return routing id and frame of the messages that can be read, `limit` at most."""
+        socket, unread = self.socket, self._unread
+        if _get(socket, _RCVMORE):
+            self._skip()
+            unread.clear()
+        for _ in range(limit):
+            # A signal handler that raises may have left whole messages from the last call.
+            if len(unread) < 2:
+                if not _get(socket, _EVENTS) & _POLLIN:
+                    return
+                # The iteration is in C: a signal handler that raises cannot lose half a message.
+                unread.extend(map(_recv, self._pair, _BOTH))
+            if _get(socket, _RCVMORE):
+                self._skip()
+                unread.clear()
+            else:
+                yield unread.popleft(), unread.popleft()
+
+    def _skip(self) -> None:
+        """Read the rest of a message with too many frames. libzmq has received all of it."""
+        self.rejected += 1
+        while _get(self.socket, _RCVMORE):
+            _recv(self.socket, _LAST)
+
+    def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
+        """Send one or two messages of one frame to a route; return TAKEN, FULL or GONE.
+
+        FULL may mean that the first of two messages was accepted: both are sent again then.
+
+        Raises:
+            zmq.ZMQError: the context is terminated.
+        """
+        try:
+            # The iteration is in C: a signal handler that raises cannot leave half a message in the socket.
+            if len(frames) == 1:
+                deque(map(_send, self._pair, (route, frames[0]), _ONE_FRAME), 0)
+            else:
+                deque(map(_send, self._four, (route, frames[0], route, frames[1]), _TWO_FRAMES), 0)
+        except zmq.ZMQError as error:
+            if error.errno == EAGAIN:
+                return FULL
+            if error.errno == EHOSTUNREACH:
+                return GONE
+            raise
+        return TAKEN
+
+    def close(self, linger: int) -> None:
+        """Close the socket.
+
+        Args:
+            linger: milliseconds for which libzmq goes on sending.
+        """
+        self.socket.close(linger)

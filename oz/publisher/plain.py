@@ -1,0 +1,158 @@
+"""XPUB of a publisher: plain ZeroMQ subscribers, which filter by prefix.
+
+The socket is not in manual mode, because libzmq 4.3.5 reads freed memory there when a connection ends.
+XPUB_VERBOSER reports each subscription of each subscriber, also those that end with a connection, so that the
+publisher counts them. Only messages of the program are published here: anything else would reach every
+subscriber to `b""`.
+
+A message is sent only if a subscriber has a prefix of its subject.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import zmq
+
+from oz.transport.endpoints import needs_ipv6
+
+LONGEST_PREFIX = 131_071
+"""Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
+_MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
+_FLAGS = (_MORE, _LAST)
+_ONE = (_LAST,)
+_POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
+_get: Any = zmq.backend.Socket.get
+_send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
+
+
+class PlainSubscribers:
+    """XPUB and the prefixes of its subscribers. The caller has the lock of the engine.
+
+    Attributes:
+        socket: the XPUB.
+        changes: subscriptions and unsubscriptions that were read.
+    """
+
+    def __init__(
+        self, context: zmq.Context[Any], *, high_water_mark: int, longest_prefix: int, refuses: bool
+    ) -> None:
+        """Create the socket, without endpoints.
+
+        Args:
+            context: of the socket.
+            high_water_mark: messages that wait for one subscriber at most.
+            longest_prefix: bytes of a subscription at most.
+            refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
+        """
+        self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.XPUB_VERBOSER, 1),
+            (zmq.XPUB_NODROP, int(refuses)),
+            (zmq.SNDHWM, high_water_mark),
+            (zmq.MAXMSGSIZE, min(longest_prefix, LONGEST_PREFIX) + 1),
+            (zmq.TCP_KEEPALIVE, 1),
+            (zmq.TCP_KEEPALIVE_IDLE, 5),
+            (zmq.TCP_KEEPALIVE_INTVL, 2),
+            (zmq.TCP_KEEPALIVE_CNT, 3),
+        ):
+            self.socket.setsockopt(option, value)
+        self.changes = 0
+        self._counts: dict[bytes, int] = {}
+        self._lengths: list[int] = []
+        self._unread: deque[bytes] = deque()
+
+    def bind(self, endpoint: str) -> str:
+        """Bind to an endpoint; return it with its port.
+
+        Raises:
+            zmq.ZMQError: libzmq refuses.
+        """
+        self._allow_ipv6(endpoint)
+        self.socket.bind(endpoint)
+        return self.socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()  # type: ignore[union-attr]
+
+    def connect(self, endpoint: str) -> None:
+        """Connect to an endpoint, such as that of a proxy.
+
+        Raises:
+            zmq.ZMQError: libzmq refuses.
+        """
+        self._allow_ipv6(endpoint)
+        self.socket.connect(endpoint)
+
+    def _allow_ipv6(self, endpoint: str) -> None:
+        # The option counts for the next bind or connect only. With it, `*` binds IPv6 addresses too.
+        self.socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
+
+    def has_input(self) -> bool:
+        """Return whether a subscription can be read. libzmq processes its commands in this call."""
+        return bool(_get(self.socket, _EVENTS) & _POLLIN)
+
+    def read(self, limit: int) -> bool:
+        """Read subscriptions, `limit` at most; return whether there were any."""
+        unread = self._unread
+        for _ in range(limit):
+            if not self.has_input():
+                break
+            # The iteration is in C: a signal handler that raises cannot lose a frame.
+            unread.extend(map(_recv, (self.socket,), _ONE))
+        if not unread:
+            return False
+        while unread:
+            self._apply(unread.popleft())
+        return True
+
+    def _apply(self, frame: bytes) -> None:
+        """Apply a subscription (first byte 1) or an unsubscription (first byte 0)."""
+        counts, kind, prefix = self._counts, frame[:1], frame[1:]
+        if kind == b"\x01":
+            counts[prefix] = counts.get(prefix, 0) + 1
+            is_new = counts[prefix] == 1
+        elif kind == b"\x00" and prefix in counts:
+            counts[prefix] -= 1
+            is_new = not counts[prefix]
+            if is_new:
+                del counts[prefix]
+        else:
+            # A message that an XSUB has sent.
+            return
+        if is_new:
+            self._lengths = sorted(set(map(len, counts)))
+            self.changes += 1
+
+    def wants(self, subject: bytes) -> bool:
+        """Return whether a subscriber has a prefix of a subject."""
+        counts, size = self._counts, len(subject)
+        return any(subject[:length] in counts for length in self._lengths if length <= size)
+
+    def count(self, subject: bytes | None) -> int:
+        """Return the number of subscriptions, of those with a prefix of the subject if one is given."""
+        counts = self._counts
+        if subject is None:
+            return sum(counts.values())
+        return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
+
+    def send(self, subject: bytes, payload: bytes) -> bool:
+        """Send a message; return False if a subscriber is full, which only a socket with `refuses` reports.
+
+        Raises:
+            zmq.ZMQError: the context is terminated.
+        """
+        socket = self.socket
+        try:
+            # The iteration is in C: a signal handler that raises cannot leave half a message in the socket.
+            deque(map(_send, (socket, socket), (subject, payload), _FLAGS), 0)
+        except zmq.Again:
+            return False
+        return True
+
+    def close(self, linger: int) -> None:
+        """Close the socket.
+
+        Args:
+            linger: milliseconds for which libzmq goes on sending.
+        """
+        self.socket.close(linger)

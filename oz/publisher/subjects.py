@@ -1,0 +1,76 @@
+"""Subjects of a publisher: the check by its dialect, once for each subject."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.errors import SubjectError, SubjectWarning
+from oz.subjects import dialects
+from oz.transport.endpoints import is_local
+
+CACHED_SUBJECTS = 65_536
+_LONGEST_CACHED = 1_024
+_LOCAL = b"_LOCAL."
+
+
+class SubjectCheck:
+    """Check of subjects. Valid subjects are cached."""
+
+    def __init__(self, dialect: str, endpoints: Callable[[], Iterable[str]]) -> None:
+        """Start with an empty cache.
+
+        Args:
+            dialect: of the publisher.
+            endpoints: returns the endpoints of the publisher: `_LOCAL.` subjects stay on this host.
+
+        Raises:
+            ValueError: there is no such dialect.
+        """
+        self._rules = dialects.find(dialect)
+        self._endpoints = endpoints
+        self._valid: dict[Any, tuple[str, bytes]] = {}
+
+    def forget(self) -> None:
+        """Clear the cache, because the endpoints have changed."""
+        self._valid.clear()
+
+    def check(self, subject: Any) -> tuple[str, bytes]:
+        """Return a subject as text and as bytes.
+
+        Raises:
+            SubjectError: the dialect does not allow it, or a `_LOCAL.` subject would leave this host.
+            TypeError: it is neither str nor bytes.
+        """
+        try:
+            return self._valid[subject]
+        except (KeyError, TypeError):
+            pass
+        rules = self._rules
+        own = rules.decode(subject, SubjectError)
+        rules.check_subject(own)
+        raw = own if isinstance(own, bytes) else own.encode()
+        if raw.startswith(_LOCAL):
+            remote = [one for one in self._endpoints() if not is_local(one)]
+            if remote:
+                rule = f"_LOCAL subjects stay on this host, and {', '.join(remote)} does not"
+                raise SubjectError(rules.name, subject, 0, rule)
+        advice = rules.subject_advice(own)
+        if advice is not None:
+            warnings.warn(advice, SubjectWarning, stacklevel=_level_of_caller())
+        found = raw.decode("utf-8", "surrogateescape"), raw
+        if isinstance(subject, (str, bytes)) and len(subject) <= _LONGEST_CACHED:
+            if len(self._valid) >= CACHED_SUBJECTS:
+                self._valid.clear()
+            self._valid[subject] = found
+        return found
+
+
+def _level_of_caller() -> int:
+    """Return the stack level of the first frame outside oz, for `warnings.warn` in the calling function."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
+        level, frame = level + 1, frame.f_back
+    return level

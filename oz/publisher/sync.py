@@ -1,0 +1,386 @@
+"""The publisher whose calls block."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self
+
+import zmq
+
+from oz.errors import ClosedError
+from oz.numbers import check_count, check_wait
+from oz.options import Options
+from oz.program_end import CLOSE_TIMEOUT, check_running, close_all, end_daemon
+from oz.publisher.engine import UNKNOWN, Engine
+from oz.publisher.stats import PublisherStats, SubscriberInfo
+from oz.publisher.thread import PublisherThread
+from oz.publisher.waiting import wait_in_thread
+from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.steps import run
+from oz.wire.codec import Codec
+
+_MAX_COUNT = 2**31
+
+
+class _Life:
+    """Engine and thread of a publisher, from its first endpoint to its close. The thread refers to it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.thread: PublisherThread | None = None
+        self._closing = threading.Lock()
+
+    def start(self) -> None:
+        """Start the thread, at the first endpoint."""
+        if self.thread is None:
+            self.thread = PublisherThread(self.engine)
+
+    def close(self, timeout: float | None) -> int:
+        """Close; see `Publisher.close`."""
+        engine = self.engine
+        if engine.is_foreign:
+            return 0
+        end = wait_in_thread(engine.waiters, engine.acknowledgements(timeout))
+        return self._finish(end)
+
+    def _finish(self, end: float) -> int:
+        with self._closing:
+            if self.thread is not None:
+                self.thread.stop()
+            left = self.engine.finish(end)
+            self.engine.end_context()
+        _open.discard(self)
+        return left
+
+    def close_dropped(self) -> None:
+        """Close a publisher that became garbage, without a wait: this may be any thread, at any place."""
+        thread = self.thread
+        if thread is None:
+            self._finish(0.0)
+            return
+
+        def close() -> None:
+            with suppress(ClosedError):
+                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.wait))
+
+        thread.abandon(close)
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.close(timeout)
+
+
+_open: set[_Life] = set()
+"""Publishers that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)
+
+
+class Publisher:
+    """Publishes messages by subject.
+
+    Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
+    loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
+    signal handler must not use it.
+
+    Attributes:
+        endpoint: bound last, or connected to last; a port `*` is replaced by the port.
+        endpoints: all endpoints.
+        link_endpoints: at which the publisher listens for links.
+        stats: counters.
+        subscribers: state of each link.
+    """
+
+    def __init__(
+        self,
+        bind: Endpoints | None = None,
+        connect: Endpoints | None = None,
+        *,
+        codec: str | Codec | None = None,
+        dialect: str = "nats",
+        on_full: str = "drop",
+        last_value: bool = False,
+        links: str | bool | None = None,
+        security: Any = None,
+        context: zmq.Context[Any] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """Bind and connect to endpoints.
+
+        Args:
+            bind: endpoints to listen at.
+            connect: endpoints to connect to, such as that of a proxy. Links need `bind`.
+            codec: encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
+            dialect: rules for subjects, one of `oz.DIALECTS`.
+            on_full: for a subscriber that is too slow and has no overflow policy: "drop" the message for it,
+                "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
+            last_value: whether subscriptions may ask for the newest message of each subject.
+            links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
+                an ipc or inproc name); False turns links off.
+            security: keys and permissions; not supported yet.
+            context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
+            options: see `oz.options.Options`.
+
+        Raises:
+            EndpointError: an endpoint cannot be used.
+            ConfigurationError: an argument has no meaning here.
+            ClosedError: the program ends.
+        """
+        check_running("publisher")
+        engine = Engine(
+            codec=codec,
+            dialect=dialect,
+            on_full=on_full,
+            last_value=last_value,
+            links=links,
+            security=security,
+            context=context,
+            options=options,
+        )
+        self._engine = engine
+        self._life = _Life(engine)
+        # For the hot path of `publish`.
+        self._quick, self._batcher = engine.quick, engine.batcher
+        self._waiting, self._full_length = engine.waiting, engine.full_length
+        _open.add(self._life)
+        try:
+            for one in as_list(bind):
+                self.bind(one)
+            for one in as_list(connect):
+                self.connect(one)
+        except BaseException:
+            self._life.close(0.0)
+            raise
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        id: bytes | tuple[bytes, int] | None = None,
+    ) -> None:
+        """Publish one message.
+
+        Args:
+            subject: full subject, valid in the dialect of the publisher.
+            payload: bytes, or a value for the codec.
+            headers: text to text, bytes, numbers, truth values or None. Plain subscribers do not get them.
+            key: for sticky queue groups, in place of the subject.
+            id: identifies a repeated message to subscribers with `dedupe`: up to 64 bytes, or a pair of such
+                bytes and a number.
+
+        Raises:
+            SubjectError: the dialect does not allow the subject.
+            WouldBlock: a subscriber is full, and `on_full` is "raise", or is "block" and `send_timeout` is
+                over.
+            TypeError, ValueError: another argument is not allowed.
+            ClosedError: the publisher is closed.
+            OwnershipError: this is the child of a fork.
+        """
+        try:
+            way = self._quick.get(subject, UNKNOWN)
+        except TypeError:
+            # A bytearray has no hash.
+            way = UNKNOWN
+        if headers is None and key is None and id is None and type(payload) is bytes:
+            if way:
+                waiting, engine = self._waiting, self._engine
+                if waiting and not engine.is_pressed:
+                    # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.
+                    waiting.extend((*way, payload, None))
+                    if engine.is_resting or len(waiting) >= self._full_length:
+                        engine.appended()
+                    return
+            elif way is None:
+                # CPython switches threads at calls and jumps only, so that no count is lost.
+                self._batcher.unmatched += 1
+                return
+        self._publish(subject, payload, headers, key, id)
+
+    def _publish(self, subject: Any, payload: Any, headers: Any, key: Any, message_id: Any) -> None:
+        engine = self._engine
+        try:
+            message = engine.prepare(subject, payload, headers, key, message_id)
+            if not engine.offer(message):
+                wait_in_thread(engine.waiters, engine.room(message))
+        except ClosedError:
+            end_daemon()
+            raise
+
+    def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
+        """Publish messages one after another, in batches.
+
+        Args:
+            pairs: of subject and payload.
+
+        Returns:
+            Number of published messages. The messages before one that raises are published.
+
+        Raises:
+            TypeError: an element is no pair.
+            Exception: as `publish`.
+        """
+        count = 0
+        with self.batch():
+            for subject, payload in pairs:
+                self.publish(subject, payload)
+                count += 1
+        return count
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Send the messages that are published in a `with` block together, at its end or in full batches."""
+        engine = self._engine
+        engine.hold()
+        try:
+            yield
+        finally:
+            engine.release()
+
+    def flush(self) -> None:
+        """Send the messages that wait for a batch.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.flush()
+
+    def has_subscribers(self, subject: str | bytes) -> bool:
+        """Return whether a subscriber receives a subject.
+
+        Raises:
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        return self._engine.count_subscribers(subject) > 0
+
+    def wait_for_subscribers(
+        self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until subscriptions have arrived. Messages that are published then reach the subscribers.
+
+        A link counts once. Plain subscribers count once for each subscription, and equal subscriptions
+        behind a proxy count once.
+
+        Args:
+            subject: count only subscribers that receive this subject.
+            count: number of subscribers to wait for.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: there were fewer.
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        check_count("count", count, 1, _MAX_COUNT)
+        check_wait("timeout", timeout)
+        wait_in_thread(self._engine.waiters, self._engine.subscribers(subject, count, timeout))
+
+    def bind(self, endpoint: str | bytes) -> None:
+        """Bind to an endpoint, and to its link endpoint.
+
+        Raises:
+            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.bind(endpoint)
+        self._life.start()
+
+    def connect(self, endpoint: str | bytes) -> None:
+        """Connect to an endpoint. It serves plain subscribers only: links need `bind`.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.connect(endpoint)
+        self._life.start()
+
+    def unbind(self, endpoint: str | bytes) -> None:
+        """Undo `bind`.
+
+        Raises:
+            EndpointError: the publisher is not bound to it.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.unbind(endpoint)
+
+    def disconnect(self, endpoint: str | bytes) -> None:
+        """Undo `connect`.
+
+        Raises:
+            EndpointError: the publisher is not connected to it.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.disconnect(endpoint)
+
+    @property
+    def endpoint(self) -> str | None:
+        """Endpoint that was bound last, or connected to last; None without any."""
+        return self._engine.endpoint
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """All endpoints."""
+        return self._engine.endpoints
+
+    @property
+    def link_endpoints(self) -> tuple[str, ...]:
+        """Endpoints for links."""
+        return self._engine.link_endpoints
+
+    @property
+    def stats(self) -> PublisherStats:
+        """Counters of the publisher."""
+        return self._engine.stats()
+
+    @property
+    def subscribers(self) -> list[SubscriberInfo]:
+        """State of each link."""
+        return self._engine.subscriber_infos()
+
+    def close(self, *, timeout: float | None = 5.0) -> int:
+        """Close. A second call does nothing, and so does a call in the child of a fork.
+
+        Waits for sessions that acknowledge, and with an own context for plain subscribers that read. A
+        session that was not heard for a second is not waited for.
+
+        Args:
+            timeout: seconds for all of it; None waits for ever.
+
+        Returns:
+            Number of messages that sessions have not acknowledged.
+        """
+        check_wait("timeout", timeout)
+        return self._life.close(timeout)
+
+    def __enter__(self) -> Self:
+        """Return the publisher; the `with` block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the endpoints."""
+        where = ", ".join(self.endpoints) or ("closed" if self._engine.is_closed else "no endpoint")
+        return f"<oz.Publisher {where}>"
+
+    def __del__(self) -> None:
+        """Close a publisher that the program has dropped, without a wait."""
+        life = self.__dict__.get("_life")
+        if life is None or life.engine.is_closed or life.engine.is_foreign:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        life.close_dropped()

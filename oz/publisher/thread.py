@@ -1,0 +1,102 @@
+"""Thread that attends to a publisher whose calls block."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from oz.errors import ClosedError
+from oz.logs import peer_logger
+from oz.publisher.engine import Engine
+from oz.publisher.wakeup import WakeUp
+from oz.system import Poll, make_poll
+
+_log = peer_logger("oz.publisher")
+
+_PAUSE = 0.0003
+"""Seconds between two rounds while there is more to do: publishing threads get the lock."""
+_FAILURE_PAUSE = 0.1
+"""Seconds after a round that failed."""
+_clock = time.monotonic
+
+
+class PublisherThread:
+    """Daemon thread that runs `Engine.attend`. It sleeps until a descriptor, `wake` or the next deadline."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start the thread."""
+        self._engine = engine
+        self._is_stopped = False
+        self._at_end: Callable[[], None] | None = None
+        self._wake_up = WakeUp()
+        self._polled: tuple[int, ...] = ()
+        self._poll: Poll = make_poll()
+        engine.wake = self._wake_up.wake
+        self._thread = threading.Thread(target=self._run, name="oz publisher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end, unless the thread calls this or the interpreter stops."""
+        self._is_stopped = True
+        self._wake_up.wake()
+        if threading.current_thread() is not self._thread and not sys.is_finalizing():
+            self._thread.join()
+
+    def abandon(self, close: Callable[[], None]) -> None:
+        """Let the thread close its publisher, which the program has dropped."""
+        self._at_end = close
+        self._wake_up.wake()
+
+    def wait(self, until: float | None) -> None:
+        """Attend until a time, or until something has happened; for waits inside the thread."""
+        self._turn(until)
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            if self._at_end is not None:
+                self._at_end()
+                return
+            try:
+                self._turn(None)
+            except ClosedError:
+                # The context was terminated, which closes the publisher.
+                return
+            except Exception:
+                _log.exception("a publisher failed to attend to its subscribers; it goes on")
+                time.sleep(_FAILURE_PAUSE)
+
+    def _turn(self, until: float | None) -> None:
+        """Attend once, then sleep until there is something to do."""
+        engine = self._engine
+        if engine.attend():
+            time.sleep(_PAUSE)
+            return
+        # In this order: `publish` appends to `waiting` before it looks at `is_resting`.
+        engine.is_resting = not engine.waiting
+        deadline = engine.next_deadline()
+        if engine.waiting:
+            engine.is_resting = False
+            deadline = engine.next_deadline()
+        if until is not None:
+            deadline = until if deadline is None else min(deadline, until)
+        self._sleep(deadline)
+
+    def _sleep(self, deadline: float | None) -> None:
+        descriptors = self._engine.descriptors()
+        if descriptors != self._polled:
+            self._polled = descriptors
+            self._poll = make_poll()
+            for one in (*descriptors, self._wake_up.fileno()):
+                self._poll.register(one)
+        if self._is_stopped:
+            return
+        left = None if deadline is None else max(deadline - _clock(), 0.0)
+        if left is not None and 0 < left < 0.001:
+            # `poll` waits whole milliseconds.
+            time.sleep(left)
+            left = 0.0
+        ready = self._poll.poll(None if left is None else left * 1000)
+        if any(descriptor == self._wake_up.fileno() for descriptor, _ in ready):
+            self._wake_up.clear()

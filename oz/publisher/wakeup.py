@@ -1,0 +1,43 @@
+"""Descriptor that wakes a thread out of `poll`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+_ONE = (1).to_bytes(8, sys.byteorder)
+
+
+class WakeUp:
+    """Descriptor that is readable after `wake`, until `clear`. Any thread may wake."""
+
+    def __init__(self) -> None:
+        """Create an eventfd, or a pipe where the system has none."""
+        if hasattr(os, "eventfd"):
+            self._read = self._write = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._read, self._write = os.pipe()
+            os.set_blocking(self._read, False)
+            os.set_blocking(self._write, False)
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll."""
+        return self._read
+
+    def wake(self) -> None:
+        """Make the descriptor readable."""
+        # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
+        with suppress(BlockingIOError):
+            os.write(self._write, _ONE)
+
+    def clear(self) -> None:
+        """Make the descriptor unreadable."""
+        with suppress(BlockingIOError):
+            while os.read(self._read, 1024) and self._read != self._write:
+                pass
+
+    def __del__(self) -> None:
+        """Close the descriptor. No thread can be inside `wake` then."""
+        for descriptor in {self._read, self._write}:
+            os.close(descriptor)

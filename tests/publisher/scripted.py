@@ -1,0 +1,147 @@
+"""A scripted subscriber: the pure link over a raw ROUTER. The test turns it by hand."""
+
+import os
+import time
+
+import zmq
+
+import oz
+from oz.subscriber.link import Gap, Link, Messages, Refused, Replace
+from oz.subscriber.subscriptions import Subscriptions
+from oz.transport.routers import dial, dialling_router
+from oz.wire import links
+from oz.wire.links import DEFAULT_OPTIONS, StreamOptions
+from support.waiting import DEADLINE, Thread
+
+
+class Peer:
+    """Subscriber with one link.
+
+    Attributes:
+        messages: subject, payload, extras of the messages that arrived, in order.
+        positions: of these messages.
+        redelivered: payloads of the messages that were marked.
+        gaps: that the link reported.
+        refused: of the last ANSWER.
+        frames: kind of each control frame that arrived.
+        is_acking: whether ACKs are sent.
+        is_handling: whether messages count as handled when they arrive.
+    """
+
+    def __init__(self, endpoint, *texts, context=None, member=None, largest_frame=64 << 20, window=1_024,
+                 last_value=False, **options):  # fmt: skip
+        self.endpoint = endpoint
+        self._context = context or zmq.Context()
+        self._is_own = context is None
+        self.router = dialling_router(self._context, message_bytes=64 << 20, window=256)
+        self.subscriptions = Subscriptions()
+        self.options = StreamOptions(**options) if options else DEFAULT_OPTIONS
+        self.member = member or os.urandom(16)
+        self.link = Link(self.member, self.subscriptions, lambda: os.urandom(16), largest_frame=largest_frame,
+                         largest_window=window)  # fmt: skip
+        self.messages, self.positions, self.redelivered, self.gaps, self.refused = [], [], [], [], []
+        self.frames = []
+        self.is_acking = self.is_handling = True
+        self._handle = None
+        self.subscribe(*texts, last_value=last_value)
+        self._dial()
+
+    def subscribe(self, *texts, last_value=False):
+        added = [
+            self.subscriptions.add(oz.compile(text), self.options, last_value=last_value) for text in texts
+        ]
+        self.link.declare()
+        return added
+
+    def unsubscribe(self, subscription):
+        self.subscriptions.remove(subscription)
+        self.link.declare()
+
+    def _dial(self):
+        if self._handle is not None:
+            self.router.disconnect(self.endpoint)
+        self._handle = dial(self.router, self.endpoint)
+        self.link.connect(time.monotonic())
+        self.send()
+
+    @property
+    def payloads(self):
+        return [payload for _, payload, _ in self.messages]
+
+    @property
+    def lost(self):
+        return [(gap.count, gap.reason) for gap in self.gaps]
+
+    def send(self):
+        while (frame := self.link.next_frame()) is not None:
+            if frame[0] != links.ACK or self.is_acking:
+                self._send(frame)
+            self.link.taken(time.monotonic())
+
+    def _send(self, frame):
+        self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+
+    def turn(self, seconds=0.02):
+        """Read what has arrived within a time, and send what is due."""
+        if self.router.poll(seconds * 1000):
+            for _ in range(1_000):
+                try:
+                    handle, frame = self.router.recv_multipart(zmq.NOBLOCK)
+                except zmq.Again:
+                    break
+                if handle == self._handle:
+                    if frame and frame[0] not in (links.BATCH, links.JOINED) and not links.is_body(frame):
+                        self.frames.append(frame[0])
+                    self._apply(self.link.on_frame(frame, time.monotonic()))
+        self._apply(self.link.tick(time.monotonic()))
+        self.link.before_wait(time.monotonic())
+        self.send()
+
+    def _apply(self, effects):
+        for effect in effects:
+            if isinstance(effect, Messages):
+                found = list(zip(effect.flat[::3], effect.flat[1::3], effect.flat[2::3], strict=True))
+                self.messages += [(subject.decode(), payload, extras) for subject, payload, extras in found]
+                self.positions += effect.positions
+                if effect.is_redelivered:
+                    self.redelivered += effect.flat[1::3]
+                if self.is_handling and self.options.handled:
+                    for sequence in range(effect.sequence, effect.sequence + len(found)):
+                        self.link.handled(self.link.epoch, effect.stream, sequence)
+            elif isinstance(effect, Gap):
+                self.gaps.append(effect)
+            elif isinstance(effect, Refused):
+                self.refused = effect.refusals
+            elif isinstance(effect, Replace):
+                self._dial()
+
+    def until(self, condition, timeout=DEADLINE):
+        """Turn until a condition holds."""
+        ends = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < ends, (self.link.state, len(self.messages), self.gaps, self.refused)
+            self.turn()
+        return self
+
+    def ready(self):
+        """Turn until the publisher has answered the subscriptions."""
+        return self.until(lambda: self.link.is_answered)
+
+    def receive(self, count):
+        """Turn until so many messages have arrived in all; return their payloads."""
+        self.until(lambda: len(self.messages) >= count)
+        return self.payloads
+
+    def in_background(self, condition):
+        """Turn in a thread until a condition holds."""
+        return Thread(lambda: self.until(condition))
+
+    def leave(self):
+        """Say BYE."""
+        self.link.close()
+        self.send()
+
+    def close(self):
+        self.router.close(0)
+        if self._is_own:
+            self._context.term()
