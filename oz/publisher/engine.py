@@ -475,11 +475,18 @@ class Engine:
         for notify in tuple(self.waiters):
             notify()
 
-    def attend(self) -> bool:
-        """Read, apply declarations, do what is due, and send; return whether there is more to do at once."""
-        return self._locked(self._attend)
+    def attend(self, *, flushes: bool = False) -> bool:
+        """Read, apply declarations, do what is due, and send; return whether there is more to do at once.
 
-    def _attend(self) -> bool:
+        Args:
+            flushes: whether waiting messages are due.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        return self._locked(self._attend, flushes)
+
+    def _attend(self, flushes: bool) -> bool:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
@@ -497,7 +504,7 @@ class Engine:
                 self._blocked.clear()
             self._pump(listener)
         due = None if self._held else self.batcher.deadline()
-        if due is not None and _clock() >= due:
+        if due is not None and (flushes or _clock() >= due):
             self._flush()
         elif self._refuses:
             self._measure_pressure()

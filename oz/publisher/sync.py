@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import atexit
 import threading
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-import zmq
-
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
-from oz.options import Options
-from oz.program_end import CLOSE_TIMEOUT, check_running, close_all, end_daemon
+from oz.program_end import CLOSE_TIMEOUT, close_all, end_daemon
+from oz.publisher.base import PublisherBase
 from oz.publisher.engine import UNKNOWN, Engine
-from oz.publisher.stats import PublisherStats, SubscriberInfo
 from oz.publisher.thread import PublisherThread
 from oz.publisher.waiting import wait_in_thread
-from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.steps import run
-from oz.wire.codec import Codec
 
 _MAX_COUNT = 2**31
 
@@ -66,7 +60,7 @@ class _Life:
 
         def close() -> None:
             with suppress(ClosedError):
-                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.wait))
+                self._finish(run(self.engine.acknowledgements(CLOSE_TIMEOUT), thread.attendance.turn))
 
         thread.abandon(close)
 
@@ -84,7 +78,7 @@ def _close_all() -> None:
     close_all(_open)
 
 
-class Publisher:
+class Publisher(PublisherBase):
     """Publishes messages by subject.
 
     Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
@@ -99,66 +93,18 @@ class Publisher:
         subscribers: state of each link.
     """
 
-    def __init__(
-        self,
-        bind: Endpoints | None = None,
-        connect: Endpoints | None = None,
-        *,
-        codec: str | Codec | None = None,
-        dialect: str = "nats",
-        on_full: str = "drop",
-        last_value: bool = False,
-        links: str | bool | None = None,
-        security: Any = None,
-        context: zmq.Context[Any] | None = None,
-        options: Options | None = None,
-    ) -> None:
-        """Bind and connect to endpoints.
-
-        Args:
-            bind: endpoints to listen at.
-            connect: endpoints to connect to, such as that of a proxy. Links need `bind`.
-            codec: encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
-            dialect: rules for subjects, one of `oz.DIALECTS`.
-            on_full: for a subscriber that is too slow and has no overflow policy: "drop" the message for it,
-                "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
-            last_value: whether subscriptions may ask for the newest message of each subject.
-            links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
-                an ipc or inproc name); False turns links off.
-            security: keys and permissions; not supported yet.
-            context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
-            options: see `oz.options.Options`.
-
-        Raises:
-            EndpointError: an endpoint cannot be used.
-            ConfigurationError: an argument has no meaning here.
-            ClosedError: the program ends.
-        """
-        check_running("publisher")
-        engine = Engine(
-            codec=codec,
-            dialect=dialect,
-            on_full=on_full,
-            last_value=last_value,
-            links=links,
-            security=security,
-            context=context,
-            options=options,
-        )
-        self._engine = engine
+    def _begin(self, engine: Engine) -> None:
         self._life = _Life(engine)
-        # For the hot path of `publish`.
-        self._quick, self._batcher = engine.quick, engine.batcher
-        self._waiting, self._full_length = engine.waiting, engine.full_length
         _open.add(self._life)
-        try:
-            for one in as_list(bind):
-                self.bind(one)
-            for one in as_list(connect):
-                self.connect(one)
-        except BaseException:
-            self._life.close(0.0)
-            raise
+
+    def _start(self) -> None:
+        self._life.start()
+
+    def _abort(self) -> None:
+        self._life.close(0.0)
+
+    def _drop(self) -> None:
+        self._life.close_dropped()
 
     def publish(
         self,
@@ -237,16 +183,6 @@ class Publisher:
                 count += 1
         return count
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Send the messages that are published in a `with` block together, at its end or in full batches."""
-        engine = self._engine
-        engine.hold()
-        try:
-            yield
-        finally:
-            engine.release()
-
     def flush(self) -> None:
         """Send the messages that wait for a batch.
 
@@ -254,14 +190,6 @@ class Publisher:
             ClosedError, OwnershipError: as `publish`.
         """
         self._engine.flush()
-
-    def has_subscribers(self, subject: str | bytes) -> bool:
-        """Return whether a subscriber receives a subject.
-
-        Raises:
-            SubjectError, ClosedError, OwnershipError: as `publish`.
-        """
-        return self._engine.count_subscribers(subject) > 0
 
     def wait_for_subscribers(
         self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
@@ -283,69 +211,6 @@ class Publisher:
         check_count("count", count, 1, _MAX_COUNT)
         check_wait("timeout", timeout)
         wait_in_thread(self._engine.waiters, self._engine.subscribers(subject, count, timeout))
-
-    def bind(self, endpoint: str | bytes) -> None:
-        """Bind to an endpoint, and to its link endpoint.
-
-        Raises:
-            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
-            ClosedError, OwnershipError: as `publish`.
-        """
-        self._engine.bind(endpoint)
-        self._life.start()
-
-    def connect(self, endpoint: str | bytes) -> None:
-        """Connect to an endpoint. It serves plain subscribers only: links need `bind`.
-
-        Raises:
-            EndpointError: the endpoint cannot be used.
-            ClosedError, OwnershipError: as `publish`.
-        """
-        self._engine.connect(endpoint)
-        self._life.start()
-
-    def unbind(self, endpoint: str | bytes) -> None:
-        """Undo `bind`.
-
-        Raises:
-            EndpointError: the publisher is not bound to it.
-            ClosedError, OwnershipError: as `publish`.
-        """
-        self._engine.unbind(endpoint)
-
-    def disconnect(self, endpoint: str | bytes) -> None:
-        """Undo `connect`.
-
-        Raises:
-            EndpointError: the publisher is not connected to it.
-            ClosedError, OwnershipError: as `publish`.
-        """
-        self._engine.disconnect(endpoint)
-
-    @property
-    def endpoint(self) -> str | None:
-        """Endpoint that was bound last, or connected to last; None without any."""
-        return self._engine.endpoint
-
-    @property
-    def endpoints(self) -> tuple[str, ...]:
-        """All endpoints."""
-        return self._engine.endpoints
-
-    @property
-    def link_endpoints(self) -> tuple[str, ...]:
-        """Endpoints for links."""
-        return self._engine.link_endpoints
-
-    @property
-    def stats(self) -> PublisherStats:
-        """Counters of the publisher."""
-        return self._engine.stats()
-
-    @property
-    def subscribers(self) -> list[SubscriberInfo]:
-        """State of each link."""
-        return self._engine.subscriber_infos()
 
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
@@ -371,16 +236,3 @@ class Publisher:
     ) -> None:
         """Close."""
         self.close()
-
-    def __repr__(self) -> str:
-        """Show the endpoints."""
-        where = ", ".join(self.endpoints) or ("closed" if self._engine.is_closed else "no endpoint")
-        return f"<oz.Publisher {where}>"
-
-    def __del__(self) -> None:
-        """Close a publisher that the program has dropped, without a wait."""
-        life = self.__dict__.get("_life")
-        if life is None or life.engine.is_closed or life.engine.is_foreign:
-            return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
-        life.close_dropped()

@@ -1,4 +1,4 @@
-"""Thread that attends to a publisher whose calls block."""
+"""Attention to a publisher in a thread: its own thread, or one that waits for its end."""
 
 from __future__ import annotations
 
@@ -22,53 +22,27 @@ _FAILURE_PAUSE = 0.1
 _clock = time.monotonic
 
 
-class PublisherThread:
-    """Daemon thread that runs `Engine.attend`. It sleeps until a descriptor, `wake` or the next deadline."""
+class Attendance:
+    """Rounds of `Engine.attend` in one thread, with sleeps until a descriptor, `wake` or the next deadline."""
 
     def __init__(self, engine: Engine) -> None:
-        """Start the thread."""
+        """Let the engine wake the thread that calls `turn`."""
         self._engine = engine
-        self._is_stopped = False
-        self._at_end: Callable[[], None] | None = None
         self._wake_up = WakeUp()
         self._polled: tuple[int, ...] = ()
         self._poll: Poll = make_poll()
-        engine.wake = self._wake_up.wake
-        self._thread = threading.Thread(target=self._run, name="oz publisher", daemon=True)
-        self._thread.start()
+        self.is_stopped = False
+        engine.wake = self.wake = self._wake_up.wake
 
-    def stop(self) -> None:
-        """End the thread, and wait for its end, unless the thread calls this or the interpreter stops."""
-        self._is_stopped = True
-        self._wake_up.wake()
-        if threading.current_thread() is not self._thread and not sys.is_finalizing():
-            self._thread.join()
+    def turn(self, until: float | None) -> None:
+        """Attend once, then sleep until there is something to do.
 
-    def abandon(self, close: Callable[[], None]) -> None:
-        """Let the thread close its publisher, which the program has dropped."""
-        self._at_end = close
-        self._wake_up.wake()
+        Args:
+            until: end of the sleep at the latest, in seconds of `time.monotonic`.
 
-    def wait(self, until: float | None) -> None:
-        """Attend until a time, or until something has happened; for waits inside the thread."""
-        self._turn(until)
-
-    def _run(self) -> None:
-        while not self._is_stopped:
-            if self._at_end is not None:
-                self._at_end()
-                return
-            try:
-                self._turn(None)
-            except ClosedError:
-                # The context was terminated, which closes the publisher.
-                return
-            except Exception:
-                _log.exception("a publisher failed to attend to its subscribers; it goes on")
-                time.sleep(_FAILURE_PAUSE)
-
-    def _turn(self, until: float | None) -> None:
-        """Attend once, then sleep until there is something to do."""
+        Raises:
+            ClosedError: the engine is closed.
+        """
         engine = self._engine
         if engine.attend():
             time.sleep(_PAUSE)
@@ -90,7 +64,7 @@ class PublisherThread:
             self._poll = make_poll()
             for one in (*descriptors, self._wake_up.fileno()):
                 self._poll.register(one)
-        if self._is_stopped:
+        if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)
         if left is not None and 0 < left < 0.001:
@@ -100,3 +74,40 @@ class PublisherThread:
         ready = self._poll.poll(None if left is None else left * 1000)
         if any(descriptor == self._wake_up.fileno() for descriptor, _ in ready):
             self._wake_up.clear()
+
+
+class PublisherThread:
+    """Daemon thread that attends to a publisher."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start the thread."""
+        self.attendance = Attendance(engine)
+        self._at_end: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="oz publisher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end, unless the thread calls this or the interpreter stops."""
+        self.attendance.is_stopped = True
+        self.attendance.wake()
+        if threading.current_thread() is not self._thread and not sys.is_finalizing():
+            self._thread.join()
+
+    def abandon(self, close: Callable[[], None]) -> None:
+        """Let the thread close its publisher, which the program has dropped."""
+        self._at_end = close
+        self.attendance.wake()
+
+    def _run(self) -> None:
+        while not self.attendance.is_stopped:
+            if self._at_end is not None:
+                self._at_end()
+                return
+            try:
+                self.attendance.turn(None)
+            except ClosedError:
+                # The context was terminated, which closes the publisher.
+                return
+            except Exception:
+                _log.exception("a publisher failed to attend to its subscribers; it goes on")
+                time.sleep(_FAILURE_PAUSE)

@@ -1,0 +1,353 @@
+"""The publisher for asyncio. It has no thread: the event loop attends to it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import time
+from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from oz.errors import ClosedError
+from oz.logs import peer_logger
+from oz.numbers import check_count, check_wait
+from oz.program_end import close_all
+from oz.publisher.base import PublisherBase
+from oz.publisher.engine import UNKNOWN, Engine
+from oz.publisher.thread import Attendance
+from oz.transport.steps import Steps, run, run_async
+
+TURN = 0.001
+"""Seconds after which `await publish(...)` gives the loop a turn."""
+_DROPPED_LINGER = 0.05  # Seconds for the last frames of a publisher that became garbage.
+_MAX_COUNT = 2**31
+
+_clock = time.monotonic
+_log = peer_logger("oz.publisher")
+_Result = TypeVar("_Result")
+
+
+class _LoopAttendance:
+    """Rounds of `Engine.attend` in an event loop: for descriptors, `wake` and the next deadline.
+
+    Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
+    round is scheduled, and the first message that waits schedules one.
+
+    Attributes:
+        turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._descriptors: tuple[int, ...] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._is_scheduled = False
+        self.turned_at = 0.0
+        engine.wake = self._wake
+
+    def start(self) -> None:
+        """Attend in the running loop; do nothing outside a loop, and in a loop that attends."""
+        if self._loop is not None:
+            return
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._engine.is_resting = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._loop is not None and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        engine, loop = self._engine, self._loop
+        if engine.is_closed or loop is None:
+            return
+        try:
+            more = engine.attend(flushes=True)
+        except ClosedError:
+            # The context was terminated, which closes the publisher.
+            self.stop()
+            return
+        except Exception:
+            _log.exception("a publisher failed to attend to its subscribers; it goes on")
+            more = False
+        engine.is_resting = True
+        descriptors = engine.descriptors()
+        if descriptors != self._descriptors:
+            for one in descriptors:
+                loop.add_reader(one, self._turn)
+            self._descriptors = descriptors
+        if more:
+            self._wake()
+        self._set_timer(loop)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        deadline = self._engine.next_deadline()
+        if deadline is None or deadline >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = loop.call_later(max(deadline - _clock(), 0.0), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._turn()
+
+    def stop(self) -> None:
+        """Leave the loop. The caller is in the loop, or the loop does not run."""
+        loop, self._loop = self._loop, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if loop is not None and not loop.is_closed():
+            for one in self._descriptors:
+                loop.remove_reader(one)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Call something in the loop; at once if there is none, or if it is closed."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):  # It may be closed in this moment.
+                loop.call_soon_threadsafe(work)
+                return
+        work()
+
+    async def wait(self, steps: Steps[_Result]) -> _Result:
+        """Run steps of the engine. A cancellation ends them where they hold nothing."""
+        self.start()
+        news = asyncio.Event()
+
+        async def wait(until: float | None) -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if until is None else max(until - _clock(), 0.0)):
+                    await news.wait()
+            news.clear()
+
+        waiters = self._engine.waiters
+        waiters.add(news.set)
+        try:
+            return await run_async(steps, wait)
+        finally:
+            waiters.discard(news.set)
+
+
+class _Done:
+    """Result of a call that is done. To await it gives the loop a turn now and then."""
+
+    __slots__ = ("_attendance",)
+
+    def __init__(self, attendance: _LoopAttendance) -> None:
+        self._attendance = attendance
+
+    def __await__(self) -> Generator[None, None, None]:
+        attendance = self._attendance
+        now = _clock()
+        if now - attendance.turned_at >= TURN:
+            # Before and after: other tasks that publish have a turn each, and so has this one.
+            attendance.turned_at = now
+            yield
+            attendance.turned_at = _clock()
+
+
+class _Life:
+    """Engine and attendance of a publisher, for the end of the program."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.attendance = engine, _LoopAttendance(engine)
+        _open.add(self)
+
+    def finish(self, end: float) -> int:
+        """Close the sockets, but not the context."""
+        self.attendance.stop()
+        _open.discard(self)
+        return self.engine.finish(end)
+
+    def drop(self) -> None:
+        """Close without a wait."""
+        if not self.engine.is_closed:
+            self.finish(_clock() + _DROPPED_LINGER)
+            self.engine.end_context()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program, where no loop runs; see `close_all`."""
+        engine = self.engine
+        if engine.is_foreign:
+            return
+        self.attendance.stop()
+        turn = Attendance(engine).turn
+        with suppress(ClosedError):
+            self.finish(run(engine.acknowledgements(timeout), turn))
+        engine.end_context()
+
+
+_open: set[_Life] = set()
+"""Publishers that are not closed, so that the end of the program closes them."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)
+
+
+class Publisher(PublisherBase):
+    """Publishes messages by subject, as `oz.publisher.sync.Publisher` does, in an event loop.
+
+    All calls belong to the thread of the loop. Messages that wait for a batch are sent at the end of the
+    loop's turn.
+    """
+
+    def _begin(self, engine: Engine) -> None:
+        self._life = _Life(engine)
+        self._attendance = self._life.attendance
+        self._done = _Done(self._attendance)
+
+    def _start(self) -> None:
+        self._attendance.start()
+
+    def _abort(self) -> None:
+        self._life.drop()
+
+    def _drop(self) -> None:
+        self._attendance.call(self._life.drop)
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        id: bytes | tuple[bytes, int] | None = None,
+    ) -> Awaitable[None]:
+        """Publish one message; the arguments and errors are those of `oz.publisher.sync.Publisher.publish`.
+
+        The message is published by the call itself, and need not be awaited. To await it gives the loop a
+        turn every millisecond. Only with `on_full="block"` and a full subscriber it is published when it is
+        awaited.
+
+        Returns:
+            Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
+        """
+        try:
+            way = self._quick.get(subject, UNKNOWN)
+        except TypeError:
+            # A bytearray has no hash.
+            way = UNKNOWN
+        if headers is None and key is None and id is None and type(payload) is bytes:
+            if way:
+                waiting, engine = self._waiting, self._engine
+                if waiting and not engine.is_pressed:
+                    waiting.extend((*way, payload, None))
+                    if engine.is_resting or len(waiting) >= self._full_length:
+                        engine.appended()
+                    return self._done
+            elif way is None:
+                self._batcher.unmatched += 1
+                return self._done
+        return self._publish(subject, payload, headers, key, id)
+
+    def _publish(
+        self, subject: Any, payload: Any, headers: Any, key: Any, message_id: Any
+    ) -> Awaitable[None]:
+        engine = self._engine
+        self._attendance.start()
+        message = engine.prepare(subject, payload, headers, key, message_id)
+        if engine.offer(message):
+            return self._done
+        if engine.on_full == "raise":
+            raise engine.refuse(message.subject)
+        return self._attendance.wait(engine.room(message))
+
+    async def publish_many(
+        self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]
+    ) -> int:
+        """Publish messages one after another.
+
+        Args:
+            pairs: of subject and payload, from an ordinary or an asynchronous iterable.
+
+        Returns:
+            Number of published messages. The messages before an error or a cancellation are published.
+
+        Raises:
+            TypeError: an element is no pair.
+            Exception: as `publish`.
+        """
+        count = 0
+        if isinstance(pairs, AsyncIterable):
+            async for subject, payload in pairs:
+                await self.publish(subject, payload)
+                count += 1
+        else:
+            for subject, payload in pairs:
+                await self.publish(subject, payload)
+                count += 1
+        return count
+
+    def flush(self) -> Awaitable[None]:
+        """Send the messages that wait for a batch. It is done by the call itself.
+
+        Raises:
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.flush()
+        return self._done
+
+    async def wait_for_subscribers(
+        self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until subscriptions have arrived; see `oz.publisher.sync.Publisher.wait_for_subscribers`.
+
+        A cancellation ends the wait.
+
+        Args:
+            subject: count only subscribers that receive this subject.
+            count: number of subscribers to wait for.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: there were fewer.
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        check_count("count", count, 1, _MAX_COUNT)
+        check_wait("timeout", timeout)
+        await self._attendance.wait(self._engine.subscribers(subject, count, timeout))
+
+    async def close(self, *, timeout: float | None = 5.0) -> int:
+        """Close. A second call does nothing, and so does a call in the child of a fork.
+
+        Waits as `oz.publisher.sync.Publisher.close`. After a cancellation no message can be published, and
+        `close` may be called again.
+
+        Args:
+            timeout: seconds for all of it; None waits for ever.
+
+        Returns:
+            Number of messages that sessions have not acknowledged.
+        """
+        check_wait("timeout", timeout)
+        engine = self._engine
+        if engine.is_foreign or engine.is_closed:
+            return 0
+        left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
+        # It waits for libzmq.
+        await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
+        return left
+
+    async def __aenter__(self) -> Self:
+        """Return the publisher; the `async with` block closes it."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        await self.close()

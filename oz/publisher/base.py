@@ -1,0 +1,192 @@
+"""Calls that the publishers for threads and for asyncio share: none of them waits."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import zmq
+
+from oz.options import Options
+from oz.program_end import check_running
+from oz.publisher.engine import Engine
+from oz.publisher.stats import PublisherStats, SubscriberInfo
+from oz.transport.endpoints import Endpoints, as_list
+from oz.wire.codec import Codec
+
+
+class PublisherBase(ABC):
+    """Publisher without the calls that wait."""
+
+    def __init__(
+        self,
+        bind: Endpoints | None = None,
+        connect: Endpoints | None = None,
+        *,
+        codec: str | Codec | None = None,
+        dialect: str = "nats",
+        on_full: str = "drop",
+        last_value: bool = False,
+        links: str | bool | None = None,
+        security: Any = None,
+        context: zmq.Context[Any] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """Bind and connect to endpoints.
+
+        Args:
+            bind: endpoints to listen at.
+            connect: endpoints to connect to, such as that of a proxy. Links need `bind`.
+            codec: encodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
+            dialect: rules for subjects, one of `oz.DIALECTS`.
+            on_full: for a subscriber that is too slow and has no overflow policy: "drop" the message for it,
+                "block" for `send_timeout` seconds, or "raise" `WouldBlock`.
+            last_value: whether subscriptions may ask for the newest message of each subject.
+            links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
+                an ipc or inproc name); False turns links off.
+            security: keys and permissions; not supported yet.
+            context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
+            options: see `oz.options.Options`.
+
+        Raises:
+            EndpointError: an endpoint cannot be used.
+            ConfigurationError: an argument has no meaning here.
+            ClosedError: the program ends.
+        """
+        check_running("publisher")
+        engine = Engine(
+            codec=codec,
+            dialect=dialect,
+            on_full=on_full,
+            last_value=last_value,
+            links=links,
+            security=security,
+            context=context,
+            options=options,
+        )
+        self._engine = engine
+        # For the hot path of `publish`.
+        self._quick, self._batcher = engine.quick, engine.batcher
+        self._waiting, self._full_length = engine.waiting, engine.full_length
+        self._begin(engine)
+        try:
+            for one in as_list(bind):
+                self.bind(one)
+            for one in as_list(connect):
+                self.connect(one)
+        except BaseException:
+            self._abort()
+            raise
+
+    @abstractmethod
+    def _begin(self, engine: Engine) -> None:
+        """Make what attends to the engine."""
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start to attend: the publisher has an endpoint."""
+
+    @abstractmethod
+    def _abort(self) -> None:
+        """Close, because the constructor has failed."""
+
+    @abstractmethod
+    def _drop(self) -> None:
+        """Close without a wait, because the publisher became garbage: in any thread, at any place."""
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Send the messages that are published in a `with` block together, at its end or in full batches."""
+        engine = self._engine
+        engine.hold()
+        try:
+            yield
+        finally:
+            engine.release()
+
+    def has_subscribers(self, subject: str | bytes) -> bool:
+        """Return whether a subscriber receives a subject.
+
+        Raises:
+            SubjectError, ClosedError, OwnershipError: as `publish`.
+        """
+        return self._engine.count_subscribers(subject) > 0
+
+    def bind(self, endpoint: str | bytes) -> None:
+        """Bind to an endpoint, and to its link endpoint.
+
+        Raises:
+            EndpointError: the endpoint cannot be used, or the link endpoint of an explicit `links=`.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.bind(endpoint)
+        self._start()
+
+    def connect(self, endpoint: str | bytes) -> None:
+        """Connect to an endpoint. It serves plain subscribers only: links need `bind`.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.connect(endpoint)
+        self._start()
+
+    def unbind(self, endpoint: str | bytes) -> None:
+        """Undo `bind`.
+
+        Raises:
+            EndpointError: the publisher is not bound to it.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.unbind(endpoint)
+
+    def disconnect(self, endpoint: str | bytes) -> None:
+        """Undo `connect`.
+
+        Raises:
+            EndpointError: the publisher is not connected to it.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        self._engine.disconnect(endpoint)
+
+    @property
+    def endpoint(self) -> str | None:
+        """Endpoint that was bound last, or connected to last; None without any."""
+        return self._engine.endpoint
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """All endpoints."""
+        return self._engine.endpoints
+
+    @property
+    def link_endpoints(self) -> tuple[str, ...]:
+        """Endpoints for links."""
+        return self._engine.link_endpoints
+
+    @property
+    def stats(self) -> PublisherStats:
+        """Counters of the publisher."""
+        return self._engine.stats()
+
+    @property
+    def subscribers(self) -> list[SubscriberInfo]:
+        """State of each link."""
+        return self._engine.subscriber_infos()
+
+    def __repr__(self) -> str:
+        """Show the endpoints."""
+        where = ", ".join(self.endpoints) or ("closed" if self._engine.is_closed else "no endpoint")
+        return f"<{type(self).__name__} {where}>"
+
+    def __del__(self) -> None:
+        """Close a publisher that the program has dropped, without a wait."""
+        engine = self.__dict__.get("_engine")
+        if engine is None or engine.is_closed or engine.is_foreign:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        self._drop()
