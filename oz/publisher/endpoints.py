@@ -59,8 +59,6 @@ class PublisherEndpoints:
         self.connected: list[str] = []
         self.listener: LinkListener | None = None
         self._plain_files, self._link_files = SocketFiles(), SocketFiles()
-        if not (links is None or links is False or isinstance(links, str)):
-            raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
 
     @property
     def last(self) -> str | None:

@@ -138,9 +138,10 @@ class Engine:
             ValueError, TypeError: the codec or the dialect is unknown.
         """
         options = Options() if options is None else options
-        _check(on_full, security, context, options)
+        _check(on_full, links, security, context, options)
         self.options, self.on_full = options, on_full
         self._codec = find_codec(codec)
+        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: set[Callable[[], object]] = set()
@@ -173,22 +174,16 @@ class Engine:
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        try:
-            self._plain = PlainSubscribers(
-                self._context,
-                high_water_mark=options.high_water_mark,
-                longest_prefix=options.limits.subscription_bytes,
-                refuses=self._refuses,
-            )
-        except BaseException:
-            if self._own_context:
-                self._context.term()
-            raise
+        self._plain = PlainSubscribers(
+            self._context,
+            high_water_mark=options.high_water_mark,
+            longest_prefix=options.limits.subscription_bytes,
+            refuses=self._refuses,
+        )
         self._endpoints = PublisherEndpoints(
             self._plain, self._create_listener, links, own_context=self._own_context
         )
         self._listener: LinkListener | None = None
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
@@ -611,9 +606,10 @@ class Engine:
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
         """Refuse further messages, and wait for sessions that acknowledge; return the end of the timeout.
 
-        A session that was not heard for a second is not waited for.
+        See `Sessions.acknowledging_until`.
         """
-        end = float("inf") if timeout is None else _clock() + timeout
+        began = _clock()
+        end = float("inf") if timeout is None else began + timeout
         with self.lock:
             if not self.is_closing:
                 self.is_closing = True
@@ -624,7 +620,7 @@ class Engine:
         while not self.is_closed:
             now = _clock()
             with self.lock:
-                until = self._sessions.acknowledging_until(now)
+                until = self._sessions.acknowledging_until(began, now)
             if until is None or now >= end:
                 break
             yield min(until, end)
@@ -718,9 +714,11 @@ def _as_bytes(payload: Any) -> bytes:
     )
 
 
-def _check(on_full: str, security: Any, context: Any, options: Options) -> None:
+def _check(on_full: str, links: Any, security: Any, context: Any, options: Options) -> None:
     if on_full not in ON_FULL:
         raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
+    if not (links is None or links is False or isinstance(links, str)):
+        raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
     if not isinstance(options, Options):
         raise TypeError(f"options is an Options, not {type(options).__name__}")
     if context is not None and not isinstance(context, zmq.Context):

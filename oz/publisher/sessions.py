@@ -635,15 +635,20 @@ class Sessions:
         """Return the number of messages that sessions have not acknowledged."""
         return sum(session.pending for session in self.by_id.values())
 
-    def acknowledging_until(self, now: float) -> float | None:
+    def acknowledging_until(self, began: float, now: float) -> float | None:
         """Return until when `close` waits for sessions, as far as known; None if it need not wait.
 
-        It waits for sessions with pending messages that were heard within the last second.
+        It waits for sessions with pending messages that were heard within the last second, and for each one
+        for a second at least: a healthy session without messages is heard once a second only.
+
+        Args:
+            began: time at which `close` was called, in seconds.
+            now: in seconds.
         """
         times = [
-            session.heard_at + 1.0
+            max(session.heard_at, began) + 1.0
             for session in self.by_id.values()
-            if session.is_up and now - session.heard_at < 1.0 and session.pending
+            if session.is_up and now - max(session.heard_at, began) < 1.0 and session.pending
         ]
         return min(times, default=None)
 

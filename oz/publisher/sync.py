@@ -43,9 +43,10 @@ class _Life:
         return self._finish(end)
 
     def _finish(self, end: float) -> int:
+        # Without the lock: the thread may be here too, to close a publisher that became garbage.
+        if self.thread is not None:
+            self.thread.stop()
         with self._closing:
-            if self.thread is not None:
-                self.thread.stop()
             left = self.engine.finish(end)
             self.engine.end_context()
         _open.discard(self)

@@ -11,7 +11,7 @@ from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.publisher.engine import Engine
 from oz.publisher.wakeup import WakeUp
-from oz.system import Poll, make_poll
+from oz.system import POLLIN, Poll, make_poll
 
 _log = peer_logger("oz.publisher")
 
@@ -63,7 +63,7 @@ class Attendance:
             self._polled = descriptors
             self._poll = make_poll()
             for one in (*descriptors, self._wake_up.fileno()):
-                self._poll.register(one)
+                self._poll.register(one, POLLIN)
         if self.is_stopped:
             return
         left = None if deadline is None else max(deadline - _clock(), 0.0)

@@ -527,8 +527,10 @@ def test_close_waits_for_sessions_that_were_heard():
     publisher, _session = up(**SMALL)
     publisher.publish("a.1", "a.2", "a.3")
     assert publisher.sessions.unacknowledged() == 3
-    assert publisher.sessions.acknowledging_until(publisher.now) == publisher.now + 1
-    assert publisher.sessions.acknowledging_until(publisher.now + 2) is None
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now) == now + 1
+    assert publisher.sessions.acknowledging_until(now, now + 2) is None
+    assert publisher.sessions.acknowledging_until(now + 2, now + 2.5) == now + 3
 
 
 # redelivery

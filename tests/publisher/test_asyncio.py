@@ -1,0 +1,223 @@
+"""The publisher of asyncio: turns of the loop, cancellation, other loops, no thread."""
+
+import asyncio
+import gc
+import threading
+import time
+
+import pytest
+
+from oz.errors import Timeout, WouldBlock
+from oz.options import Options
+from oz.publisher.aio import Publisher
+from publisher.scripted import Peer
+
+uvloop = pytest.importorskip("uvloop")
+
+SMALL = Options(resume_bytes=1_000, high_water_mark=50)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    def run(work):
+        if request.param == "asyncio":
+            return asyncio.run(asyncio.wait_for(work, 60))
+        return uvloop.run(asyncio.wait_for(work, 60))
+
+    return run
+
+
+async def turned(peer, condition):
+    """Turn a subscriber until a condition holds, while the loop runs."""
+    while not condition():
+        peer.turn(0)
+        await asyncio.sleep(0.001)
+
+
+async def joined(publisher, *texts, **options):
+    peer = Peer(publisher.link_endpoints[0], *texts, **options)
+    await turned(peer, lambda: peer.link.is_answered)
+    return peer
+
+
+def test_a_busy_loop_of_publish_gives_turns(run):
+    async def main():
+        async with Publisher("tcp://127.0.0.1:*") as publisher:
+            peer = await joined(publisher, "a")
+            pauses, last, is_over = [], time.monotonic(), False
+
+            async def watch():
+                nonlocal last
+                while not is_over:
+                    now = time.monotonic()
+                    pauses.append(now - last)
+                    last = now
+                    await asyncio.sleep(0)
+
+            watching = asyncio.ensure_future(watch())
+            began = time.monotonic()
+            while time.monotonic() - began < 0.3:
+                await publisher.publish("a", b"x")
+                await publisher.publish("b", b"x")
+            is_over = True
+            await watching
+            await turned(peer, lambda: not publisher.subscribers[0].pending)
+            peer.close()
+            return len(pauses)
+
+    # 300 turns of a millisecond; without turns there is one.
+    assert run(main()) > 30
+
+
+def test_publish_without_await(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*")
+        peer = await joined(publisher, "a")
+        for number in range(1_300):
+            publisher.publish("a", b"%d" % number)
+        await turned(peer, lambda: len(peer.messages) >= 1_300)
+        assert peer.payloads == [b"%d" % number for number in range(1_300)]
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_a_publisher_has_no_thread(run):
+    async def main():
+        before = threading.active_count()
+        publisher = Publisher("tcp://127.0.0.1:*")
+        peer = await joined(publisher, "a")
+        assert threading.active_count() == before
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_a_cancelled_wait_leaves_the_publisher_usable(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*")
+        waiting = asyncio.ensure_future(publisher.wait_for_subscribers("a", timeout=None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(Timeout):
+            await publisher.wait_for_subscribers("a", timeout=0.01)
+        assert not publisher._engine.waiters
+        peer = await joined(publisher, "a")
+        await publisher.publish("a", b"x")
+        await turned(peer, lambda: peer.messages)
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_a_cancelled_publish_that_waits_is_not_published(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*", on_full="block", options=SMALL)
+        peer = await joined(publisher, "a")
+        peer.is_acking = False
+        count = 0
+
+        async def publish():
+            nonlocal count
+            while True:
+                async with asyncio.timeout(0.05):
+                    await publisher.publish("a", b"%d" % count + b"x" * 60)
+                count += 1
+
+        with pytest.raises(TimeoutError):
+            await publish()
+        peer.is_acking = True
+        await turned(peer, lambda: len(peer.messages) >= count)
+        await publisher.publish("a", b"last")
+        await turned(peer, lambda: peer.payloads[-1] == b"last")
+        assert len(peer.messages) == count + 1
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_raise_needs_no_await(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*", on_full="raise", options=SMALL)
+        peer = await joined(publisher, "a")
+
+        def publish():
+            for _ in range(1_000):
+                publisher.publish("a", b"x" * 60)
+                publisher.flush()
+
+        with pytest.raises(WouldBlock):
+            publish()
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_publish_many_from_an_asynchronous_iterable(run):
+    async def pairs():
+        for number in range(10):
+            yield "a", b"%d" % number
+
+    async def main():
+        async with Publisher("tcp://127.0.0.1:*") as publisher:
+            peer = await joined(publisher, "a")
+            assert await publisher.publish_many(pairs()) == 10
+            await turned(peer, lambda: len(peer.messages) == 10)
+            peer.close()
+
+    run(main())
+
+
+def test_a_publisher_that_is_made_outside_a_loop(run):
+    publisher = Publisher("tcp://127.0.0.1:*")
+
+    async def main():
+        with pytest.raises(Timeout):
+            await publisher.wait_for_subscribers(timeout=0)
+        peer = await joined(publisher, "a")
+        publisher.publish("a", b"x")
+        await turned(peer, lambda: peer.messages)
+        peer.close()
+        await publisher.close(timeout=0)
+
+    run(main())
+
+
+def test_a_publisher_that_is_garbage_warns_and_closes(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*")
+        endpoint = publisher.endpoint
+        await asyncio.sleep(0)
+        with pytest.warns(ResourceWarning, match="unclosed"):  # noqa: PT031
+            del publisher
+            gc.collect()
+        await asyncio.sleep(0.01)
+        again = Publisher(endpoint)
+        await again.close()
+
+    run(main())
+
+
+def test_a_cancelled_close_may_be_called_again(run):
+    async def main():
+        publisher = Publisher("tcp://127.0.0.1:*")
+        peer = await joined(publisher, "a")
+        publisher.publish("a", b"x")
+        closing = asyncio.ensure_future(publisher.close(timeout=None))
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        again = asyncio.ensure_future(publisher.close())
+        await turned(peer, lambda: peer.link.state == "ended")
+        assert await again == 0
+        peer.close()
+
+    run(main())

@@ -1,0 +1,184 @@
+"""Endpoints of a publisher and the link endpoints beside them."""
+
+import logging
+import os
+import re
+import socket
+
+import pytest
+import zmq
+
+from oz.errors import ConfigurationError
+from oz.transport.endpoints import EndpointError
+from support.waiting import until
+
+
+def port_of(endpoint):
+    return int(endpoint.rpartition(":")[2])
+
+
+@pytest.fixture
+def pair():
+    """Ports of which the second is the link port of the first; both are free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = one.getsockname()[1]
+        link = port + 10_000 if port <= 55_535 else port - 10_000
+        try:
+            socket.create_server(("127.0.0.1", link)).close()
+        except OSError:
+            continue
+        return port, link
+
+
+def test_any_port_has_its_link_port(make, join):
+    publisher = make()
+    port, link = port_of(publisher.endpoint), port_of(publisher.link_endpoints[0])
+    assert abs(link - port) == 10_000
+    assert publisher.endpoints == (publisher.endpoint,)
+
+
+def test_many_publishers_find_pairs_of_ports(make):
+    made = [make() for _ in range(40)]
+    assert len({one.link_endpoints for one in made}) == 40
+    assert all(one.link_endpoints for one in made)
+
+
+def test_a_taken_link_port_leaves_plain_subscribers(make, pair, caplog):
+    port, link = pair
+    with socket.create_server(("127.0.0.1", link)), caplog.at_level(logging.WARNING, "oz"):
+        publisher = make(f"tcp://127.0.0.1:{port}")
+    assert publisher.link_endpoints == ()
+    assert str(link) in caplog.text
+    context = zmq.Context()
+    with context.socket(zmq.SUB) as plain:
+        plain.connect(publisher.endpoint)
+        plain.subscribe(b"")
+        publisher.wait_for_subscribers("a")
+        publisher.publish("a", b"x")
+        assert plain.poll(20_000)
+    context.term()
+
+
+def test_a_taken_port_of_explicit_links_is_an_error(make, pair):
+    port, link = pair
+    with socket.create_server(("127.0.0.1", link)), pytest.raises(EndpointError, match=str(link)) as caught:
+        make(f"tcp://127.0.0.1:{port}", links=f"tcp://127.0.0.1:{link}")
+    assert caught.value.errno == zmq.EADDRINUSE
+    # The publisher that failed holds no port.
+    make(f"tcp://127.0.0.1:{port}")
+
+
+def test_explicit_links(make, join, pair):
+    publisher = make(links="tcp://127.0.0.1:*")
+    assert re.fullmatch(r"tcp://127\.0\.0\.1:[0-9]+", publisher.link_endpoints[0])
+    peer = join(publisher, "a")
+    publisher.publish("a", b"x")
+    assert peer.receive(1) == [b"x"]
+
+
+def test_a_taken_port_is_an_error(make, join):
+    publisher = make()
+    with pytest.raises(EndpointError) as caught:
+        make(publisher.endpoint)
+    assert caught.value.errno == zmq.EADDRINUSE
+
+
+def test_several_endpoints(make, join):
+    publisher = make(["tcp://127.0.0.1:*", "tcp://127.0.0.1:*"])
+    assert len(set(publisher.endpoints)) == len(set(publisher.link_endpoints)) == 2
+    assert publisher.endpoint == publisher.endpoints[-1]
+    peers = [join(one, "a") for one in publisher.link_endpoints]
+    publisher.publish("a", b"x")
+    assert [peer.receive(1) for peer in peers] == [[b"x"], [b"x"]]
+
+
+def test_unbind_frees_both_ports(make, join):
+    publisher = make()
+    endpoint, link = publisher.endpoint, publisher.link_endpoints[0]
+    publisher.unbind(endpoint)
+    assert (publisher.endpoint, publisher.endpoints, publisher.link_endpoints) == (None, (), ())
+    until(lambda: _can_bind(link))
+    publisher.bind(endpoint)
+    assert publisher.link_endpoints == (link,)
+    with pytest.raises(EndpointError, match="not bound"):
+        publisher.unbind("tcp://127.0.0.1:1")
+    with pytest.raises(EndpointError, match="not connected"):
+        publisher.disconnect("tcp://127.0.0.1:1")
+
+
+def _can_bind(endpoint):
+    try:
+        socket.create_server(("127.0.0.1", port_of(endpoint))).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_ipc(make, join, tmp_path):
+    path = tmp_path / "bus"
+    publisher = make(f"ipc://{path}")
+    assert publisher.link_endpoints == (f"ipc://{path}.links",)
+    peer = join(publisher, "a")
+    publisher.publish("a", b"x")
+    assert peer.receive(1) == [b"x"]
+    with pytest.raises(EndpointError, match="in use"):
+        make(f"ipc://{path}")
+    publisher.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_abstract_ipc_name(make, join):
+    name = f"ipc://@oz-test-{os.urandom(8).hex()}"
+    publisher = make(name)
+    peer = join(publisher, "a")
+    publisher.publish("a", b"x")
+    assert peer.receive(1) == [b"x"]
+
+
+def test_an_ipc_path_that_is_too_long_for_links_leaves_plain_subscribers(make, tmp_path, caplog):
+    path = str(tmp_path / "x")
+    path += "x" * (104 - len(path))
+    with caplog.at_level(logging.WARNING, "oz"):
+        publisher = make(f"ipc://{path}")
+    assert publisher.link_endpoints == ()
+    assert "no links" in caplog.text
+
+
+def test_inproc(make, join):
+    context = zmq.Context()
+    publisher = make("inproc://bus", context=context)
+    assert publisher.link_endpoints == ("inproc://bus.links",)
+    peer = join(publisher, "a", context=context)
+    publisher.publish("a", b"x")
+    assert peer.receive(1) == [b"x"]
+    publisher.close()
+    peer.close()
+    context.term()
+    with pytest.raises(EndpointError, match="context"):
+        make("inproc://bus")
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not os.path.exists("/proc/net/if_inet6"), reason="no IPv6 here")
+def test_ipv6(make, join):
+    try:
+        publisher = make("tcp://[::1]:*")
+    except EndpointError:
+        pytest.skip("this host has no ::1")
+    assert publisher.link_endpoints[0].startswith("tcp://[::1]:")
+    peer = join(publisher, "a")
+    publisher.publish("a", b"x")
+    assert peer.receive(1) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["nonsense", "tcp://127.0.0.1", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:x"]
+)
+def test_what_is_no_endpoint(make, endpoint):
+    with pytest.raises(EndpointError):
+        make(endpoint)
+
+
+def test_multicast_has_no_links_yet(make):
+    with pytest.raises((ConfigurationError, Exception), match=r"multicast|epgm"):
+        make("epgm://127.0.0.1;239.192.1.1:5555")

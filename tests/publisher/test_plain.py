@@ -1,0 +1,180 @@
+"""Plain ZeroMQ subscribers of a publisher: SUB and XSUB, beside links, behind proxies, and without links."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+import zmq
+
+from oz.errors import WouldBlock
+from support.waiting import Thread, until
+
+
+class Sockets(zmq.Context):
+    sockets = None
+
+
+@pytest.fixture
+def context():
+    """A context that closes its sockets when the test ends."""
+    context = Sockets()
+    context.sockets = []
+    yield context
+    for socket in context.sockets:
+        socket.close(0)
+    context.term()
+
+
+def socket_of(context, kind):
+    socket = context.socket(kind)
+    context.sockets.append(socket)
+    return socket
+
+
+def plain(context, endpoint, *prefixes, kind=zmq.SUB):
+    socket = socket_of(context, kind)
+    socket.set(zmq.RCVTIMEO, 20_000)
+    socket.connect(endpoint)
+    for prefix in prefixes:
+        if kind == zmq.SUB:
+            socket.subscribe(prefix)
+        else:
+            socket.send(b"\x01" + prefix)
+    return socket
+
+
+@pytest.mark.parametrize("kind_of_socket", [zmq.SUB, zmq.XSUB])
+def test_plain_subscribers_beside_links(make, join, context, kind_of_socket):
+    publisher = make()
+    socket = plain(context, publisher.endpoint, b"a.", kind=kind_of_socket)
+    peer = join(publisher, "a.*", "b.*")
+    publisher.wait_for_subscribers("a.1", count=2)
+    for number in range(100):
+        for one in "abc":
+            publisher.publish(f"{one}.{number}", b"%d" % number)
+    assert [socket.recv_multipart() for _ in range(100)] == [
+        [b"a.%d" % number, b"%d" % number] for number in range(100)
+    ]
+    peer.receive(200)
+    stats = publisher.stats
+    assert (stats.published, stats.sent, stats.unmatched) == (300, 200, 100)
+
+
+def test_a_subscriber_to_everything_sees_only_messages_of_the_program(make, join, context):
+    publisher = make()
+    socket = plain(context, publisher.endpoint, b"")
+    publisher.wait_for_subscribers("z")
+    peer = join(publisher, "a")
+    publisher.publish("z", b"1", headers={"n": 1})
+    peer.until(lambda: 6 in peer.frames)  # A PING.
+    publisher.publish("a", b"2")
+    assert [socket.recv_multipart(), socket.recv_multipart()] == [[b"z", b"1"], [b"a", b"2"]]
+
+
+def test_links_may_be_turned_off(make, context):
+    publisher = make(links=False)
+    assert publisher.link_endpoints == ()
+    socket = plain(context, publisher.endpoint, b"a")
+    publisher.wait_for_subscribers("a")
+    publisher.publish("a", b"x")
+    assert socket.recv_multipart() == [b"a", b"x"]
+
+
+def test_each_subscription_counts_until_its_subscriber_leaves(make, context):
+    publisher = make()
+    first, second = (plain(context, publisher.endpoint, b"a.") for _ in range(2))
+    publisher.wait_for_subscribers("a.b", count=2)
+    first.unsubscribe(b"a.")
+    until(lambda: _count_is(publisher, "a.b", 1))
+    second.close(0)
+    until(lambda: not publisher.has_subscribers("a.b"))
+    publisher.publish("a.b", b"")
+    assert publisher.stats.unmatched == 1
+
+
+def _count_is(publisher, subject, count):
+    try:
+        publisher.wait_for_subscribers(subject, count=count, timeout=0)
+        publisher.wait_for_subscribers(subject, count=count + 1, timeout=0)
+    except TimeoutError as error:
+        return str(error).startswith(f"{count} of")
+    return False
+
+
+def test_a_subject_is_withheld_from_links_that_do_not_match_although_a_plain_subscriber_does(
+    make, join, context
+):
+    publisher = make()
+    plain(context, publisher.endpoint, b"a")
+    peer = join(publisher, "b")
+    publisher.wait_for_subscribers("a")
+    publisher.publish("a", b"1")
+    publisher.publish("b", b"2")
+    assert peer.receive(1) == [b"2"]
+
+
+def test_a_publisher_that_connects_serves_plain_subscribers(make, context):
+    socket = socket_of(context, zmq.SUB)
+    socket.set(zmq.RCVTIMEO, 20_000)
+    socket.bind("tcp://127.0.0.1:*")
+    socket.subscribe(b"a")
+    endpoint = socket.get(zmq.LAST_ENDPOINT).decode()
+    publisher = make(None, connect=endpoint)
+    assert (publisher.endpoint, publisher.link_endpoints) == (endpoint, ())
+
+    def publish():
+        publisher.wait_for_subscribers("a")
+        publisher.publish("a", b"x")
+
+    thread = Thread(publish)
+    # A SUB that is bound sends its subscriptions when its owner calls it.
+    assert socket.recv_multipart() == [b"a", b"x"]
+    thread.outcome()
+    publisher.disconnect(endpoint)
+    assert publisher.endpoints == ()
+
+
+def test_behind_a_proxy(make, context):
+    publisher = make()
+    inner = zmq.Context()
+    front, back = inner.socket(zmq.XSUB), inner.socket(zmq.XPUB)
+    front.connect(publisher.endpoint)
+    back.bind("tcp://127.0.0.1:*")
+    where = back.get(zmq.LAST_ENDPOINT).decode()
+
+    def forward():
+        with suppress(zmq.ContextTerminated):
+            zmq.proxy(front, back)
+        front.close(0)
+        back.close(0)
+
+    threading.Thread(target=forward, daemon=True).start()
+    socket = plain(context, where, b"a.")
+    publisher.wait_for_subscribers("a.b")
+    publisher.publish("a.b", b"x")
+    assert socket.recv_multipart() == [b"a.b", b"x"]
+    inner.term()
+
+
+@pytest.mark.parametrize("on_full", ["block", "raise"])
+def test_a_full_plain_subscriber_refuses(make, context, on_full):
+    publisher = make(on_full=on_full, high_water_mark=10, send_timeout=0.05)
+    socket = plain(context, publisher.endpoint)
+    socket.set(zmq.RCVHWM, 1)
+    socket.subscribe(b"a")
+    publisher.wait_for_subscribers("a")
+    with pytest.raises(WouldBlock):
+        publisher.publish_many([("a", b"x" * 100_000)] * 1_000)
+    stats = publisher.stats
+    assert stats.dropped == 1
+    assert stats.published == stats.sent + 1
+
+
+def test_messages_of_foreign_subscribers_do_no_harm(make, context):
+    publisher = make()
+    socket = plain(context, publisher.endpoint, kind=zmq.XSUB)
+    for frames in ([b""], [b"hello"], [b"\x02x", b"\x01"], [b"\x00never"], [b"\x01a"]):
+        socket.send_multipart(frames)
+    publisher.wait_for_subscribers("a")
+    publisher.publish("a", b"x")
+    assert socket.recv_multipart() == [b"a", b"x"]
