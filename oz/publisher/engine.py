@@ -161,6 +161,7 @@ class Engine:
             largest_frame=options.limits.message_bytes,
             batch=options.batch,
             patterns=options.limits.patterns,
+            pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
         )
         self._last_values = LastValues() if last_value else None
@@ -178,6 +179,7 @@ class Engine:
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
+            handshake=options.limits.handshake,
             refuses=self._refuses,
         )
         self._endpoints = PublisherEndpoints(
@@ -195,7 +197,10 @@ class Engine:
         return sessions
 
     def _create_listener(self) -> LinkListener:
-        return LinkListener(self._context, message_bytes=self.options.limits.message_bytes, window=WINDOW)
+        limits = self.options.limits
+        return LinkListener(
+            self._context, message_bytes=limits.message_bytes, window=WINDOW, handshake=limits.handshake
+        )
 
     # endpoints
 

@@ -40,9 +40,19 @@ class LinkListener:
         rejected: messages of more than one frame, which the protocol does not have.
     """
 
-    def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
-        """Create the socket, without endpoints. Arguments as in `listening_router`."""
+    def __init__(
+        self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
+    ) -> None:
+        """Create the socket, without endpoints.
+
+        Args:
+            context: of the socket.
+            message_bytes: of the largest message.
+            window: batches without acknowledgement of one link at most.
+            handshake: seconds within which a peer ends ZeroMQ's handshake.
+        """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
+        self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
         self.rejected = 0
         self._pair = (self.socket, self.socket)
         self._four = (self.socket,) * 4

@@ -36,7 +36,13 @@ class PlainSubscribers:
     """
 
     def __init__(
-        self, context: zmq.Context[Any], *, high_water_mark: int, longest_prefix: int, refuses: bool
+        self,
+        context: zmq.Context[Any],
+        *,
+        high_water_mark: int,
+        longest_prefix: int,
+        handshake: float,
+        refuses: bool,
     ) -> None:
         """Create the socket, without endpoints.
 
@@ -44,6 +50,7 @@ class PlainSubscribers:
             context: of the socket.
             high_water_mark: messages that wait for one subscriber at most.
             longest_prefix: bytes of a subscription at most.
+            handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
@@ -53,6 +60,7 @@ class PlainSubscribers:
             (zmq.XPUB_NODROP, int(refuses)),
             (zmq.SNDHWM, high_water_mark),
             (zmq.MAXMSGSIZE, min(longest_prefix, LONGEST_PREFIX) + 1),
+            (zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1)),
             (zmq.TCP_KEEPALIVE, 1),
             (zmq.TCP_KEEPALIVE_IDLE, 5),
             (zmq.TCP_KEEPALIVE_INTVL, 2),

@@ -19,12 +19,16 @@ from collections.abc import Callable
 
 from oz.publisher.groups import Group
 from oz.publisher.session import Stream
+from oz.subjects.index.budget import Attempt
 from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.index.words import Leaf
 from oz.subjects.pattern import Pattern
 
 CACHED_SUBJECTS = 65_536
 STRIKES = 3
 """Matches over the time limit after which a pattern is suspended."""
+PATTERN_TIME = 0.001
+"""Seconds for one match."""
 _MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.
 
 
@@ -73,6 +77,29 @@ class Route:
         return choices.setdefault(found, found)
 
 
+class _TimeLimit:
+    """Budget of an index that bounds each match, whatever the others take."""
+
+    is_tight = False
+
+    def __init__(self, seconds: float) -> None:
+        self.most = seconds
+        # The index reads the clock only to divide a search, which is not wanted here.
+        self.clock: Callable[[], float] = lambda: 0.0
+
+    def begin(self) -> float:
+        return float("inf")
+
+    def limit(self, leaf: Leaf) -> float:
+        return self.most
+
+    def spend(self, tried: list[Attempt]) -> float:
+        return float("inf")
+
+    def end(self, tried: list[Attempt]) -> None:
+        pass
+
+
 class Interest:
     """Patterns of all sessions of a publisher.
 
@@ -83,12 +110,18 @@ class Interest:
         on_suspended: called with a pattern that exceeded its time and the streams that had it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pattern_time: float = PATTERN_TIME) -> None:
+        """Start without patterns.
+
+        Args:
+            pattern_time: seconds for one match.
+        """
         self.routes: dict[str, Route | None] = {}
         self.groups: dict[str, Group] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
         self._index: PatternIndex[Stream] = PatternIndex(cache_size=0)
+        self._index._keep_to(_TimeLimit(pattern_time))
         self._counts: dict[Pattern, dict[Stream, int]] = {}
         self._strikes: dict[Pattern, int] = {}
         self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}

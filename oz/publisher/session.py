@@ -81,6 +81,7 @@ class Settings:
         body_bytes: bytes of a body with several messages at most.
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
+        pattern_time: seconds for one match of a pattern.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -98,6 +99,7 @@ class Settings:
     body_bytes: int = 1 << 20
     alone_bytes: int = 1 << 16
     patterns: int = 100_000
+    pattern_time: float = 0.001
     peers: int = 65_536
     peers_of_key: int = 64
 

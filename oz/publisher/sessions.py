@@ -98,7 +98,7 @@ class Sessions:
             authorize: returns why a user may not have a subscription, or None.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest()
+        self.interest = Interest(settings.pattern_time)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes

@@ -305,3 +305,13 @@ def test_the_dialect_of_a_pattern_is_its_own(make, join):
     peer = join(publisher, oz.compile("rv:a.>").text, "regex:^b[0-9]$")
     published(publisher, ("b1", b"1"), ("bb", b"2"), ("a.b.c", b"3"))
     assert peer.receive(2) == [b"1", b"3"]
+
+
+def test_a_pattern_that_takes_too_long_is_suspended(make, join):
+    publisher = make()
+    slow, other = join(publisher, "regex:^(a|aa)+$"), join(publisher, "regex:^a+!$")
+    for number in range(3):
+        publisher.publish("a" * (40 + number) + "!", b"")
+    slow.until(lambda: slow.refused)
+    assert "suspended" in slow.refused[0].reason
+    other.receive(3)
