@@ -61,11 +61,12 @@ from oz.wire.extras import check_extras, sticky_bytes
 MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
-"""Seconds for which declarations are applied before publishing threads get the lock."""
+"""Seconds for which declarations are read, and applied, before publishing threads get the lock."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 BYE_LINGER = 0.5
 """Seconds for which libzmq tries to deliver the last frames of links, beside the timeout of `close`."""
+_LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -435,6 +436,8 @@ class Engine:
                 self._tell()
                 if sessions.has_work or listener.has_input():
                     self._request_attention()
+            if sessions.ready:
+                self._request_attention()
         if self._refuses:
             self._measure_pressure()
         self.batcher.sent(began, _clock())
@@ -445,7 +448,7 @@ class Engine:
         )
 
     def _pump(self, listener: LinkListener) -> None:
-        """Send what sessions have, until the window or the socket is full."""
+        """Send what sessions have, until the window or the socket is full, or `SLICE` is over."""
         sessions, send = self._sessions, listener.send
         replies, ready = sessions.replies, sessions.ready
         while replies:
@@ -453,8 +456,12 @@ class Engine:
             route, frame = replies[0]
             send(route, (frame,))
             replies.popleft()
-        while ready:
-            session, _ = ready.popitem()
+        if not ready:
+            return
+        turn = list(ready)
+        ready.clear()
+        end = _clock() + SLICE if len(turn) > 1 else 0.0
+        for index, session in enumerate(turn):
             while (frames := session.next_frames()) is not None:
                 result = send(session.route, frames)
                 if result == FULL:
@@ -464,12 +471,20 @@ class Engine:
                     sessions.unreachable(session, _clock())
                     break
                 session.taken()
+            if end and _clock() > end:
+                # The sessions that had no turn are the first next time.
+                ready.update(dict.fromkeys(turn[index + 1 :]))
+                return
 
     def _read_links(self, listener: LinkListener) -> None:
-        """Read frames of links, `MAX_READ` at most."""
+        """Read frames of links: `MAX_READ` at most, and for `SLICE` at most."""
         sessions, now = self._sessions, _clock()
+        end = now + SLICE
         for route, frame in listener.read(MAX_READ):
             sessions.on_frame(route, frame, now)
+            # Only a declaration takes long to decode.
+            if len(frame) > _LARGE and _clock() > end:
+                break
 
     def _tell(self) -> None:
         for notify in tuple(self.waiters):
@@ -497,7 +512,6 @@ class Engine:
                 end = _clock() + SLICE
                 while sessions.work(_STEPS) and _clock() < end:
                     pass
-                more |= sessions.has_work
             sessions.tick(_clock())
             if self._blocked:
                 sessions.ready.update(self._blocked)
@@ -509,6 +523,7 @@ class Engine:
         elif self._refuses:
             self._measure_pressure()
         self._tell()
+        more = more or sessions.has_work or bool(listener and sessions.ready)
         return more or (listener is not None and listener.has_input())
 
     def next_deadline(self) -> float | None:
@@ -650,7 +665,7 @@ class Engine:
                 sessions.flush()
                 left = sessions.unacknowledged()
                 sessions.close()
-                if self._listener is not None:
+                while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
             except zmq.ContextTerminated:
                 pass

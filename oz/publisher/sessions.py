@@ -61,6 +61,8 @@ REDELIVER_AFTER = 3.0
 MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
+_KEPT = 32  # Bytes that a conflating stream counts for a message beside its content.
+
 Authorize = Callable[[str | None, Item, Pattern], Refusal | None]
 
 
@@ -115,6 +117,8 @@ class Sessions:
         self._serial = 0
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
+        # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
+        self._bytes = 0
         self.now = 0.0
 
     # publishing
@@ -161,6 +165,7 @@ class Sessions:
         ready = self.ready
         for streams, body in self.batcher.flush():
             body.at = self.now
+            self._bytes += len(streams) * (body.size + _KEPT * body.count)
             for stream in streams:
                 session = stream.session
                 if session.has_ended:
@@ -170,22 +175,22 @@ class Sessions:
                 session.offer(stream, body)
                 ready[session] = None
             body.settle()
-        self._relieve()
+        if self._bytes > self.settings.total_bytes:
+            self._relieve()
 
     def _relieve(self) -> None:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
-        total = sum(session.bytes for session in self.by_id.values()) if self._is_large() else 0
-        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total else ():
+        limit = self.settings.total_bytes
+        total = sum(session.bytes for session in self.by_id.values())
+        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total > limit else ():
             streams = sorted(session.streams.values(), key=lambda one: -one.pending)
             for stream in streams:
-                while total > self.settings.total_bytes and stream.pending:
+                while total > limit and stream.pending:
                     before = session.bytes
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-
-    def _is_large(self) -> bool:
-        return len(self.by_id) * self.settings.pending_bytes > self.settings.total_bytes
+        self._bytes = total
 
     # frames
 
@@ -209,6 +214,10 @@ class Sessions:
             return
         session.heard_at = now
         self._hasten(session, now)
+        if frame[0] == links.DECLARE:
+            # To decode it takes milliseconds, so that it is done by `work`.
+            self._work.append(self._apply(session, session.attempt, frame))
+            return
         try:
             self._on_control(session, links.decode_control(frame), now)
         except ProtocolError:
@@ -227,8 +236,6 @@ class Sessions:
                 self._reject(session, now)
                 return
             self.ready[session] = None
-        elif isinstance(control, Declare):
-            self._work.append(self._apply(session, session.attempt, control))
         elif isinstance(control, Bye) and control.role == links.SUBSCRIBER:
             session.acknowledge(control.following, {})
             self.end(session, now)
@@ -325,9 +332,17 @@ class Sessions:
                 work.popleft()
         return bool(work)
 
-    def _apply(self, session: Session, attempt: int, declare: Declare) -> Iterator[None]:
+    def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
         """Apply one part of a declaration, one pattern for each step."""
-        if session.has_ended or session.attempt != attempt or not self._begin_part(session, declare):
+        if session.has_ended or session.attempt != attempt:
+            return
+        try:
+            declare = links.decode_control(frame)
+        except ProtocolError:
+            self._reject(session, self.now)
+            return
+        assert isinstance(declare, Declare)
+        if not self._begin_part(session, declare):
             return
         for number, options in declare.streams.items():
             if not self._add_stream(session, number, options):
@@ -453,6 +468,7 @@ class Sessions:
             stream.load += len(positions)
         for body in split(flat, positions, settings.body_bytes, settings.alone_bytes, settings.batch):
             body.at = self.now
+            self._bytes += body.size + _KEPT * body.count
             stream.session.offer(stream, body, flags)
             body.settle()
         self.ready[stream.session] = None

@@ -315,3 +315,14 @@ def test_a_pattern_that_takes_too_long_is_suspended(make, join):
     slow.until(lambda: slow.refused)
     assert "suspended" in slow.refused[0].reason
     other.receive(3)
+
+
+def test_many_links(make, join):
+    publisher = make()
+    peers = [join(publisher, "a", f"b.{number}") for number in range(60)]
+    published(publisher, *[("a", b"%d" % number) for number in range(500)], ("b.7", b"own"))
+    for number, peer in enumerate(peers):
+        peer.receive(501 if number == 7 else 500)
+    assert [len(peer.messages) for peer in peers] == [501 if number == 7 else 500 for number in range(60)]
+    assert peers[7].payloads[-1] == b"own"
+    assert all(not peer.gaps for peer in peers)
