@@ -41,7 +41,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 import zmq
 
 from oz.errors import ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
-from oz.logs import peer_logger
 from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
@@ -79,7 +78,6 @@ UNKNOWN = ()
 _FD = int(zmq.FD)
 _get = zmq.backend.Socket.get
 _clock = time.monotonic
-_log = peer_logger("oz.publisher")
 _Result = TypeVar("_Result")
 
 

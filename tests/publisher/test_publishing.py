@@ -37,10 +37,12 @@ def test_a_lone_message_arrives_without_flush(make, join):
 def test_a_short_burst_arrives_without_flush(make, join):
     publisher = make(batch_delay=0.001)
     peer = join(publisher, "a")
-    for number in range(20):
-        for _ in range(5):
-            publisher.publish("a", b"%d" % number)
-        peer.receive(5 * (number + 1))
+    count = 0
+    for size in (2, 3, 5) * 8:
+        for _ in range(size):
+            publisher.publish("a", b"%d" % count)
+            count += 1
+        peer.receive(count)
 
 
 def test_two_links_share_a_stream_of_messages(make, join):
