@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from oz.errors import ConfigurationError
+from oz.publisher.links import LinkListener
 from oz.transport.endpoints import EndpointError
 from support.waiting import until
 
@@ -42,6 +43,22 @@ def test_many_publishers_find_pairs_of_ports(make):
     made = [make() for _ in range(40)]
     assert len({one.link_endpoints for one in made}) == 40
     assert all(one.link_endpoints for one in made)
+
+
+def test_a_port_whose_link_port_is_taken_is_not_picked(make, join, monkeypatch):
+    tried = []
+    bind = LinkListener.bind
+
+    def refuse_three(listener, endpoint):
+        tried.append(endpoint)
+        if len(tried) <= 3:
+            raise zmq.ZMQError(zmq.EADDRINUSE)
+        return bind(listener, endpoint)
+
+    monkeypatch.setattr(LinkListener, "bind", refuse_three)
+    publisher = make()
+    assert publisher.link_endpoints == (tried[3],)
+    assert len(publisher.endpoints) == 1
 
 
 def test_a_taken_link_port_leaves_plain_subscribers(make, pair, caplog):

@@ -271,7 +271,6 @@ def test_an_interrupted_publish_leaves_the_publisher_usable(make, join, monkeypa
 
     def interrupted(sessions):
         monkeypatch.setattr(Sessions, "flush", flush)
-        sessions.batcher.flush()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Sessions, "flush", interrupted)
@@ -284,7 +283,7 @@ def test_an_interrupted_publish_leaves_the_publisher_usable(make, join, monkeypa
     publisher.publish("a", b"1")
     assert peer.receive(2) == [b"0", b"1"]
     assert peer.lost == [(None, "restarted")]
-    assert len(set(peer.positions)) == 2
+    assert peer.positions == [0, 2]
 
 
 @pytest.mark.parametrize("kind", ["sync"])
@@ -342,7 +341,7 @@ def test_a_flood_of_a_foreign_peer_does_not_stop_publishing(make, join):
         number = 0
         while not is_over:
             foreign.send(garbage[number % len(garbage)])
-            foreign.send_multipart([b"a", b"b", b"c"])
+            foreign.send_multipart([b"a", b"b"])
             number += 1
 
     thread = Thread(flood)
