@@ -16,7 +16,7 @@ from oz.options import Delivery, Options
 from oz.subjects.pattern import Pattern, PatternLike
 from oz.subscriber import checks
 from oz.subscriber.engine import CLOSED, FOREIGN, Engine, PublisherInfo
-from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.message import Gap, Message
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.subscriber.threads import ThreadWaits
 from oz.transport.endpoints import Endpoints, as_list, as_text
@@ -507,6 +507,3 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
             if engine.state == FOREIGN:
                 raise
             return
-
-
-__all__ = ["HandledMessage", "Subscriber", "Subscription"]

@@ -29,8 +29,8 @@ import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, NamedTuple
 
@@ -148,6 +148,7 @@ class Poll:
 
     Attributes:
         is_polling: whether a thread polls.
+        is_full: whether it waits for `ring` only, because a queue is full.
     """
 
     def __init__(self) -> None:
@@ -158,7 +159,7 @@ class Poll:
         self._selector.register(self._reader, selectors.EVENT_READ)
         self._alone = selectors.DefaultSelector()
         self._alone.register(self._reader, selectors.EVENT_READ)
-        self.is_polling = False
+        self.is_polling = self.is_full = False
 
     def add(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors."""
@@ -183,7 +184,11 @@ class Poll:
             seconds: at most; None for ever.
             is_full: whether to wait for `ring` only.
         """
-        (self._alone if is_full else self._selector).select(seconds)
+        self.is_full = is_full
+        try:
+            (self._alone if is_full else self._selector).select(seconds)
+        finally:
+            self.is_full = False
 
     def ring(self) -> None:
         """End a wait, or the next one."""
@@ -226,6 +231,7 @@ class Engine:
         dispatcher: queues.
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
         attend_at: time from which a call attends although its queue has a message.
+        handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
     """
 
@@ -279,7 +285,7 @@ class Engine:
         self._current: Place | None = None
         self._tick_at = 0.0
         self._is_draining = False
-        self._handlers_running = 0
+        self._handlers_running = self._drains = self.handled = 0
         self._ended_links: list[Link] = []
         _engines.add(self)
 
@@ -649,6 +655,8 @@ class Engine:
             self._on_welcome(place, link, now)
         elif link.state == ENDED and before != ENDED:
             self._on_end(place)
+        elif self._drains and frame and frame[0] == links.PING:
+            self._changed()
         self._current = None
 
     def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
@@ -914,15 +922,26 @@ class Engine:
     def call(self, inbox: Inbox, message: Message) -> None:
         """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
         assert inbox.handler is not None
-        self._handlers_running += 1
-        try:
-            inbox.handler(message)
-        except Exception:
-            self.handler_failed(message)
-        finally:
-            self._handlers_running -= 1
+        with self.handling():
+            try:
+                inbox.handler(message)
+            except Exception:
+                self.handler_failed(message)
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Count a handler that runs, for `drain` and `run`."""
+        self._handlers_running += 1
+        self.handled += 1
+        try:
+            yield
+        finally:
+            self._handlers_running -= 1
+            if self._drains:
+                with self.lock:
+                    self._changed()
 
     def handler_failed(self, message: Message) -> None:
         """Log and count the exception of a handler."""
@@ -1000,6 +1019,9 @@ class Engine:
                 self.attend(may_read=len(self.dispatcher.shared.items) < MAX_MESSAGES // 4)
             finally:
                 self.reading.release()
+        elif self.poll.is_full and not self.dispatcher.is_full:
+            # Another thread has stopped reading because a queue was full.
+            self.poll.ring()
 
     def is_exhausted(self, inbox: Inbox | None) -> bool:
         """Return whether no message can arrive any more: for a subscription, or for the subscriber."""
@@ -1031,22 +1053,22 @@ class Engine:
 
     def run(self, timeout: float | None) -> Steps[int]:
         """Run handlers; see `Subscriber.run`."""
-        count = 0
+        begin = seen = self.handled
         idle_since = _clock()
         has_waited = False
         while True:
             while self._runs_handlers and self.run_handler():
-                count += 1
                 if _clock() >= self.attend_at:
                     self.attend_between()
-                idle_since, has_waited = _clock(), False
+            if self.handled != seen or self._handlers_running:
+                seen, idle_since, has_waited = self.handled, _clock(), False
             if self.state == FOREIGN:
                 self.check_open()
             if self.is_exhausted(None):
-                return count
+                return self.handled - begin
             deadline = None if timeout is None else idle_since + timeout
             if has_waited and deadline is not None and _clock() >= deadline:
-                return count
+                return self.handled - begin
             yield deadline
             has_waited = True
 
@@ -1110,8 +1132,8 @@ class Engine:
         with self.lock:
             self.check_open()
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
-            if inbox is None:
-                self._is_draining = True
+            self._is_draining = self._is_draining or inbox is None
+            self._drains += 1
             for one in inboxes:
                 for entry in one.entries:
                     self.subscriptions.retire(entry)
@@ -1143,6 +1165,7 @@ class Engine:
 
     def _end_drain(self, inbox: Inbox | None, inboxes: list[Inbox]) -> None:
         with self.lock:
+            self._drains -= 1
             if self.state in (CLOSED, FOREIGN):
                 return
             for one in inboxes:

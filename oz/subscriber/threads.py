@@ -48,6 +48,8 @@ class ThreadWaits:
 
     def follow(self, seen: int, until: float | None) -> None:
         """Wait until the version is not `seen`, or until a time, or until no thread polls."""
+        if self._engine.poll.is_full and not self._engine.dispatcher.is_full:
+            self._engine.poll.ring()
         with self._condition:
             self._followers += 1
             try:
