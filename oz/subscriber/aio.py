@@ -222,16 +222,16 @@ class Subscriber(SubscriberBase):
         if items and not engine.in_hand:
             now = _clock()
             if now < engine.attend_at and now < self._waits.turn_ends:
-                item: Any = items.popleft()
+                item = items.popleft()
                 if item.__class__ is Message:
-                    message: Message = item
-                    return message
+                    return item
                 items.appendleft(item)
         return None
 
     async def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
-        return await self._run(self._engine.receive(queue, timeout, asyncio.current_task()))
+        message: Message = await self._run(self._engine.receive(queue, timeout, asyncio.current_task()))
+        return message
 
     async def _run(self, wanted: Any) -> Any:
         self._start_tasks()

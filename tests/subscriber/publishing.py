@@ -2,6 +2,7 @@
 
 import os
 import queue
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -10,7 +11,7 @@ import zmq
 
 from oz.publisher.session import Settings
 from oz.publisher.sessions import Sessions
-from oz.transport.routers import link_endpoint, listening_router
+from oz.transport.routers import PORT_DISTANCE, link_endpoint, listening_router
 from support.ports import lasting_port
 from support.waiting import until
 
@@ -50,10 +51,10 @@ class LinkPublisher:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _bind(self, socket, endpoint):
+    def _bind(self, listener, endpoint):
         def bound():
             try:
-                socket.bind(endpoint)
+                listener.bind(endpoint)
             except zmq.ZMQError as error:
                 if error.errno != zmq.EADDRINUSE:
                     raise
@@ -225,5 +226,9 @@ class LinkPublisher:
 
 
 def free_endpoint():
-    """Return an endpoint whose port and link port no other process has."""
-    return f"tcp://127.0.0.1:{lasting_port()}"
+    """Return an endpoint whose port and link port are free."""
+    for _ in range(100):
+        port = lasting_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + PORT_DISTANCE)):
+            return f"tcp://127.0.0.1:{port}"
+    raise AssertionError("no port has a free link port")
