@@ -29,7 +29,7 @@ import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, NamedTuple
@@ -267,7 +267,9 @@ class Engine:
         self.tell: Callable[[], None] = lambda: None
         self.state = OPEN
         self.attend_at = 0.0
-        self.in_hand: weakref.WeakKeyDictionary[Any, HandledMessage] = weakref.WeakKeyDictionary()
+        self.in_hand: MutableMapping[Any, HandledMessage] = (
+            weakref.WeakKeyDictionary() if runs_handlers else {}
+        )
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
         self._member = os.urandom(16)
@@ -1007,10 +1009,18 @@ class Engine:
             return item
 
     def release(self, owner: Any) -> None:
-        """Acknowledge the message that a thread or task took last: it takes another one."""
-        message = self.in_hand.pop(owner, None)
-        if message is not None:
-            message.ack()
+        """Acknowledge the message that a thread or task took last: it takes another one.
+
+        A task that has ended passed its message on: `asyncio.wait_for` and others receive in a task of their
+        own.
+        """
+        owners = [owner]
+        if not self._runs_handlers:
+            owners += [one for one in self.in_hand if one is not owner and one.done()]
+        for one in owners:
+            message = self.in_hand.pop(one, None)
+            if message is not None:
+                message.ack()
 
     def attend_between(self) -> None:
         """Attend to the sockets although the queue of the caller has a message."""

@@ -44,13 +44,16 @@ class Arrival:
         stream: of the messages.
         frames: of a plain message that has not two frames.
         acknowledge: called with a message that is handled; None unless the stream has `ack="handled"`.
-        left: deliveries that are not handled, of messages that have several.
+        left: of a handled message that several queues received, the number of queues that have not handled it.
+            Each queue has a copy of the message with an `Arrival` of its own.
+        is_done: whether the queue of such a copy has handled it.
     """
 
     __slots__ = (
         "acknowledge",
         "epoch",
         "frames",
+        "is_done",
         "is_redelivered",
         "left",
         "link",
@@ -73,7 +76,17 @@ class Arrival:
         self.origin, self.time_ns, self.is_redelivered = origin, time_ns, is_redelivered
         self.link, self.epoch, self.stream = link, epoch, stream
         self.frames, self.acknowledge = frames, acknowledge
-        self.left: dict[int, int] | None = None
+        self.left: list[int] | None = None
+        self.is_done = False
+
+    def copy(self, left: list[int]) -> Arrival:
+        """Return a copy for one of several deliveries of a message."""
+        made = Arrival(
+            self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream,
+            acknowledge=self.acknowledge,
+        )  # fmt: skip
+        made.left = left
+        return made
 
 
 class MessageFields(NamedTuple):

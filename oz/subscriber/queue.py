@@ -323,10 +323,18 @@ class Dispatcher:
         for _ in range(len(items)):
             item = items.popleft()
             if isinstance(item, Message) and inbox in item.route.inboxes:
-                queue.items.append(item)
                 if all(one.queue is not None for one in item.route.inboxes):
+                    queue.items.append(item)
                     continue
-                self._add_delivery(item)
+                if isinstance(item, HandledMessage):
+                    if item.arrival.left is None:
+                        item = _delivery(item, [1])
+                    left = item.arrival.left
+                    assert left is not None
+                    left[0] += 1
+                    queue.items.append(_delivery(item, left))
+                else:
+                    queue.items.append(item)
             kept.append(item)
         items.extend(kept)
         self.forget()
@@ -527,7 +535,7 @@ class Dispatcher:
     def _put(self, message: Message) -> None:
         """Deliver one message to each queue and inline handler of its route."""
         queues: dict[int, Queue] = {}
-        deliveries = 0
+        inline: list[Inbox] = []
         for inbox in message.route.inboxes:
             if not inbox.is_active or inbox.is_over:
                 continue
@@ -536,12 +544,11 @@ class Dispatcher:
                 if inbox.is_over:
                     self.finished.append(inbox)
             if inbox.is_inline:
-                self.inline.append((inbox, message))
-                deliveries += 1
+                inline.append(inbox)
             else:
                 queue = inbox.queue or self.shared
                 queues[id(queue)] = queue
-        deliveries += len(queues)
+        deliveries = len(queues) + len(inline)
         if not deliveries:
             self.stats.unwanted += 1
             if isinstance(message, HandledMessage):
@@ -549,39 +556,26 @@ class Dispatcher:
                 arrival.link.abandon(arrival.epoch, arrival.stream, message.sequence)
             return
         self.stats.delivered += 1
-        if deliveries > 1 and isinstance(message, HandledMessage):
-            self._set_left(message, deliveries)
+        left = [deliveries] if deliveries > 1 and isinstance(message, HandledMessage) else None
+        for inbox in inline:
+            self.inline.append((inbox, _delivery(message, left)))
         for queue in queues.values():
-            queue.extend([message], message.arrival.origin)
-
-    @staticmethod
-    def _set_left(message: Message, count: int) -> None:
-        arrival = message.arrival
-        if arrival.left is None:
-            arrival.left = {}
-        if message.sequence is not None:
-            arrival.left[message.sequence] = count
-
-    def _add_delivery(self, message: Message) -> None:
-        """Record that one more queue holds a message."""
-        if isinstance(message, HandledMessage) and message.sequence is not None:
-            left = message.arrival.left or {}
-            self._set_left(message, left.get(message.sequence, 1) + 1)
+            queue.extend([_delivery(message, left)], message.arrival.origin)
 
     @staticmethod
     def _is_last(message: Message) -> bool:
         """Record the end of one delivery of a message; return whether no other is left."""
-        left, sequence = message.arrival.left, message.sequence
-        if left is None or sequence not in left or sequence is None:
+        arrival = message.arrival
+        if arrival.left is None:
             return True
-        left[sequence] -= 1
-        if left[sequence]:
+        if arrival.is_done:
             return False
-        del left[sequence]
-        return True
+        arrival.is_done = True
+        arrival.left[0] -= 1
+        return not arrival.left[0]
 
     def handled(self, message: Message) -> None:
-        """Record that one receiver has handled a message."""
+        """Record that one receiver has handled a message. A second call has no effect."""
         arrival = message.arrival
         if self._is_last(message):
             arrival.link.handled(arrival.epoch, arrival.stream, message.sequence)
@@ -687,3 +681,8 @@ class Dispatcher:
                 if last.sequence is None or last.sequence < sequence:
                     break
                 items.pop()
+
+
+def _delivery(message: Message, left: list[int] | None) -> Message:
+    """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
+    return message if left is None else message._replace(arrival=message.arrival.copy(left))

@@ -1,5 +1,7 @@
 """`filtering="auto"` and plain publishers, over real sockets."""
 
+import threading
+
 import pytest
 import zmq
 
@@ -174,8 +176,6 @@ def test_behind_a_plain_proxy(make, plain):
     control.bind("inproc://control-of-a-test")
     end = context.socket(zmq.PAIR)
     end.connect("inproc://control-of-a-test")
-    import threading
-
     thread = threading.Thread(target=zmq.proxy_steerable, args=(front, back, None, control))
     thread.start()
     source = context.socket(zmq.PUB)

@@ -112,16 +112,29 @@ def test_a_handled_message_of_two_receivers_waits_for_both():
     first = one.subscribe("a.*", handled=True, own=True)
     second = one.subscribe("*.1", handled=True, own=True)
     one.deliver("a.1", "a.2")
-    shared, alone = first.queue.items
-    assert isinstance(shared, HandledMessage)
-    shared.ack()
-    assert one.acknowledged == [shared]
-    one.dispatcher.handled(shared)
+    both, alone = first.queue.items
+    assert isinstance(both, HandledMessage)
+    both.ack()
+    assert one.acknowledged == [both]
+    one.dispatcher.handled(both)
+    one.dispatcher.handled(both)
     assert one.handled == []
     one.dispatcher.handled(alone)
     assert one.handled == [1]
     one.dispatcher.handled(second.queue.items[0])
     assert one.handled == [1, 0]
+
+
+def test_a_handled_message_that_moves_to_an_own_queue_waits_for_both():
+    one = Receiver()
+    first = one.subscribe("a.*", handled=True)
+    one.subscribe("*.1", handled=True)
+    one.deliver("a.1")
+    own = one.dispatcher.own_queue(first, 100, None)
+    one.dispatcher.handled(own.items[0])
+    assert one.handled == []
+    one.dispatcher.handled(one.dispatcher.shared.items[0])
+    assert one.handled == [0]
 
 
 def test_unwanted_messages_of_a_handled_stream_are_abandoned():
