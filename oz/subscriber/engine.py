@@ -16,8 +16,8 @@ Each endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subs
 Waits are steps (`oz.transport.steps`). A step looks at the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
 
-An exception of a signal handler may interrupt `attend`. The frame in progress is then taken back, and the
-publisher sends its messages again.
+An exception of a signal handler may interrupt `attend`. The frame in progress is then taken back, and the next
+`attend` reads it again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from oz.program_end import check_running, close_all, end_daemon
 from oz.subjects.pattern import Pattern
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, MOVING, PREFIX, Fallback
-from oz.subscriber.link import ENDED, LIVE, Effect, Link, ListeningClock
+from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Gap, HandledMessage, Message
 from oz.subscriber.plain import PlainPatterns, PlainSocket, prefixes_of
@@ -284,7 +284,8 @@ class Engine:
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
         self._unacked: dict[Place, None] = {}
-        self._current: Place | None = None
+        self._current: tuple[Place, bytes] | None = None
+        self._again: tuple[Place, bytes] | None = None
         self._tick_at = 0.0
         self._is_draining = False
         self._handlers_running = self._drains = self.handled = 0
@@ -626,6 +627,10 @@ class Engine:
             return False
         stats, time_ns = self.dispatcher.stats, time.time_ns()
         limit = stats.received + MAX_MESSAGES
+        if self._again is not None:
+            (place_again, frame), self._again = self._again, None
+            if by_handle.get(place_again.handle) is place_again:
+                self._on_frame(place_again, frame, now, time_ns)
         for _ in range(MAX_READ):
             message = dialler.read()
             if message is None:
@@ -646,7 +651,7 @@ class Engine:
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link
         assert link is not None
-        self._current = place
+        self._current = place, frame
         place.heard_at = now
         self._touched[place] = None
         before = link.state
@@ -819,6 +824,9 @@ class Engine:
                 if link is None:
                     continue
                 before = link.state
+                if before == NEW:
+                    # An exception interrupted the replacement of its connection.
+                    self._replace(place)
                 self._apply(place, link, link.tick(listened), time.time_ns())
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
@@ -830,14 +838,16 @@ class Engine:
                 self._follow(place)
 
     def _take_back(self) -> None:
-        """Undo the frame whose delivery an exception interrupted."""
-        place, self._current = self._current, None
-        if place is None or place.link is None:
+        """Undo the frame whose delivery an exception interrupted, so that it is read again."""
+        self._tick_at = 0.0
+        current, self._current = self._current, None
+        if current is None or current[0].link is None:
             return
-        sequence, effects = place.link.take_back()
+        link = current[0].link
+        sequence = link.take_back()
         if sequence is not None:
-            self.dispatcher.take_back(place.link, sequence)
-        self._apply(place, place.link, effects, 0)
+            self.dispatcher.take_back(link, sequence)
+        self._again = current
 
     # sending
 

@@ -262,7 +262,7 @@ class Link:
         self._bye: bytes | None = None
         self._is_ack_due = False
         self._sending = 0
-        self._undo: tuple[int, int, int | None] | None = None
+        self._undo: tuple[Head, int | None] | None = None
         self._begin_session()
 
     def _begin_session(self) -> None:
@@ -374,7 +374,7 @@ class Link:
         if sequence > self.expected:
             self._replace("the connection lost messages", effects)
             return
-        self._undo = sequence, head.stream, self.drops.get(head.stream)
+        self._undo = head, self.drops.get(head.stream)
         self._report_drops(head.stream, head.drops, effects)
         self.expected = sequence + count
         self._unacked_batches += 1
@@ -507,29 +507,27 @@ class Link:
         self._end(listened)
         self._bye, self._retry_at = bye, listened + MAX_BACKOFF
 
-    def take_back(self) -> tuple[int | None, list[Effect]]:
+    def take_back(self) -> int | None:
         """Undo the last frame, because an exception of a signal handler interrupted its delivery.
 
-        The connection is replaced, and the publisher sends the messages again, because they are not
-        acknowledged.
+        The engine passes the same frame to `on_frame` again.
 
         Returns:
-            First sequence that will arrive again, None if the frame had no messages; effects.
+            First sequence of its messages, None if it had none.
         """
-        effects: list[Effect] = []
-        sequence = None
-        if self._undo is not None:
-            sequence, stream, drops = self._undo
-            self.expected, self._undo = sequence, None
-            if drops is None:
-                self.drops.pop(stream, None)
-            else:
-                self.drops[stream] = drops
-            if stream in self._marks:
-                self._marks[stream].take_back(sequence)
-        if self.state in (GREETING, LIVE):
-            self._replace("the program was interrupted", effects)
-        return sequence, effects
+        if self._undo is None:
+            return None
+        head, drops = self._undo
+        self._undo = None
+        self.expected = head.sequence
+        if drops is None:
+            self.drops.pop(head.stream, None)
+        else:
+            self.drops[head.stream] = drops
+        if head.stream in self._marks:
+            self._marks[head.stream].take_back(head.sequence)
+        self._head = head
+        return head.sequence
 
     def _replace(self, reason: str, effects: list[Effect]) -> None:
         self.state = NEW
@@ -706,8 +704,8 @@ class Link:
             self._acked_at, self._sent_marks = now, self._sending_marks
 
     def close(self) -> None:
-        """Queue a last ACK and a BYE, if the link is LIVE. No frame counts afterwards."""
+        """Queue a BYE, and a last ACK if the link is LIVE. No frame counts afterwards."""
         self._declares.clear()
-        if self.state == LIVE:
+        if self.state in (GREETING, LIVE):
             self._is_ack_due = True
             self._bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))

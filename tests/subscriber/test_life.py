@@ -261,7 +261,7 @@ def test_interruptions_lose_at_most_the_message_in_hand(publisher):
         ended = threading.Event()
         interruptions = 0
         def interrupt():
-            while not ended.wait(0.0017):
+            while not ended.wait(0.0037):
                 os.kill(os.getpid(), signal.SIGINT)
         got = []
         threading.Thread(target=interrupt, daemon=True).start()
