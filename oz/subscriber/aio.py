@@ -12,7 +12,7 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.numbers import check_count, check_wait
 from oz.options import Delivery
 from oz.subjects.pattern import PatternLike
-from oz.subscriber.api import SubscriberBase, SubscriptionBase
+from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.engine import FOREIGN
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue

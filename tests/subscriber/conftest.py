@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from oz.subscriber import aio, api
+from oz.subscriber import aio, sync
 from subscriber.publishing import LinkPublisher
 
 
@@ -40,7 +40,7 @@ class Kind:
 
     def __call__(self, *arguments, **options):
         if self.loop is None:
-            made = api.Subscriber(*arguments, **options)
+            made = sync.Subscriber(*arguments, **options)
         else:
             made = Looped(self.loop, aio.Subscriber(*arguments, **options))
         self._open.append(made)

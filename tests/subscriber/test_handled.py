@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from oz.errors import Timeout
-from oz.subscriber import aio, api
+from oz.subscriber import aio, sync
 from support.waiting import Thread, until
 
 
@@ -99,7 +99,7 @@ def test_handlers_of_several_threads(publisher):
         if message.payload == b"0":
             assert go.wait(40)
 
-    with api.Subscriber(publisher.endpoint) as sub:
+    with sync.Subscriber(publisher.endpoint) as sub:
         sub.subscribe("a", handle, ack="handled")
         sub.wait_ready()
         threads = [Thread(sub.run) for _ in range(3)]

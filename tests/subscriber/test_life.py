@@ -18,14 +18,14 @@ import zmq
 
 from oz.errors import ClosedError, OwnershipError, Timeout
 from oz.options import Delivery
-from oz.subscriber import aio, api
+from oz.subscriber import aio, sync
 from subscriber.publishing import LinkPublisher
 from support.waiting import Thread, until
 
 
 @pytest.fixture
 def sub(publisher):
-    with api.Subscriber(publisher.endpoint, filtering="publisher") as one:
+    with sync.Subscriber(publisher.endpoint, filtering="publisher") as one:
         yield one
 
 
@@ -198,7 +198,7 @@ def test_a_program_that_forgets_close_ends_with_its_code(publisher, kind):
     programs = {
         "sync": """
             import sys
-            from oz.subscriber.api import Subscriber
+            from oz.subscriber.sync import Subscriber
             sub = Subscriber(sys.argv[1])
             sub.subscribe("a")
             sub.wait_ready()
@@ -218,7 +218,7 @@ def test_a_program_that_forgets_close_ends_with_its_code(publisher, kind):
         """,
         "waiting daemon": """
             import sys, threading, time
-            from oz.subscriber.api import Subscriber
+            from oz.subscriber.sync import Subscriber
             sub = Subscriber(sys.argv[1])
             sub.subscribe("a")
             sub.wait_ready()
@@ -235,7 +235,7 @@ def test_a_program_that_forgets_close_ends_with_its_code(publisher, kind):
 
 
 def test_an_unclosed_subscriber_warns_and_closes(publisher):
-    sub = api.Subscriber(publisher.endpoint)
+    sub = sync.Subscriber(publisher.endpoint)
     sub.subscribe("a")
     publisher.wait_for_patterns()
     with warnings.catch_warnings(record=True) as caught:
@@ -253,7 +253,7 @@ def test_interruptions_lose_at_most_the_message_in_hand(publisher):
     """Interrupt the receiving main thread again and again."""
     program = textwrap.dedent("""
         import json, os, signal, sys, threading, time
-        from oz.subscriber.api import Subscriber
+        from oz.subscriber.sync import Subscriber
         sub = Subscriber(sys.argv[1], filtering="publisher")
         sub.subscribe("a")
         sub.wait_ready()
@@ -467,7 +467,7 @@ def test_many_subscribers_leave_no_descriptors(publisher):
         return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
 
     def once():
-        with api.Subscriber(publisher.endpoint) as sub:
+        with sync.Subscriber(publisher.endpoint) as sub:
             ready(sub, "a")
 
     once()
@@ -479,7 +479,7 @@ def test_many_subscribers_leave_no_descriptors(publisher):
 
 def test_another_context(publish):
     context, endpoint = zmq.Context(), "inproc://own-context"
-    with LinkPublisher(endpoint, context) as publisher, api.Subscriber(endpoint, context=context) as sub:
+    with LinkPublisher(endpoint, context) as publisher, sync.Subscriber(endpoint, context=context) as sub:
         ready(sub, "a")
         publisher.publish("a")
         assert sub.receive(timeout=10).subject == "a"
