@@ -77,7 +77,7 @@ class Subscription(SubscriptionBase):
         self._engine.unsubscribe(self._inbox)
         return Done(None)
 
-    async def drain(self, *, timeout: float | None = 5.0) -> None:
+    async def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End the subscription and keep the messages that were published before; see `oz.Subscription.drain`.
 
         A cancellation ends the subscription.
@@ -85,11 +85,14 @@ class Subscription(SubscriptionBase):
         Args:
             timeout: seconds to wait for publishers and the handler; None waits for ever.
 
+        Returns:
+            Whether all these messages were delivered in that time.
+
         Raises:
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        await self._subscriber._run(self._engine.drain(self._inbox, timeout))
+        return bool(await self._subscriber._run(self._engine.drain(self._inbox, timeout)))
 
     def _start(self) -> None:
         """Start the task of the handler, if a loop runs."""
@@ -177,7 +180,7 @@ class Subscriber(SubscriberBase):
         """Subscribe at once; see `oz.Subscriber.subscribe`. The result may be awaited.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them.
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
             handler: function or coroutine function, called in the task of the subscription.
             dialect: as `oz.Subscriber.subscribe`, like the other arguments.
             group: name of a queue group.
@@ -305,7 +308,7 @@ class Subscriber(SubscriberBase):
         check_wait("timeout", timeout)
         await self._run(self._engine.wait_ready(timeout))
 
-    async def drain(self, *, timeout: float | None = 5.0) -> None:
+    async def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions and keep the messages that were published before; see `oz.Subscriber.drain`.
 
         A cancellation ends the subscriptions.
@@ -313,11 +316,14 @@ class Subscriber(SubscriberBase):
         Args:
             timeout: seconds to wait for publishers and handlers; None waits for ever.
 
+        Returns:
+            Whether all these messages were delivered in that time.
+
         Raises:
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        await self._run(self._engine.drain(None, timeout))
+        return bool(await self._run(self._engine.drain(None, timeout)))
 
     def close(self) -> Awaitable[None]:
         """Close the subscriber at once and cancel its handlers. Waits in other tasks raise ClosedError.

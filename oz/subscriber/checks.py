@@ -54,7 +54,13 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
     found: Iterable[PatternLike] = patterns if is_list else [patterns]
-    compiled = list(dict.fromkeys(compile_with_default(one, dialect, default) for one in found))
+    compiled = list(
+        dict.fromkeys(
+            # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
+            compile_with_default(one, "zmq" if isinstance(one, bytes) else dialect, default)
+            for one in found
+        )
+    )
     if not compiled:
         raise ValueError("a subscription needs at least one pattern")
     return compiled

@@ -938,7 +938,7 @@ class Engine:
             try:
                 inbox.handler(message)
             except Exception:
-                self.handler_failed(message)
+                self.handler_failed(inbox, message)
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
 
@@ -955,10 +955,10 @@ class Engine:
                 with self.lock:
                     self._changed()
 
-    def handler_failed(self, message: Message) -> None:
+    def handler_failed(self, inbox: Inbox, message: Message) -> None:
         """Log and count the exception of a handler."""
-        self.dispatcher.stats.handler_errors += 1
-        _log.exception("a handler raised for %r", message.subject)
+        self.dispatcher.stats.failed += 1
+        _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
     def run_handler(self) -> bool:
         """Run the handler of the next message; return whether there was one."""
@@ -1146,7 +1146,7 @@ class Engine:
                     raise PermissionDenied(text, rule=refusal.rule, subject=refusal.witness)
                 raise ProtocolError(text)
 
-    def drain(self, inbox: Inbox | None, timeout: float | None) -> Steps[None]:
+    def drain(self, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
         """End one subscription or all, and deliver what was published before; see `Subscriber.drain`."""
         deadline = None if timeout is None else _clock() + timeout
         with self.lock:
@@ -1178,7 +1178,7 @@ class Engine:
                         one.handler and one.queue and one.queue.items for one in inboxes
                     )
                 if is_done or (deadline is not None and _clock() >= deadline):
-                    return
+                    return is_done
                 yield deadline
         finally:
             self._end_drain(inbox, inboxes)
@@ -1239,10 +1239,11 @@ class Engine:
                 delivered=found.delivered,
                 filtered=found.filtered,
                 malformed=found.malformed + sum(one.malformed for one in all_links),
+                dropped=found.dropped,
                 lost=found.lost,
                 repeated=found.repeated + sum(one.repeated for one in all_links),
                 unwanted=found.unwanted + withdrawn,
-                handler_errors=found.handler_errors,
+                failed=found.failed,
             )
 
     @property

@@ -168,8 +168,10 @@ class Message(MessageFields):
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
-        """Subscriptions that the message matches."""
-        return () if self.route is None else tuple(one.handle for one in self.route.inboxes)
+        """Subscriptions that the message matches, without those that `unsubscribe` has ended."""
+        if self.route is None:
+            return ()
+        return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
 
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
         """Raise NoRequest: only a message that came through a node has a reply.

@@ -60,20 +60,22 @@ class Stats:
         delivered: messages that a queue or an inline handler received.
         filtered: plain messages that only a prefix matched.
         malformed: messages and frames that do not decode.
-        lost: messages that gaps with a known number report.
+        dropped: messages that publishers or the queue of a subscription dropped.
+        lost: messages that other gaps with a known number report.
         repeated: messages that arrived again, or whose id was known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
-        handler_errors: exceptions of handlers.
+        failed: calls of handlers that raised.
     """
 
     received: int = 0
     delivered: int = 0
     filtered: int = 0
     malformed: int = 0
+    dropped: int = 0
     lost: int = 0
     repeated: int = 0
     unwanted: int = 0
-    handler_errors: int = 0
+    failed: int = 0
 
 
 class Queue:
@@ -196,6 +198,7 @@ class Inbox:
         dropped: messages that its publishers or its queue dropped.
         falls_back: whether plain publishers may serve it.
         is_active: whether the subscription has not ended.
+        is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
         refusal: reason of a publisher that does not serve it, or None.
     """
 
@@ -210,6 +213,7 @@ class Inbox:
         "is_active",
         "is_handled",
         "is_inline",
+        "is_removed",
         "limit",
         "queue",
         "refusal",
@@ -229,7 +233,7 @@ class Inbox:
         self.handler, self.is_inline, self.is_handled = handler, is_inline, is_handled
         self.queue: Queue | None = None
         self.limit, self.delivered, self.dropped = limit, 0, 0
-        self.falls_back, self.is_active = falls_back, True
+        self.falls_back, self.is_active, self.is_removed = falls_back, True, False
         self.refusal: Any = None
 
     @property
@@ -350,7 +354,7 @@ class Dispatcher:
     def remove(self, inbox: Inbox) -> None:
         """Remove an inbox and the messages that only it receives."""
         self.inboxes.pop(inbox, None)
-        inbox.is_active = False
+        inbox.is_active, inbox.is_removed = False, True
         queue = inbox.queue
         if queue is not None:
             if queue in self._own:
@@ -362,7 +366,7 @@ class Dispatcher:
             for _ in range(len(items)):
                 item = items.popleft()
                 if isinstance(item, Message) and not any(
-                    one.is_active and one.queue is None for one in item.route.inboxes
+                    not one.is_removed and one.queue is None for one in item.route.inboxes
                 ):
                     self._abandon(item)
                 else:
@@ -453,7 +457,7 @@ class Dispatcher:
                 messages[0] = messages[0]._replace(gap=gap)
             target = targets.pop()
             if not targets and target is not None:
-                self.stats.delivered += count - target.extend(messages, link.origin)
+                self._extend(target, messages, link.origin)
                 return
         else:
             messages = self._rich_messages(
@@ -555,12 +559,20 @@ class Dispatcher:
                 arrival = message.arrival
                 arrival.link.abandon(arrival.epoch, arrival.stream, message.sequence)
             return
-        self.stats.delivered += 1
         left = [deliveries] if deliveries > 1 and isinstance(message, HandledMessage) else None
         for inbox in inline:
             self.inline.append((inbox, _delivery(message, left)))
-        for queue in queues.values():
-            queue.extend([_delivery(message, left)], message.arrival.origin)
+        self.stats.delivered += not queues
+        for place, queue in enumerate(queues.values()):
+            self._extend(queue, [_delivery(message, left)], message.arrival.origin, is_first=not place)
+
+    def _extend(
+        self, queue: Queue, messages: list[Message], origin: bytes | None, *, is_first: bool = True
+    ) -> None:
+        """Append messages to a queue and count them, at the first queue only."""
+        dropped = queue.extend(messages, origin)
+        self.stats.dropped += dropped
+        self.stats.delivered += (len(messages) if is_first else 0) - dropped
 
     @staticmethod
     def _is_last(message: Message) -> bool:
@@ -627,16 +639,15 @@ class Dispatcher:
             message = _new(Message, (route.subject, payload, None, None, 0, route, None, arrival, body))
             target = route.target
             if target is not before and pending and before is not None:
-                before.extend(pending, None)
+                self._extend(before, pending, None)
                 pending = []
             before = target
             if target is None:
                 self._put(message)
             else:
-                self.stats.delivered += 1
                 pending.append(message)
         if pending and before is not None:
-            before.extend(pending, None)
+            self._extend(before, pending, None)
         return wanted
 
     # gaps
@@ -648,7 +659,9 @@ class Dispatcher:
             gap: to report.
             stream: that lost messages; None for all streams of a link.
         """
-        if gap.count is not None:
+        if gap.count is not None and gap.reason == "dropped":
+            self.stats.dropped += gap.count
+        elif gap.count is not None and gap.reason != "malformed":
             self.stats.lost += gap.count
         concerned = [
             one

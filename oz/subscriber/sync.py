@@ -57,7 +57,7 @@ class Subscription(SubscriptionBase):
         """
         self._engine.unsubscribe(self._inbox)
 
-    def drain(self, *, timeout: float | None = 5.0) -> None:
+    def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End the subscription and keep the messages that were published before.
 
         Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after
@@ -66,11 +66,15 @@ class Subscription(SubscriptionBase):
         Args:
             timeout: seconds to wait for publishers; None waits for ever.
 
+        Returns:
+            Whether all these messages were delivered in that time.
+
         Raises:
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        self._subscriber._waits.run(self._engine.drain(self._inbox, timeout))
+        is_done: bool = self._subscriber._waits.run(self._engine.drain(self._inbox, timeout))
+        return is_done
 
 
 class Subscriber(SubscriberBase):
@@ -162,7 +166,7 @@ class Subscriber(SubscriberBase):
         """Subscribe to a pattern, or to several as one subscription.
 
         Args:
-            pattern: text, `Pattern`, compiled regex, or a list of them.
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
             handler: called with each message, in the thread that waits. Its exceptions are logged and counted.
             dialect: of the text.
             group: name of a queue group. Each message goes to one member of a group.
@@ -274,7 +278,7 @@ class Subscriber(SubscriberBase):
         check_wait("timeout", timeout)
         self._waits.run(self._engine.wait_ready(timeout))
 
-    def drain(self, *, timeout: float | None = 5.0) -> None:
+    def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions and keep the messages that were published before.
 
         Handlers run meanwhile. Other messages remain for `receive`, which raises ClosedError after the last
@@ -283,11 +287,14 @@ class Subscriber(SubscriberBase):
         Args:
             timeout: seconds to wait for publishers; None waits for ever.
 
+        Returns:
+            Whether all these messages were delivered in that time.
+
         Raises:
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        self._waits.run(self._engine.drain(None, timeout))
+        return self._waits.run(self._engine.drain(None, timeout))
 
     def close(self) -> None:
         """Close the subscriber. Waits in other threads raise ClosedError. A second call has no effect."""

@@ -170,4 +170,4 @@ async def call(engine: Engine, inbox: Inbox, message: Message) -> None:
         if inspect.isawaitable(result):
             await result
     except Exception:
-        engine.handler_failed(message)
+        engine.handler_failed(inbox, message)
