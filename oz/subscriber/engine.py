@@ -57,7 +57,7 @@ from oz.subscriber.plain import PlainPatterns, PlainSocket, prefixes_of
 from oz.subscriber.queue import Dispatcher, Inbox, Queue, Stats
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.endpoints import EndpointError, check
-from oz.transport.routers import link_endpoint
+from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.steps import Steps
 from oz.wire import links
 from oz.wire.links import StreamOptions
@@ -273,6 +273,8 @@ class Engine:
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
         self._member = os.urandom(16)
+        # A batch of small messages has up to 1 MiB, so that a link must accept as much.
+        self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns()
         self._clock = ListeningClock()
         self._inside = 0
@@ -374,9 +376,7 @@ class Engine:
                 "connect to each publisher once"
             )
         if self._dialler is None:
-            dialler = Dialler(
-                self._context, message_bytes=self.options.limits.message_bytes, window=LARGEST_WINDOW
-            )
+            dialler = Dialler(self._context, message_bytes=self._message_bytes, window=LARGEST_WINDOW)
             self._dialler = dialler
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
@@ -391,7 +391,7 @@ class Engine:
             self.subscriptions,
             _new_id,
             resume_seconds=self.options.resume_seconds,
-            largest_frame=self.options.limits.message_bytes,
+            largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
         )
         self._place_of[place.link] = place

@@ -60,8 +60,8 @@ class Stats:
         delivered: messages that a queue or an inline handler received.
         filtered: plain messages that only a prefix matched.
         malformed: messages and frames that do not decode.
-        dropped: messages that publishers or the queue of a subscription dropped.
-        lost: messages that other gaps with a known number report.
+        dropped: messages that the queue of a subscription dropped, because it was full.
+        lost: messages that gaps of publishers report: lost and dropped ones.
         repeated: messages that arrived again, or whose id was known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
         failed: calls of handlers that raised.
@@ -659,9 +659,7 @@ class Dispatcher:
             gap: to report.
             stream: that lost messages; None for all streams of a link.
         """
-        if gap.count is not None and gap.reason == "dropped":
-            self.stats.dropped += gap.count
-        elif gap.count is not None and gap.reason != "malformed":
+        if gap.count is not None and gap.reason != "malformed":
             self.stats.lost += gap.count
         concerned = [
             one
