@@ -48,7 +48,7 @@ MAX_IDS = 65_536
 """Ids of messages that `dedupe` remembers."""
 
 _new = tuple.__new__
-_subject, _target = attrgetter("subject"), attrgetter("target")
+_subject = attrgetter("subject")
 
 
 @dataclass(slots=True)
@@ -262,6 +262,35 @@ class Route:
         self.target = next(iter(queues.values())) if is_simple else None
 
 
+class Routes(dict[bytes, Route]):
+    """Cached routes of a stream, by subject.
+
+    Attributes:
+        target: queue that all routes have as their target, None if there are several targets or checks.
+    """
+
+    __slots__ = ("_is_new", "target")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target: Queue | None = None
+        self._is_new = True
+
+    def note(self, route: Route) -> None:
+        """Update `target` for a route, whether or not it is cached."""
+        if self._is_new:
+            self.target, self._is_new = route.target, False
+        elif route.target is not self.target:
+            self.target = None
+
+    def store(self, subject: bytes, route: Route) -> None:
+        """Cache a route, unless the subject is long."""
+        if len(subject) <= LONGEST_SUBJECT:
+            if len(self) >= MAX_ROUTES:
+                self.clear()
+            self[subject] = route
+
+
 class Dispatcher:
     """Delivers batches and gaps to the queues of a subscriber.
 
@@ -297,7 +326,7 @@ class Dispatcher:
         self.finished: list[Inbox] = []
         self.inboxes: dict[Inbox, None] = {}
         self.stats = Stats()
-        self._routes: dict[int, dict[bytes, Route]] = {}
+        self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
         self._own: list[Queue] = []
 
@@ -420,7 +449,7 @@ class Dispatcher:
         stream, flat = effect.stream, effect.flat
         routes = self._routes.get(stream)
         if routes is None:
-            routes = self._routes[stream] = {}
+            routes = self._routes[stream] = Routes()
         subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
         count = len(subjects)
         self.stats.received += count
@@ -438,7 +467,6 @@ class Dispatcher:
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
                 ]
-            targets = set(map(_target, found))
             fields = zip(
                 map(_subject, found),
                 payloads,
@@ -455,8 +483,8 @@ class Dispatcher:
             messages: list[Message] = list(map(_new, repeat(kind), fields))
             if gap:
                 messages[0] = messages[0]._replace(gap=gap)
-            target = targets.pop()
-            if not targets and target is not None:
+            target = routes.target
+            if target is not None:
                 self._extend(target, messages, link.origin)
                 return
         else:
@@ -470,7 +498,7 @@ class Dispatcher:
 
     def _rich_messages(
         self,
-        routes: dict[bytes, Route],
+        routes: Routes,
         stream: int,
         effect: Messages,
         arrival: Arrival,
@@ -523,12 +551,10 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _find(self, routes: dict[bytes, Route], stream: int, subject: bytes, extras: Any) -> Route:
+    def _find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
         route = self._make_route(stream, subject, extras)
-        if len(subject) <= LONGEST_SUBJECT:
-            if len(routes) >= MAX_ROUTES:
-                routes.clear()
-            routes[subject] = route
+        routes.note(route)
+        routes.store(subject, route)
         return route
 
     def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:

@@ -100,6 +100,23 @@ def test_a_gap_without_a_place_is_reported_at_once():
     assert one.dispatcher.stats.lost == 0
 
 
+@pytest.mark.parametrize("size", [1, 300])
+def test_a_batch_for_several_queues_is_sorted(size):
+    one = Receiver()
+    first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", own=True)
+    one.subscribe("c.*")
+    # Long subjects are not cached.
+    names = [f"{letter}.{'x' * size}" for letter in "abcd"]
+    one.deliver(*names)
+    one.deliver(*names[:1])
+    one.deliver(*names[1:2])
+    assert shown(first.queue) == [names[0]] * 2
+    assert shown(second.queue) == [names[1]] * 2
+    assert shown(one.dispatcher.shared) == [names[2]]
+    stats = one.dispatcher.stats
+    assert (stats.received, stats.delivered, stats.unwanted) == (6, 5, 1)
+
+
 def test_only_the_first_message_has_the_gap():
     one = Receiver()
     one.subscribe("a.*")
