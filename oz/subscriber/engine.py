@@ -283,6 +283,8 @@ class Engine:
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
+        self._plains: dict[Place, None] = {}
+        self._undecided: dict[Place, None] = {}
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
         self._unacked: dict[Place, None] = {}
@@ -381,6 +383,7 @@ class Engine:
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
             place.fallback = Fallback(_clock())
+            self._undecided[place] = None
             if not place.link_endpoint.startswith("inproc://"):
                 is_new = self._dialler.monitor is None
                 monitor = self._dialler.watch()
@@ -427,6 +430,7 @@ class Engine:
             high_water_mark=self.options.high_water_mark,
         )
         place.plain = plain
+        self._plains[place] = None
         if binds:
             place.endpoint = plain.endpoint
         self.poll.add(plain.fds)
@@ -434,6 +438,7 @@ class Engine:
 
     def _close_plain(self, place: Place) -> None:
         plain, place.plain = place.plain, None
+        self._plains.pop(place, None)
         if plain is not None:
             self.poll.remove(plain.fds)
             plain.close()
@@ -475,6 +480,7 @@ class Engine:
                 self._ended_links.append(place.link)
             self._touched.pop(place, None)
             self._unacked.pop(place, None)
+            self._undecided.pop(place, None)
             self._unwatch()
             self._changed()
 
@@ -513,7 +519,7 @@ class Engine:
                         self.subscriptions.remove(entry)
                     raise
             self.dispatcher.add(inbox, delivery.max_pending, stream.overflow, has_work=self._runs_handlers)
-            if falls_back:
+            if falls_back and self.filtering != "publisher":
                 self._patterns.add(inbox)
                 for place in self.places.values():
                     if place.plain is not None:
@@ -760,17 +766,20 @@ class Engine:
 
     def _unwatch(self) -> None:
         """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        for place in [*self._undecided]:
+            if place.fallback is None or place.fallback.state != ASKING:
+                del self._undecided[place]
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
-        if not any(one.fallback is not None and one.fallback.state == ASKING for one in self.places.values()):
+        if not self._undecided:
             self.poll.remove([int(dialler.monitor.pair.getsockopt(zmq.FD))])
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
         """Read plain messages; return whether more may be there."""
         has_more = False
-        for place in self.places.values():
+        for place in self._plains:
             plain = place.plain
             if plain is None:
                 continue
@@ -787,8 +796,8 @@ class Engine:
         return has_more
 
     def _read_monitors(self) -> None:
-        for place in self.places.values():
-            if place.plain is not None and place.plain.monitor is not None and place.plain.read_monitor():
+        for place in self._plains:
+            if place.plain is not None and place.plain.read_monitor():
                 self._changed()
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
@@ -833,7 +842,7 @@ class Engine:
                 self._touched[place] = None
                 deadline = min(deadline, link.next_deadline())
             self._tick_at = max(deadline, listened + TICK_INTERVAL)
-        for place in [*self.places.values()]:
+        for place in [*self._undecided]:
             if place.fallback is not None and place.fallback.tick(now):
                 self._follow(place)
 
@@ -904,7 +913,7 @@ class Engine:
             listened = self._clock.time(now)
             if self.places:
                 deadline = min(deadline, now + max(0.0, self._tick_at - listened))
-            for place in self.places.values():
+            for place in self._undecided:
                 if place.fallback is not None:
                     deadline = min(deadline, place.fallback.deadline)
             for place in self._unacked:

@@ -85,9 +85,10 @@ class Queue:
         items: in order.
         inbox: of the subscription that owns the queue, None for the queue of the subscriber.
         work: list of queues with a message for a handler, None without handler.
+        full: set of the queues that are full and have no policy.
     """
 
-    __slots__ = ("dropped", "inbox", "items", "max_pending", "overflow", "work")
+    __slots__ = ("dropped", "full", "inbox", "items", "max_pending", "overflow", "work")
 
     def __init__(
         self,
@@ -95,8 +96,11 @@ class Queue:
         max_pending: int = SHARED_PENDING,
         overflow: str | None = None,
         work: deque[Queue] | None = None,
+        *,
+        full: set[Queue],
     ) -> None:
         self.inbox, self.max_pending, self.overflow, self.work = inbox, max_pending, overflow, work
+        self.full = full
         self.items: deque[Message | Gap] = deque()
         self.dropped = 0
 
@@ -113,6 +117,8 @@ class Queue:
             items += messages
             if self.work is not None:
                 self.work.extend(repeat(self, len(messages)))
+            if self.overflow is None and len(items) >= self.max_pending:
+                self.full.add(self)
             return 0
         before = self.dropped
         for message in messages:
@@ -319,7 +325,8 @@ class Dispatcher:
         """
         self._subscriptions, self._decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
-        self.shared = Queue()
+        self._full: set[Queue] = set()
+        self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
         self.inline: deque[tuple[Inbox, Message]] = deque()
         self.reports: deque[Gap] = deque()
@@ -328,7 +335,7 @@ class Dispatcher:
         self.stats = Stats()
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
-        self._own: list[Queue] = []
+        self._own: dict[Queue, None] = {}
 
     # inboxes
 
@@ -376,8 +383,8 @@ class Dispatcher:
     def _add_queue(
         self, inbox: Inbox, max_pending: int, overflow: str | None, work: deque[Queue] | None
     ) -> Queue:
-        inbox.queue = Queue(inbox, max_pending, overflow, work)
-        self._own.append(inbox.queue)
+        inbox.queue = Queue(inbox, max_pending, overflow, work, full=self._full)
+        self._own[inbox.queue] = None
         return inbox.queue
 
     def remove(self, inbox: Inbox) -> None:
@@ -386,8 +393,8 @@ class Dispatcher:
         inbox.is_active, inbox.is_removed = False, True
         queue = inbox.queue
         if queue is not None:
-            if queue in self._own:
-                self._own.remove(queue)
+            self._own.pop(queue, None)
+            self._full.discard(queue)
             while queue.items:
                 self._abandon(queue.items.popleft())
         else:
@@ -416,9 +423,10 @@ class Dispatcher:
     @property
     def is_full(self) -> bool:
         """Whether reading must stop, because a queue without overflow policy is full."""
-        if len(self.shared.items) >= SHARED_PENDING:
-            return True
-        return any(one.overflow is None and len(one.items) >= one.max_pending for one in self._own)
+        for queue in [*self._full]:
+            if len(queue.items) < queue.max_pending:
+                self._full.discard(queue)
+        return bool(self._full)
 
     def pending(self, inbox: Inbox) -> int:
         """Return the number of messages that wait for an inbox."""
