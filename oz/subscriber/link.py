@@ -199,6 +199,12 @@ class Marks:
         """Return the lowest sequence that is not handled; `expected` if all are."""
         return self._open[0] if self._open else expected
 
+    def take_back(self, sequence: int) -> None:
+        """Forget messages at or above a sequence, which will arrive again."""
+        waiting = self._open
+        while waiting and waiting[-1] >= sequence:
+            self._done.discard(waiting.pop())
+
 
 class Link:
     """Link to one publisher.
@@ -217,6 +223,7 @@ class Link:
         repeated: messages that arrived again.
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
+        idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
 
     def __init__(
@@ -255,6 +262,7 @@ class Link:
         self._bye: bytes | None = None
         self._is_ack_due = False
         self._sending = 0
+        self._undo: tuple[Head, int | None] | None = None
         self._begin_session()
 
     def _begin_session(self) -> None:
@@ -263,7 +271,8 @@ class Link:
 
     def _begin_epoch(self, epoch: bytes, first: int) -> None:
         self.epoch, self.expected = epoch, first
-        self.answered = self.applied = 0
+        self.answered = self.applied = self.idle = 0
+        self._undo = None
         self.drops: dict[int, int] = {}
         self.reasons: dict[int, Drops] = {}
         self._marks: dict[int, Marks] = {}
@@ -296,6 +305,7 @@ class Link:
         self._greet(listened)
         if self._subscriptions.by_sid:
             self._declares.extend(self._subscriptions.declaration(0)[0])
+            self._declared = self._subscriptions.revision
 
     def _greet(self, listened: float) -> None:
         self.attempt += 1
@@ -326,6 +336,7 @@ class Link:
             Effects in order.
         """
         self._heard_at, self._has_heard = listened, True
+        self._undo = None
         if not frame:
             if self.state == ENDED:
                 self._begin_session()
@@ -363,6 +374,7 @@ class Link:
         if sequence > self.expected:
             self._replace("the connection lost messages", effects)
             return
+        self._undo = head, self.drops.get(head.stream)
         self._report_drops(head.stream, head.drops, effects)
         self.expected = sequence + count
         self._unacked_batches += 1
@@ -431,6 +443,7 @@ class Link:
             return
         self._acknowledge_ping()
         self.applied = ping.applied
+        self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
         if ping.following == self.expected:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
@@ -485,6 +498,37 @@ class Link:
         self._declares.clear()
         self._begin_epoch(links.UNKNOWN_EPOCH, 0)
 
+    def leave(self, listened: float) -> None:
+        """End the session, because another link of the subscriber reaches the same publisher.
+
+        The link tries again after `MAX_BACKOFF` seconds, because the other link may have ended by then.
+        """
+        bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))
+        self._end(listened)
+        self._bye, self._retry_at = bye, listened + MAX_BACKOFF
+
+    def take_back(self) -> int | None:
+        """Undo the last frame, because an exception of a signal handler interrupted its delivery.
+
+        The engine passes the same frame to `on_frame` again.
+
+        Returns:
+            First sequence of its messages, None if it had none.
+        """
+        if self._undo is None:
+            return None
+        head, drops = self._undo
+        self._undo = None
+        self.expected = head.sequence
+        if drops is None:
+            self.drops.pop(head.stream, None)
+        else:
+            self.drops[head.stream] = drops
+        if head.stream in self._marks:
+            self._marks[head.stream].take_back(head.sequence)
+        self._head = head
+        return head.sequence
+
     def _replace(self, reason: str, effects: list[Effect]) -> None:
         self.state = NEW
         self._hello = None
@@ -495,14 +539,19 @@ class Link:
     # subscriptions
 
     def declare(self) -> None:
-        """Declare the changes of the subscriptions since the last declaration. Call it after each change."""
+        """Declare the changes of the subscriptions since the last declaration. Call it after each change.
+
+        The first connection of a session declares without waiting for WELCOME, so that the program need not
+        run. After WELCOME the link declares everything again if the publisher has another revision.
+        """
         revision = self._subscriptions.revision
-        if self.state != LIVE or self._declared == revision:
+        is_first = self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
+        if not (self.state == LIVE or is_first) or self._declared == revision:
             return
         frames, is_full = self._subscriptions.declaration(self._declared)
         self._declares.extend(frames)
         self._declared = revision
-        if is_full:
+        if is_full and not is_first:
             self._replaced_by = revision
 
     def _declare_all(self) -> None:
@@ -592,6 +641,13 @@ class Link:
             return self._retry_at
         return self._hello_at + HELLO_AGAIN if self.state == GREETING else float("inf")
 
+    @property
+    def ack_at(self) -> float:
+        """Time at which `before_wait` makes an ACK due, in seconds; infinite without anything to acknowledge."""
+        if self.state == LIVE and (self._unacked_batches or self._has_new_marks()):
+            return self._acked_at + ACK_AGE
+        return float("inf")
+
     def before_wait(self, now: float) -> None:
         """Make an ACK due if the last one is old. The engine calls it before `receive` waits or returns.
 
@@ -648,7 +704,8 @@ class Link:
             self._acked_at, self._sent_marks = now, self._sending_marks
 
     def close(self) -> None:
-        """Queue a last ACK and a BYE, if the link is LIVE. No frame counts afterwards."""
-        if self.state == LIVE:
+        """Queue a BYE, and a last ACK if the link is LIVE. No frame counts afterwards."""
+        self._declares.clear()
+        if self.state in (GREETING, LIVE):
             self._is_ack_due = True
             self._bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))

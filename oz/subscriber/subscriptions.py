@@ -119,16 +119,29 @@ class Subscriptions:
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription, if it is active. The caller makes each link `declare` afterwards."""
+        if self.retire(subscription):
+            self.forget(subscription)
+
+    def retire(self, subscription: Subscription) -> bool:
+        """Declare a subscription as removed, but go on to deliver to it until `forget`, as `drain` does.
+
+        Returns:
+            Whether the subscription was active.
+        """
         if not subscription.is_active:
-            return
+            return False
         subscription.is_active = False
         del self.by_sid[subscription.sid]
+        self._changed(subscription)
+        return True
+
+    def forget(self, subscription: Subscription) -> None:
+        """End the delivery to a retired subscription."""
         number = subscription.stream
         self._indexes[number].discard(subscription.pattern, subscription)
         self._active[number] -= 1
         if not self._active[number]:
             del self._active[number], self._indexes[number]
-        self._changed(subscription)
 
     def _changed(self, subscription: Subscription) -> None:
         self.revision += 1

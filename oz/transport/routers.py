@@ -26,7 +26,8 @@ from oz.transport.endpoints import EndpointError
 PORT_DISTANCE = 10_000
 """Distance from the port of an endpoint to the port of its links."""
 _HIGHEST = 55_535  # ports above have their link port below them
-_FRAME_SPACE = 64 << 10  # bytes that a frame may have beside its message
+FRAME_SPACE = 64 << 10
+"""Bytes that a frame may have beside its message."""
 _HANDLES = count(1)
 
 
@@ -85,7 +86,7 @@ def _router(context: zmq.Context[Any], message_bytes: int, window: int) -> zmq.S
         (zmq.TCP_KEEPALIVE_INTVL, 2),
         (zmq.TCP_KEEPALIVE_CNT, 3),
         (zmq.TCP_MAXRT, 10_000),
-        (zmq.MAXMSGSIZE, message_bytes + _FRAME_SPACE),
+        (zmq.MAXMSGSIZE, message_bytes + FRAME_SPACE),
         (zmq.SNDHWM, high_water_mark),
         (zmq.RCVHWM, high_water_mark),
     ):

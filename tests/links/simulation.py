@@ -668,10 +668,11 @@ class World:
             if session.bytes:
                 raise Violation(f"an idle session keeps {session.bytes} bytes")
         self.check_bounds()
-        for _ in range(36):
+        for _ in range(66):
             if not any(self.ledger.group_open.values()):
                 break
-            # Sessions of killed subscribers hold messages until they end.
+            # Sessions of killed subscribers hold messages until they end: up to 30 s until a slow PING meets
+            # the missing connection, then 30 s of `resume_seconds`.
             self.advance(1.0)
             self.calm_step()
         for session in sessions.by_id.values():

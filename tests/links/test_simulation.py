@@ -7,11 +7,11 @@ from links.simulation import run_seed
 
 SEEDS = range(300)
 FOUND_AT = {
-    "epoch": 5,
-    "attempt": 0,
-    "route": 58,
-    "ACK on PING": 27,
-    "withdrawn flag": 51,
+    "epoch": 2,
+    "attempt": 3,
+    "route": 74,
+    "ACK on PING": 1,
+    "withdrawn flag": 77,
     "drop counts of the backlog": 0,
 }
 """First seed that fails without a mechanism; `python -m links.removals` finds them."""

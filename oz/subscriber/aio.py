@@ -1,0 +1,369 @@
+"""`Subscriber` and `Subscription` for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from typing import Any, Generic, Self, TypeVar
+
+from oz.errors import ClosedError, ConfigurationError
+from oz.numbers import check_count, check_wait
+from oz.options import Delivery
+from oz.subjects.pattern import PatternLike
+from oz.subscriber.base import SubscriberBase, SubscriptionBase
+from oz.subscriber.engine import FOREIGN
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Queue
+from oz.subscriber.tasks import TaskWaits, serve
+from oz.transport.endpoints import as_text
+
+T = TypeVar("T")
+
+Handler = Callable[[Message], Any]
+_clock = time.monotonic
+
+
+class Done(Generic[T]):
+    """Result of a method that has done its work at the call. It may be awaited."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Return the result without a suspension."""
+        return self._value
+        yield
+
+
+class Subscription(SubscriptionBase):
+    """One subscription of an asyncio `Subscriber`; see `oz.Subscription`. It may be awaited."""
+
+    _class_name = "oz.asyncio.Subscription"
+    _task: asyncio.Task[None] | None = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Return the subscription, which is made at the call of `subscribe`."""
+        return self
+        yield
+
+    async def receive(self, *, timeout: float | None = None) -> Message:
+        """Wait for the next message of this subscription. A cancellation loses nothing.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
+            OwnershipError: the subscriber was created before a fork.
+        """
+        received: Message = await self._subscriber._receive(self._queue(), timeout)
+        return received
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Receive until the subscription or the subscriber ends."""
+        return _iterate(self._subscriber, self._queue())
+
+    def unsubscribe(self) -> Awaitable[None]:
+        """End the subscription at once. Messages that wait are dropped; a handler that runs goes on.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.unsubscribe(self._inbox)
+        return Done(None)
+
+    async def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End the subscription and keep the messages that were published before; see `oz.Subscription.drain`.
+
+        A cancellation ends the subscription.
+
+        Args:
+            timeout: seconds to wait for publishers and the handler; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        return bool(await self._subscriber._run(self._engine.drain(self._inbox, timeout)))
+
+    def _start(self) -> None:
+        """Start the task of the handler, if a loop runs."""
+        inbox = self._inbox
+        if inbox.handler is None or inbox.is_inline or self._task is not None:
+            return
+        if asyncio._get_running_loop() is not None:
+            task = asyncio.create_task(serve(self._engine, self._subscriber._waits, inbox))
+            self._task = task
+            tasks = self._subscriber._tasks
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+
+class Subscriber(SubscriberBase):
+    """Receives messages of publishers by pattern, in an asyncio loop; see `oz.Subscriber`.
+
+    Each subscription with a handler has a task, which calls the handler with one message after the other and
+    awaits the result. Methods that do not wait do their work at the call; their result may be awaited.
+    """
+
+    _class_name = "oz.asyncio.Subscriber"
+    _runs_handlers = False
+
+    def _begin(self) -> None:
+        self._waits = TaskWaits(self._engine)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # endpoints
+
+    def connect(self, endpoint: str | bytes) -> Awaitable[None]:
+        """Connect to a publisher at once.
+
+        Raises:
+            EndpointError: the endpoint cannot be used here.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.connect(as_text(endpoint))
+        return Done(None)
+
+    def bind(self, endpoint: str | bytes) -> Awaitable[str]:
+        """Bind an endpoint for plain publishers at once; see `oz.Subscriber.bind`.
+
+        Returns:
+            The endpoint with the real port, when awaited.
+        """
+        return Done(self._engine.bind(as_text(endpoint)))
+
+    def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:
+        """Disconnect from a publisher at once. Its session ends.
+
+        Raises:
+            EndpointError: the endpoint is not connected.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.disconnect(as_text(endpoint))
+        return Done(None)
+
+    def unbind(self, endpoint: str | bytes) -> Awaitable[None]:
+        """Unbind an endpoint at once.
+
+        Raises:
+            EndpointError: the endpoint is not bound.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.disconnect(as_text(endpoint), is_bound=True)
+        return Done(None)
+
+    # subscriptions
+
+    def subscribe(
+        self,
+        pattern: PatternLike | Iterable[PatternLike],
+        handler: Handler | None = None,
+        *,
+        dialect: str | None = None,
+        group: str | None = None,
+        overflow: str | None = None,
+        last_value: bool = False,
+        ack: str = "received",
+        max_messages: int | None = None,
+        delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
+        **unknown: Any,
+    ) -> Subscription:
+        """Subscribe at once; see `oz.Subscriber.subscribe`. The result may be awaited.
+
+        Args:
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
+            handler: function or coroutine function, called in the task of the subscription.
+            dialect: as `oz.Subscriber.subscribe`, like the other arguments.
+            group: name of a queue group.
+            overflow: policy of the publisher when too many messages wait.
+            last_value: whether the publisher sends the newest message of each subject that matches.
+            ack: "received" or "handled"; with "handled" the task that receives takes the place of the thread.
+            max_messages: messages after which the subscription ends.
+            delivery: with `inline`, the handler is a plain function and runs where frames are read.
+            unknown: misspelled arguments, for an error with a suggestion.
+
+        Raises:
+            PatternError, ConfigurationError, ClosedError, OwnershipError: as `oz.Subscriber.subscribe`.
+        """
+        if inspect.iscoroutinefunction(handler) and getattr(delivery, "inline", False):
+            rule = "an inline handler is a plain function, not a coroutine function"
+            raise ConfigurationError("inline", True, "argument", rule)
+        subscription: Subscription = self._subscribe(
+            Subscription, pattern, handler, dialect, group, overflow, last_value, ack, max_messages, delivery, unknown
+        )  # fmt: skip
+        subscription._start()
+        return subscription
+
+    # waits
+
+    async def receive(self, *, timeout: float | None = None) -> Message:
+        """Wait for the next message of the subscriptions without handler. A cancellation loses nothing.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscriber is closed, also during the wait, or drained.
+            OwnershipError: it was created before a fork.
+        """
+        found = self._take(self._shared)
+        return found if found is not None else await self._receive(self._shared, timeout)
+
+    def _take(self, queue: Queue) -> Message | None:
+        """Return the next message of a queue, if nothing else is to be done before."""
+        engine, items = self._engine, queue.items
+        if items and not engine.in_hand:
+            now = _clock()
+            if now < engine.attend_at and now < self._waits.turn_ends:
+                item = items.popleft()
+                if item.__class__ is Message:
+                    return item
+                items.appendleft(item)
+        return None
+
+    async def _receive(self, queue: Queue, timeout: float | None) -> Message:
+        check_wait("timeout", timeout)
+        message: Message = await self._run(self._engine.receive(queue, timeout, asyncio.current_task()))
+        return message
+
+    async def _run(self, wanted: Any) -> Any:
+        self._start_tasks()
+        return await self._waits.run(wanted)
+
+    def _start_tasks(self) -> None:
+        """Start the tasks of handlers that were subscribed before the loop ran."""
+        if not self._runs_tasks:
+            self._runs_tasks = True
+            for one in self.subscriptions:
+                one._start()
+
+    _runs_tasks = False
+
+    async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+        """Wait for a message as `receive` does, and return the messages that have arrived with it.
+
+        Args:
+            limit: messages at most.
+            timeout: seconds to wait for the first.
+
+        Returns:
+            At least one message; one only with `ack="handled"`. A cancellation loses nothing.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        check_count("limit", limit, 1, 2**63)
+        messages = [await self.receive(timeout=timeout)]
+        items = self._shared.items
+        while items and len(messages) < limit:
+            item = items[0]
+            if not isinstance(item, Message) or item.__class__ is not Message:
+                break
+            messages.append(item)
+            items.popleft()
+        return messages
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Receive until the subscriber is closed or drained."""
+        return _iterate(self, self._shared)
+
+    async def run(self, *, timeout: float | None = None) -> int:
+        """Wait while the tasks of the handlers run.
+
+        Args:
+            timeout: seconds without a message after which to return; None waits until the subscriber is
+                closed or drained.
+
+        Returns:
+            Number of messages that handlers received meanwhile.
+
+        Raises:
+            OwnershipError: the subscriber was created before a fork.
+        """
+        check_wait("timeout", timeout)
+        count: int = await self._run(self._engine.run(timeout))
+        return count
+
+    async def wait_ready(self, *, timeout: float | None = 10.0) -> None:
+        """Wait until each endpoint serves the subscriptions; see `oz.Subscriber.wait_ready`.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription.
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        await self._run(self._engine.wait_ready(timeout))
+
+    async def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End all subscriptions and keep the messages that were published before; see `oz.Subscriber.drain`.
+
+        A cancellation ends the subscriptions.
+
+        Args:
+            timeout: seconds to wait for publishers and handlers; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        return bool(await self._run(self._engine.drain(None, timeout)))
+
+    def close(self) -> Awaitable[None]:
+        """Close the subscriber at once and cancel its handlers. Waits in other tasks raise ClosedError.
+
+        Returns:
+            Awaitable that waits for the end of the handlers' tasks.
+        """
+        self._engine.close()
+        running = asyncio._get_running_loop()
+        current = asyncio.current_task() if running is not None else None
+        tasks = [one for one in self._tasks if one is not current and one.get_loop() is running]
+        for one in tasks:
+            one.cancel()
+        return _Ending(tasks) if tasks else Done(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _Ending:
+    """Waits for tasks that were cancelled."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self, tasks: list[asyncio.Task[None]]) -> None:
+        self._tasks = tasks
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from asyncio.wait(self._tasks).__await__()
+
+
+async def _iterate(subscriber: Subscriber, queue: Queue) -> AsyncIterator[Message]:
+    while True:
+        try:
+            message = subscriber._take(queue) or await subscriber._receive(queue, None)
+        except ClosedError:
+            if subscriber._engine.state == FOREIGN:
+                raise
+            return
+        yield message

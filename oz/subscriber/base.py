@@ -1,0 +1,206 @@
+"""Parts of `Subscriber` and `Subscription` that the classes for threads and for asyncio share."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import zmq
+
+from oz.errors import ClosedError
+from oz.options import Delivery, Options
+from oz.subjects.pattern import Pattern
+from oz.subscriber import checks
+from oz.subscriber.engine import CLOSED, FOREIGN, Engine, PublisherInfo
+from oz.subscriber.message import Gap, Message
+from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.transport.endpoints import Endpoints, as_list
+from oz.wire.codec import Codec, find_codec
+
+_clock = time.monotonic
+_owner = threading.current_thread
+
+Handler = Callable[[Message], Any]
+
+
+class SubscriptionBase:
+    """State of a subscription that both kinds share."""
+
+    _class_name = "oz.Subscription"
+
+    def __init__(self, subscriber: Any, inbox: Inbox, delivery: Delivery, overflow: str | None) -> None:
+        """Created by `Subscriber.subscribe`."""
+        self._subscriber = subscriber
+        self._engine: Engine = subscriber._engine
+        self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
+        inbox.handle = self
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Compiled patterns."""
+        return tuple(one.pattern for one in self._inbox.entries)
+
+    @property
+    def group(self) -> str | None:
+        """Name of the queue group, or None."""
+        return self._inbox.entries[0].options.group
+
+    @property
+    def active(self) -> bool:
+        """Whether the subscription has not ended."""
+        return self._inbox.is_active
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and wait for the program."""
+        with self._engine.lock:
+            return self._engine.dispatcher.pending(self._inbox)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that a publisher or the queue of the subscription dropped."""
+        queue = self._inbox.queue
+        return self._inbox.dropped + (0 if queue is None else queue.dropped)
+
+    def _queue(self) -> Queue:
+        queue = self._inbox.queue
+        if self._inbox.handler is not None:
+            raise ClosedError("the handler of the subscription receives its messages")
+        return queue or self._engine.own_queue(self._inbox, self._delivery, self._overflow)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise checks.no_attribute(self._class_name, type(self), name)
+
+    def __repr__(self) -> str:
+        texts = ", ".join(repr(one.text) for one in self.patterns)
+        return f"<{self._class_name} {texts}{'' if self.active else ' ended'}>"
+
+
+class SubscriberBase:
+    """Constructor and methods that do not wait."""
+
+    _class_name = "oz.Subscriber"
+    _runs_handlers = True
+    _engine: Engine
+
+    def __init__(
+        self,
+        connect: Endpoints | None = None,
+        bind: Endpoints | None = None,
+        *,
+        codec: str | Codec | None = None,
+        dialect: str = "nats",
+        filtering: str = "auto",
+        links: str | Mapping[str, str] | None = None,
+        on_gap: Callable[[Gap], object] | None = None,
+        security: Any = None,
+        context: zmq.Context[Any] | None = None,
+        options: Options = Options(),  # noqa: B008 - it is frozen
+        **unknown: Any,
+    ) -> None:
+        checks.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
+        checks.check_subscriber(dialect, filtering, on_gap, security, options, links)
+        found = find_codec(codec)
+        self._dialect, self._filtering = dialect, filtering
+        self._engine = Engine(
+            context=context,
+            filtering=filtering,
+            decode=None if found is None else found.decode,
+            link_endpoints=links,
+            on_gap=on_gap,
+            options=options,
+            runs_handlers=self._runs_handlers,
+        )
+        self._shared = self._engine.dispatcher.shared
+        self._begin()
+        try:
+            for endpoint in as_list(connect):
+                self._engine.connect(endpoint)
+            for endpoint in as_list(bind):
+                self._engine.bind(endpoint)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def _begin(self) -> None:
+        """Create the waits."""
+        raise NotImplementedError
+
+    @property
+    def endpoint(self) -> str | None:
+        """First endpoint, with the real port if it is bound; None without any."""
+        return next(iter(self._engine.places), None)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters since the subscriber was created, as a copy."""
+        return self._engine.stats
+
+    @property
+    def subscriptions(self) -> tuple[Any, ...]:
+        """Active subscriptions."""
+        with self._engine.lock:
+            return tuple(one.handle for one in self._engine.dispatcher.inboxes)
+
+    @property
+    def publishers(self) -> list[PublisherInfo]:
+        """State of each endpoint."""
+        return self._engine.publishers
+
+    @property
+    def closed(self) -> bool:
+        """Whether the subscriber is closed."""
+        return self._engine.state == CLOSED
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when there may be a message.
+
+        A program that polls it calls `receive(timeout=0)` until `Timeout`, and once a second without
+        messages, so that publishers are answered.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+            OwnershipError: it was created before a fork.
+        """
+        return self._engine.fileno()
+
+    def _subscribe(
+        self,
+        subscription_class: type[Any],
+        pattern: Any,
+        handler: Any,
+        dialect: str | None,
+        group: str | None,
+        overflow: str | None,
+        last_value: bool,
+        ack: str,
+        max_messages: int | None,
+        delivery: Delivery,
+        unknown: dict[str, Any],
+    ) -> Any:
+        public: Any = type(self)
+        checks.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
+        stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
+        checks.check_subscription(handler, max_messages)
+        patterns = checks.compile_all(pattern, dialect, self._dialect)
+        with self._engine.lock:
+            inbox = self._engine.subscribe(
+                patterns, handler, stream, delivery, last_value=bool(last_value), limit=max_messages
+            )
+            return subscription_class(self, inbox, delivery, overflow)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise checks.no_attribute(self._class_name, type(self), name)
+
+    def __del__(self) -> None:
+        engine = self.__dict__.get("_engine")
+        if engine is not None and engine.state not in (CLOSED, FOREIGN):
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            engine.close()
+
+    def __repr__(self) -> str:
+        endpoints = ", ".join(self._engine.places) if "_engine" in self.__dict__ else ""
+        return f"<{self._class_name} {endpoints}>"

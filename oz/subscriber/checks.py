@@ -1,0 +1,160 @@
+"""Checks of the arguments of subscribers and subscriptions, and suggestions for misspelled names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.errors import ConfigurationError
+from oz.options import OVERFLOWS, Delivery, Options
+from oz.subjects import dialects
+from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
+from oz.wire.links import StreamOptions
+
+MAX_GROUP = 255
+"""Bytes of the name of a queue group."""
+MOST_PENDING = 2**32 - 1
+_DEFAULT_PENDING = Delivery().max_pending
+FILTERINGS = ("auto", "publisher", "prefix")
+
+
+def check_subscriber(
+    dialect: Any, filtering: Any, on_gap: Any, security: Any, options: Any, links: Any
+) -> None:
+    """Check the arguments of a subscriber.
+
+    Raises:
+        ConfigurationError: one has a wrong value, or is not available yet.
+        ValueError: no dialect has this name.
+        TypeError: `on_gap` cannot be called, or `options` are of another class.
+    """
+    dialects.find(dialect)
+    if filtering not in FILTERINGS:
+        raise _wrong("filtering", filtering, f"it is one of {', '.join(FILTERINGS)}")
+    if on_gap is not None and not callable(on_gap):
+        raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
+    if not isinstance(options, Options):
+        raise TypeError(f"options are oz.Options, not {type(options).__name__}")
+    if security is not None:
+        raise _wrong("security", security, "not yet: links have no keys in this version")
+    if options.multicast is not None:
+        raise _wrong("multicast", options.multicast, "not yet: use oz.SubSocket for epgm:// and pgm://")
+    if options.delimiter is not None:
+        raise _wrong("delimiter", options.delimiter, "not yet")
+    if links is not None and filtering == "prefix":
+        raise _wrong("links", links, 'filtering="prefix" uses no links; leave links= out')
+
+
+def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Pattern]:
+    """Return the compiled patterns of a subscription.
+
+    Raises:
+        PatternError, ValueError, TypeError: as `oz.compile`; also without any pattern.
+    """
+    is_list = isinstance(patterns, (list, tuple, set, frozenset))
+    found: Iterable[PatternLike] = patterns if is_list else [patterns]
+    compiled = list(
+        dict.fromkeys(
+            # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
+            compile_with_default(one, "zmq" if isinstance(one, bytes) else dialect, default)
+            for one in found
+        )
+    )
+    if not compiled:
+        raise ValueError("a subscription needs at least one pattern")
+    return compiled
+
+
+def stream_options(
+    group: Any, overflow: Any, ack: Any, last_value: Any, delivery: Any, filtering: str
+) -> StreamOptions:
+    """Return the delivery options of a subscription as the publisher needs them.
+
+    Raises:
+        ConfigurationError: one has a wrong value, or needs a link with `filtering="prefix"`.
+        TypeError: `delivery` is of another class.
+    """
+    if not isinstance(delivery, Delivery):
+        raise TypeError(f"delivery is oz.Delivery, not {type(delivery).__name__}")
+    if group is not None and not (
+        isinstance(group, str) and 0 < len(group.encode("utf-8", "replace")) <= MAX_GROUP
+    ):
+        raise _wrong("group", group, f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8")
+    if overflow not in (None, *OVERFLOWS):
+        raise _wrong("overflow", overflow, f"it is None or one of {', '.join(OVERFLOWS)}")
+    if ack not in ("received", "handled"):
+        raise _wrong("ack", ack, 'it is "received" or "handled"')
+    if group is None and delivery.policy != "round_robin":
+        raise _wrong("policy", delivery.policy, "a policy picks the member of a group: give group= too")
+    if delivery.redeliver and (group is None or ack != "handled"):
+        raise _wrong("redeliver", True, 'it needs group= and ack="handled"')
+    if filtering == "prefix":
+        given = {"group": group, "overflow": overflow, "last_value": last_value or None}
+        given["ack"] = None if ack == "received" else ack
+        for name, value in given.items():
+            if value is not None:
+                raise _wrong(name, value, 'it needs a link: use filtering="auto" or "publisher"')
+    if delivery.max_pending > MOST_PENDING:
+        raise _wrong("max_pending", delivery.max_pending, f"it is at most {MOST_PENDING:,}")
+    return StreamOptions(
+        group,
+        delivery.policy,
+        overflow,
+        # With the default the high-water mark of the publisher counts.
+        0 if delivery.max_pending == _DEFAULT_PENDING else delivery.max_pending,
+        ack == "handled",
+        delivery.redeliver,
+        delivery.prefetch or 0,
+    )
+
+
+def check_subscription(handler: Any, max_messages: Any) -> None:
+    """Check the other arguments of a subscription.
+
+    Raises:
+        ConfigurationError: `max_messages` is no positive number.
+        TypeError: the handler cannot be called.
+    """
+    if handler is not None and not callable(handler):
+        raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+    is_number = isinstance(max_messages, int) and not isinstance(max_messages, bool)
+    if max_messages is not None and not (is_number and max_messages > 0):
+        raise _wrong("max_messages", max_messages, "it is a number above 0, or None")
+
+
+def _wrong(name: str, value: Any, rule: str) -> ConfigurationError:
+    return ConfigurationError(name, value, "argument", rule)
+
+
+def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]) -> None:
+    """Raise TypeError for arguments that a function does not have, with a suggestion.
+
+    Args:
+        name: of the function, as the program calls it.
+        given: names of the arguments.
+        function: that was called.
+    """
+    for one in given:
+        code = function.__code__
+        known = [
+            arg for arg in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if arg != "self"
+        ]
+        raise TypeError(f"{name} has no argument {one!r}{_suggestion(one, known)}")
+
+
+def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
+    """Return the error for an attribute that a public class does not have, with a suggestion.
+
+    Args:
+        name: of the class, as the program knows it.
+        owner: the class.
+        wrong: name of the attribute.
+    """
+    known = [one for one in dir(owner) if not one.startswith("_")]
+    return AttributeError(f"{name} has no attribute {wrong!r}{_suggestion(wrong, known)}", name=wrong)
+
+
+def _suggestion(wrong: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

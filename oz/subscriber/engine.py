@@ -1,0 +1,1350 @@
+"""Engine of a subscriber: sockets, lock, clock and waits, for threads and asyncio.
+
+Theory of operation
+-------------------
+The engine has no thread. A program that waits in `receive` or another wait reads the sockets: `attend` reads
+a bounded number of frames, does what is due by the clock, and sends. Everything that touches a socket holds
+`lock`. Only one thread reads at a time: it holds `reading` from its poll to the end of its callbacks, so that
+inline handlers and gaps are called in order. Other threads wait for `version` to change.
+
+`connect` and `subscribe` send at once, so that publishers know the subscriptions while the program does
+something else. What a full socket refuses is sent at the next call.
+
+Each endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
+`filtering="auto"`.
+
+Waits are steps (`oz.transport.steps`). A step looks at the queues and the state; between steps the waits of
+`oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
+
+An exception of a signal handler may interrupt `attend`. The frame in progress is then taken back, and the next
+`attend` reads it again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import selectors
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import Any, NamedTuple
+
+import zmq
+
+from oz.errors import (
+    ClosedError,
+    ConfigurationError,
+    OwnershipError,
+    PermissionDenied,
+    ProtocolError,
+    Timeout,
+)
+from oz.logs import peer_logger
+from oz.options import Delivery, Options
+from oz.program_end import check_running, close_all, end_daemon
+from oz.subjects.pattern import Pattern
+from oz.subscriber import link as machine
+from oz.subscriber.fallback import ASKING, LINK, MOVING, PREFIX, Fallback
+from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
+from oz.subscriber.links import Dialler
+from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.plain import PlainPatterns, PlainSocket, prefixes_of
+from oz.subscriber.queue import Dispatcher, Inbox, Queue, Stats
+from oz.subscriber.subscriptions import Subscriptions
+from oz.transport.endpoints import EndpointError, check
+from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.transport.steps import Steps
+from oz.wire import links
+from oz.wire.links import StreamOptions
+
+MAX_READ = 100
+"""Frames of links that are read at once."""
+MAX_MESSAGES = 4_096
+"""Messages that are read at once."""
+ATTEND_INTERVAL = 0.02
+"""Seconds after which a call that finds a message in its queue attends to the sockets too."""
+LARGEST_WINDOW = 1_024
+"""Batches without acknowledgement that a publisher may send."""
+TICK_INTERVAL = 0.1
+"""Listened seconds between two checks of all links at least."""
+
+_clock = time.monotonic
+_log = peer_logger("oz.subscriber")
+
+
+class PublisherInfo(NamedTuple):
+    """State of one endpoint.
+
+    Attributes:
+        endpoint: connected or bound.
+        mode: "link", "prefix" or "connecting".
+        origin: id of the publisher's process, 16 bytes; None if unknown.
+        last_heard: seconds since the last frame; None before the first one.
+        refusal: reason of the last refused subscription, or None.
+    """
+
+    endpoint: str
+    mode: str
+    origin: bytes | None
+    last_heard: float | None
+    refusal: str | None
+
+
+class Place:
+    """One endpoint of a subscriber.
+
+    Attributes:
+        endpoint: of the publisher; the real one if it is bound here.
+        link_endpoint: of its links, None without.
+        link: None without.
+        handle: of the current connection of the link.
+        fallback: with `filtering="auto"`, else None.
+        plain: plain connection, or None.
+        gaps: known losses since the last message, by stream; None for losses of the link.
+        refusals: refused subscriptions.
+        refusal: last refusal, or None.
+        heard_at: time of the last frame or message, or None.
+        is_bound: whether the subscriber binds the endpoint.
+        is_twin: whether another link reaches the same publisher.
+        drained: whether the plain connection was read empty since `drain` began.
+    """
+
+    __slots__ = (
+        "drained",
+        "endpoint",
+        "fallback",
+        "gaps",
+        "handle",
+        "heard_at",
+        "is_bound",
+        "is_twin",
+        "link",
+        "link_endpoint",
+        "plain",
+        "refusal",
+        "refusals",
+    )
+
+    def __init__(self, endpoint: str, link_endpoint: str | None) -> None:
+        self.endpoint, self.link_endpoint = endpoint, link_endpoint
+        self.link: Link | None = None
+        self.handle = b""
+        self.fallback: Fallback | None = None
+        self.plain: PlainSocket | None = None
+        self.gaps: dict[int | None, int] = {}
+        self.refusals: dict[int, links.Refusal] = {}
+        self.refusal: str | None = None
+        self.heard_at: float | None = None
+        self.is_bound = self.is_twin = self.drained = False
+
+
+class Poll:
+    """Descriptors that a waiting program polls.
+
+    Attributes:
+        is_polling: whether a thread polls.
+        is_full: whether it waits for `ring` only, because a queue is full.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._reader, self._writer = (
+            os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        )
+        self._selector.register(self._reader, selectors.EVENT_READ)
+        self._alone = selectors.DefaultSelector()
+        self._alone.register(self._reader, selectors.EVENT_READ)
+        self.is_polling = self.is_full = False
+
+    def add(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors."""
+        for one in descriptors:
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def remove(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors no more, before they are closed."""
+        for one in descriptors:
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(one)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable if one of the descriptors is."""
+        selector: Any = self._selector
+        return int(selector.fileno())
+
+    def wait(self, seconds: float | None, *, is_full: bool) -> None:
+        """Wait for a descriptor or `ring`.
+
+        Args:
+            seconds: at most; None for ever.
+            is_full: whether to wait for `ring` only.
+        """
+        self.is_full = is_full
+        try:
+            (self._alone if is_full else self._selector).select(seconds)
+        finally:
+            self.is_full = False
+
+    def ring(self) -> None:
+        """End a wait, or the next one."""
+        # A full pipe has ended it already; a closed one has no waiter.
+        with suppress(OSError):
+            os.write(self._writer, b"!")
+
+    def silence(self) -> None:
+        """Forget earlier calls of `ring`."""
+        with suppress(OSError):
+            while len(os.read(self._reader, 4_096)) == 4_096:
+                pass
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._selector.close()
+        self._alone.close()
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for one in ends:
+        os.set_blocking(one, False)
+    return ends
+
+
+OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
+
+
+class Engine:
+    """Sockets and machines of one subscriber.
+
+    Attributes:
+        lock: held by everything that touches a socket.
+        reading: held by the thread that reads.
+        version: changes with each event that a wait may be waiting for.
+        tell: wakes the waits after a change of `version`; set by the waits.
+        dispatcher: queues.
+        state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
+        attend_at: time from which a call attends although its queue has a message.
+        handled: calls of handlers.
+        in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: zmq.Context[Any] | None,
+        filtering: str,
+        decode: Callable[[bytes], Any] | None,
+        link_endpoints: str | Mapping[str, str] | None,
+        on_gap: Callable[[Gap], object] | None,
+        options: Options,
+        runs_handlers: bool,
+    ) -> None:
+        """Create the engine without endpoints.
+
+        Args:
+            context: of the sockets; None for the instance of the process.
+            filtering: "auto", "publisher" or "prefix".
+            decode: of the codec, or None.
+            link_endpoints: link endpoint of the only endpoint, or of each endpoint.
+            on_gap: called with each gap.
+            options: of the subscriber.
+            runs_handlers: whether waits run the handlers, as threads do.
+        """
+        check_running("Subscriber")
+        self.filtering, self.options = filtering, options
+        self._link_endpoints, self._on_gap, self._runs_handlers = link_endpoints, on_gap, runs_handlers
+        self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.lock = threading.RLock()
+        self.reading = threading.RLock()
+        self.version = 0
+        self.tell: Callable[[], None] = lambda: None
+        self.state = OPEN
+        self.attend_at = 0.0
+        self.in_hand: MutableMapping[Any, HandledMessage] = (
+            weakref.WeakKeyDictionary() if runs_handlers else {}
+        )
+        self.subscriptions = Subscriptions()
+        self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
+        self._member = os.urandom(16)
+        # A batch of small messages has up to 1 MiB, so that a link must accept as much.
+        self._message_bytes = max(options.limits.message_bytes, 1 << 20)
+        self._patterns = PlainPatterns()
+        self._clock = ListeningClock()
+        self._inside = 0
+        self.poll = Poll()
+        self._has_descriptor = False
+        self._dialler: Dialler | None = None
+        self.places: dict[str, Place] = {}
+        self._by_handle: dict[bytes, Place] = {}
+        self._plains: dict[Place, None] = {}
+        self._undecided: dict[Place, None] = {}
+        self._place_of: dict[Link, Place] = {}
+        self._touched: dict[Place, None] = {}
+        self._unacked: dict[Place, None] = {}
+        self._current: tuple[Place, bytes] | None = None
+        self._again: tuple[Place, bytes] | None = None
+        self._tick_at = 0.0
+        self._is_draining = False
+        self._handlers_running = self._drains = self.handled = 0
+        self._ended_links: list[Link] = []
+        _engines.add(self)
+
+    # state
+
+    def check_open(self) -> None:
+        """Raise ClosedError or OwnershipError if the subscriber cannot be used."""
+        if self.state == CLOSED:
+            end_daemon()
+            raise ClosedError("the subscriber is closed")
+        if self.state == FOREIGN:
+            raise OwnershipError(
+                "the subscriber belongs to the parent process: create another one after the fork"
+            )
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.tell()
+
+    def enter(self) -> None:
+        """Begin to listen: a program waits."""
+        with self.lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._clock.enter()
+
+    def leave(self) -> None:
+        """Stop to listen."""
+        with self.lock:
+            self._inside -= 1
+            if not self._inside:
+                self._clock.leave(_clock())
+
+    # endpoints
+
+    def connect(self, endpoint: str) -> None:
+        """Connect to a publisher; see `Subscriber.connect`."""
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            self._refuse_multicast(endpoint)
+            if endpoint in self.places:
+                return
+            place = Place(endpoint, None)
+            if self.filtering != "prefix":
+                place.link_endpoint = self._link_endpoint_of(endpoint)
+            if place.link_endpoint is None:
+                self._open_plain(place)
+            else:
+                self._start_link(place)
+            self.places[endpoint] = place
+            self._flush()
+
+    def _link_endpoint_of(self, endpoint: str) -> str | None:
+        """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
+        known = self._link_endpoints
+        if isinstance(known, str):
+            if self.places:
+                raise ConfigurationError(
+                    "links", known, "argument",
+                    "one link endpoint serves one endpoint; give a dict of endpoint to link endpoint",
+                )  # fmt: skip
+            return known
+        if known is not None and endpoint in known:
+            return known[endpoint]
+        try:
+            return link_endpoint(endpoint)
+        except EndpointError:
+            if self.filtering == "publisher":
+                raise
+            return None
+
+    @staticmethod
+    def _refuse_multicast(endpoint: str) -> None:
+        if endpoint.startswith(("epgm://", "pgm://")):
+            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+
+    def _start_link(self, place: Place) -> None:
+        assert place.link_endpoint is not None
+        if any(one.link_endpoint == place.link_endpoint for one in self.places.values()):
+            raise EndpointError(
+                f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
+                "connect to each publisher once"
+            )
+        if self._dialler is None:
+            dialler = Dialler(self._context, message_bytes=self._message_bytes, window=LARGEST_WINDOW)
+            self._dialler = dialler
+            self.poll.add([dialler.fd])
+        if self.filtering == "auto":
+            place.fallback = Fallback(_clock())
+            self._undecided[place] = None
+            if not place.link_endpoint.startswith("inproc://"):
+                is_new = self._dialler.monitor is None
+                monitor = self._dialler.watch()
+                if is_new:
+                    self.poll.add([int(monitor.pair.getsockopt(zmq.FD))])
+        place.link = Link(
+            self._member,
+            self.subscriptions,
+            _new_id,
+            resume_seconds=self.options.resume_seconds,
+            largest_frame=self._message_bytes + FRAME_SPACE,
+            largest_window=LARGEST_WINDOW,
+        )
+        self._place_of[place.link] = place
+        try:
+            self._dial(place)
+        except BaseException:
+            del self._place_of[place.link]
+            raise
+
+    def _dial(self, place: Place) -> None:
+        assert self._dialler is not None
+        assert place.link is not None
+        assert place.link_endpoint is not None
+        place.handle = self._dialler.dial(place.link_endpoint)
+        self._by_handle[place.handle] = place
+        place.link.connect(self._clock.time(_clock()))
+        place.is_twin = False
+        self._touched[place] = None
+        self._tick_at = 0.0
+
+    def _hang_up(self, place: Place) -> None:
+        assert self._dialler is not None
+        self._by_handle.pop(place.handle, None)
+        self._dialler.hang_up(place.handle)
+
+    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+        plain = PlainSocket(
+            self._context,
+            place.endpoint,
+            self._patterns.prefixes(),
+            binds=binds,
+            message_bytes=self.options.limits.message_bytes,
+            high_water_mark=self.options.high_water_mark,
+        )
+        place.plain = plain
+        self._plains[place] = None
+        if binds:
+            place.endpoint = plain.endpoint
+        self.poll.add(plain.fds)
+        self.poll.ring()
+
+    def _close_plain(self, place: Place) -> None:
+        plain, place.plain = place.plain, None
+        self._plains.pop(place, None)
+        if plain is not None:
+            self.poll.remove(plain.fds)
+            plain.close()
+
+    def bind(self, endpoint: str) -> str:
+        """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            self._refuse_multicast(endpoint)
+            if self.filtering == "publisher":
+                raise ConfigurationError(
+                    "filtering", "publisher", "argument",
+                    'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
+                    '"prefix"',
+                )  # fmt: skip
+            place = Place(endpoint, None)
+            place.is_bound = True
+            self._open_plain(place, binds=True)
+            self.places[place.endpoint] = place
+            return place.endpoint
+
+    def disconnect(self, endpoint: str, *, is_bound: bool = False) -> None:
+        """Disconnect or unbind; see `Subscriber.disconnect`."""
+        with self.lock:
+            self.check_open()
+            place = self.places.get(endpoint)
+            if place is None or place.is_bound != is_bound:
+                verb = "bound" if is_bound else "connected"
+                known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
+                raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            del self.places[endpoint]
+            self._close_plain(place)
+            if place.link is not None:
+                place.link.close()
+                self._send_all(place, _clock())
+                self._hang_up(place)
+                del self._place_of[place.link]
+                self._ended_links.append(place.link)
+            self._touched.pop(place, None)
+            self._unacked.pop(place, None)
+            self._undecided.pop(place, None)
+            self._unwatch()
+            self._changed()
+
+    # subscriptions
+
+    def subscribe(
+        self,
+        patterns: list[Pattern],
+        handler: Callable[[Message], Any] | None,
+        stream: StreamOptions,
+        delivery: Delivery,
+        *,
+        last_value: bool,
+        limit: int | None,
+    ) -> Inbox:
+        """Add a subscription and send it at once."""
+        with self.lock:
+            self.check_open()
+            if self.state == DRAINED or self._is_draining:
+                raise ClosedError("the subscriber is drained: create another one")
+            falls_back = not (stream.group or last_value or stream.handled or stream.overflow)
+            inbox = Inbox(
+                handler,
+                is_inline=delivery.inline,
+                is_handled=stream.handled,
+                limit=limit,
+                falls_back=falls_back,
+            )
+            for pattern in patterns:
+                try:
+                    inbox.entries.append(
+                        self.subscriptions.add(pattern, stream, last_value=last_value, owner=inbox)
+                    )
+                except ConfigurationError:
+                    for entry in inbox.entries:
+                        self.subscriptions.remove(entry)
+                    raise
+            self.dispatcher.add(inbox, delivery.max_pending, stream.overflow, has_work=self._runs_handlers)
+            if falls_back and self.filtering != "publisher":
+                self._patterns.add(inbox)
+                for place in self.places.values():
+                    if place.plain is not None:
+                        place.plain.subscribe(prefixes_of(inbox))
+            self._declare()
+            return inbox
+
+    def unsubscribe(self, inbox: Inbox) -> None:
+        """End a subscription and drop its messages."""
+        with self.lock:
+            self.check_open()
+            if inbox.is_active:
+                self._end_entries(inbox)
+                self.dispatcher.remove(inbox)
+                self._declare()
+                self._changed()
+
+    def _end_entries(self, inbox: Inbox) -> None:
+        for entry in inbox.entries:
+            if not self.subscriptions.retire(entry):
+                continue
+            self.subscriptions.forget(entry)
+        self._end_plain(inbox)
+
+    def _end_plain(self, inbox: Inbox) -> None:
+        if inbox.falls_back and self._patterns.discard(inbox):
+            for place in self.places.values():
+                if place.plain is not None:
+                    place.plain.unsubscribe(prefixes_of(inbox))
+
+    def _finish(self) -> None:
+        """End the subscriptions that have received as many messages as they want."""
+        finished = self.dispatcher.finished
+        while finished:
+            inbox = finished.pop()
+            if inbox.is_active:
+                inbox.is_active = False
+                self.dispatcher.inboxes.pop(inbox, None)
+                self._end_entries(inbox)
+                self.dispatcher.forget()
+                self._declare()
+
+    def _declare(self) -> None:
+        for place in self.places.values():
+            if place.link is not None:
+                place.link.declare()
+                self._touched[place] = None
+        self._flush()
+
+    # reading
+
+    def attend(self, *, may_read: bool = True) -> bool:
+        """Read what is there within bounds, do what is due, send; call inline handlers and `on_gap`.
+
+        The caller holds `reading`.
+
+        Args:
+            may_read: whether to read messages; the queues are full otherwise.
+
+        Returns:
+            Whether more can be read at once.
+        """
+        with self.lock:
+            if self.state in (CLOSED, FOREIGN):
+                return False
+            before = self.dispatcher.stats.received
+            try:
+                has_more = self._attend(may_read)
+            except BaseException:
+                self._take_back()
+                raise
+            if self.dispatcher.stats.received != before or self.dispatcher.reports:
+                self._changed()
+            elif has_more:
+                has_more = not self.dispatcher.is_full
+            if self._has_descriptor and (has_more or self.dispatcher.shared.items):
+                self.poll.ring()
+        self._call_back()
+        return has_more
+
+    def _attend(self, may_read: bool) -> bool:
+        now = _clock()
+        self.attend_at = now + ATTEND_INTERVAL
+        self.poll.silence()
+        has_more = is_empty = False
+        if may_read and not self.dispatcher.is_full:
+            has_more = self._read_links(now)
+            is_empty = not has_more
+            has_more |= self._read_plain(now)
+        elif self.dispatcher.is_full:
+            # Frames wait unread, so that silence means nothing.
+            self._clock.leave(now)
+            if self._inside:
+                self._clock.enter()
+        if self.dispatcher.finished:
+            self._finish()
+        self._read_monitors()
+        if is_empty:
+            self._tick(now)
+        for place in [*self._unacked]:
+            if place.link is not None:
+                place.link.before_wait(now)
+                self._touched[place] = None
+        return self._flush(now) or has_more
+
+    def _read_links(self, now: float) -> bool:
+        """Read frames of links; return whether more may be there."""
+        dialler, by_handle, clock = self._dialler, self._by_handle, self._clock
+        if dialler is None:
+            clock.empty(now)
+            return False
+        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        limit = stats.received + MAX_MESSAGES
+        if self._again is not None:
+            (place_again, frame), self._again = self._again, None
+            if by_handle.get(place_again.handle) is place_again:
+                self._on_frame(place_again, frame, now, time_ns)
+        for _ in range(MAX_READ):
+            message = dialler.read()
+            if message is None:
+                clock.empty(now)
+                return False
+            clock.read(now)
+            place = by_handle.get(message[0])
+            if place is None:
+                continue
+            if len(message) != 2:
+                stats.malformed += 1
+                continue
+            self._on_frame(place, message[1], now, time_ns)
+            if stats.received >= limit:
+                break
+        return True
+
+    def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
+        link = place.link
+        assert link is not None
+        self._current = place, frame
+        place.heard_at = now
+        self._touched[place] = None
+        before = link.state
+        effects = link.on_frame(frame, self._clock.time(now))
+        if effects:
+            self._apply(place, link, effects, time_ns)
+        if frame and frame[0] == links.WELCOME and link.state == LIVE:
+            self._on_welcome(place, link, now)
+        elif link.state == ENDED and before != ENDED:
+            self._on_end(place)
+        elif self._drains and frame and frame[0] == links.PING:
+            self._changed()
+        self._current = None
+
+    def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
+        for effect in effects:
+            if isinstance(effect, machine.Messages):
+                self._unacked[place] = None
+                if self._is_moving(place, effect):
+                    continue
+                gap = 0
+                if place.gaps:
+                    gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
+                self.dispatcher.deliver(link, effect, time_ns, gap, self.acknowledge)
+            elif isinstance(effect, machine.Gap):
+                if effect.count is not None:
+                    place.gaps[effect.stream] = place.gaps.get(effect.stream, 0) + effect.count
+                if effect.reason == "malformed" and effect.count is not None:
+                    self.dispatcher.stats.received += effect.count
+                    self.dispatcher.stats.malformed += effect.count
+                self.dispatcher.put_gap(Gap(link.origin, effect.count, 0, effect.reason), effect.stream)
+                self._changed()
+            elif isinstance(effect, machine.Replace):
+                self._replace(place)
+            else:
+                self._on_answer(place, effect)
+
+    def _is_moving(self, place: Place, effect: machine.Messages) -> bool:
+        """Return whether the plain connection still serves the messages of a link."""
+        fallback = place.fallback
+        if fallback is None or fallback.state != MOVING:
+            return False
+        options = self.subscriptions.options_of(effect.stream)
+        if options is None or options.group or options.handled or options.overflow:
+            return False
+        # The plain connection delivers these messages too. Its rest is discarded at ANSWER.
+        self.dispatcher.stats.repeated += len(effect.positions)
+        fallback.has_delivered = True
+        return True
+
+    def _replace(self, place: Place) -> None:
+        self._hang_up(place)
+        self._dial(place)
+
+    def _on_welcome(self, place: Place, link: Link, now: float) -> None:
+        for other in self.places.values():
+            if other is place or other.link is None or other.is_twin:
+                continue
+            if other.link.state == LIVE and other.link.origin == link.origin:
+                _log.warning(
+                    "%s and %s reach the same publisher; the first link is used",
+                    other.endpoint,
+                    place.endpoint,
+                )
+                link.leave(self._clock.time(now))
+                place.is_twin = True
+                if place.fallback is not None:
+                    place.fallback.duplicate()
+                    self._follow(place)
+                self._changed()
+                return
+        if place.fallback is not None:
+            place.fallback.welcomed()
+        self._changed()
+
+    def _on_answer(self, place: Place, effect: machine.Refused) -> None:
+        place.refusals = {one.sid: one for one in effect.refusals}
+        for one in effect.refusals:
+            place.refusal = one.reason
+            entry = self.subscriptions.by_sid.get(one.sid)
+            if entry is not None and entry.owner.refusal is None:
+                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
+                entry.owner.refusal = one
+        if place.fallback is not None:
+            origin = None if place.link is None else place.link.origin
+            if place.fallback.answered():
+                self.dispatcher.put_gap(Gap(origin, None, 0, "moved"), None)
+            self._follow(place)
+        self._changed()
+
+    def _on_end(self, place: Place) -> None:
+        if place.fallback is not None:
+            place.fallback.ended()
+            self._follow(place)
+        self._changed()
+
+    def _follow(self, place: Place) -> None:
+        """Open or close the plain connection, as the fallback has decided."""
+        assert place.fallback is not None
+        if place.fallback.has_plain and place.plain is None:
+            self._open_plain(place)
+        elif not place.fallback.has_plain and place.plain is not None:
+            self._close_plain(place)
+        self._unwatch()
+        self._changed()
+
+    def _unwatch(self) -> None:
+        """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        for place in [*self._undecided]:
+            if place.fallback is None or place.fallback.state != ASKING:
+                del self._undecided[place]
+        dialler = self._dialler
+        if dialler is None or dialler.monitor is None:
+            return
+        if not self._undecided:
+            self.poll.remove([int(dialler.monitor.pair.getsockopt(zmq.FD))])
+            dialler.unwatch()
+
+    def _read_plain(self, now: float) -> bool:
+        """Read plain messages; return whether more may be there."""
+        has_more = False
+        for place in self._plains:
+            plain = place.plain
+            if plain is None:
+                continue
+            messages = plain.read(MAX_MESSAGES // 4)
+            if messages:
+                place.heard_at = now
+                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+                if found and place.fallback is not None:
+                    place.fallback.has_delivered = True
+            if plain.is_empty:
+                place.drained = True
+            else:
+                has_more = True
+        return has_more
+
+    def _read_monitors(self) -> None:
+        for place in self._plains:
+            if place.plain is not None and place.plain.read_monitor():
+                self._changed()
+        dialler = self._dialler
+        if dialler is None or dialler.monitor is None:
+            return
+        for event, where in list(dialler.monitor.read()):
+            place_found = self._place_at(where)
+            if place_found is None or place_found.fallback is None:
+                continue
+            if event == zmq.EVENT_CONNECTED:
+                place_found.fallback.stands()
+            elif place_found.fallback.refused():
+                self._follow(place_found)
+
+    def _place_at(self, where: str) -> Place | None:
+        """Return the place of an event of a monitor, which may name an address in place of a host."""
+        found = [one for one in self.places.values() if one.link_endpoint == where]
+        if not found:
+            port = where.rpartition(":")[2]
+            found = [
+                one
+                for one in self.places.values()
+                if one.link_endpoint is not None and one.link_endpoint.rpartition(":")[2] == port
+            ]
+        return found[0] if len(found) == 1 else None
+
+    def _tick(self, now: float) -> None:
+        """Do what is due by the clock. The sockets are read."""
+        listened = self._clock.time(now)
+        if listened >= self._tick_at:
+            deadline = inf
+            for place in [*self.places.values()]:
+                link = place.link
+                if link is None:
+                    continue
+                before = link.state
+                if before == NEW:
+                    # An exception interrupted the replacement of its connection.
+                    self._replace(place)
+                self._apply(place, link, link.tick(listened), time.time_ns())
+                if link.state == ENDED and before != ENDED:
+                    self._on_end(place)
+                self._touched[place] = None
+                deadline = min(deadline, link.next_deadline())
+            self._tick_at = max(deadline, listened + TICK_INTERVAL)
+        for place in [*self._undecided]:
+            if place.fallback is not None and place.fallback.tick(now):
+                self._follow(place)
+
+    def _take_back(self) -> None:
+        """Undo the frame whose delivery an exception interrupted, so that it is read again."""
+        self._tick_at = 0.0
+        current, self._current = self._current, None
+        if current is None or current[0].link is None:
+            return
+        link = current[0].link
+        sequence = link.take_back()
+        if sequence is not None:
+            self.dispatcher.take_back(link, sequence)
+        self._again = current
+
+    # sending
+
+    def _flush(self, now: float | None = None) -> bool:
+        """Send what waits; return whether the socket has a message."""
+        dialler = self._dialler
+        if dialler is None:
+            return False
+        if now is None:
+            now = _clock()
+        has_sent = False
+        unsent = []
+        touched = self._touched
+        while touched:
+            place, _ = touched.popitem()
+            result = self._send_all(place, now)
+            has_sent |= result is not None
+            if result is False:
+                unsent.append(place)
+            if place.link is not None and place.link.ack_at == inf:
+                self._unacked.pop(place, None)
+        for place in unsent:
+            touched[place] = None
+        # A send may have consumed the signal of the descriptor.
+        if has_sent and dialler.is_readable():
+            self.poll.ring()
+            return True
+        return False
+
+    def _send_all(self, place: Place, now: float) -> bool | None:
+        """Send the frames of a link; return False if the socket is full, None without frames."""
+        dialler, link = self._dialler, place.link
+        if link is None or dialler is None:
+            return None
+        result = None
+        while (frame := link.next_frame()) is not None:
+            if not dialler.send(place.handle, frame):
+                return False
+            link.taken(now)
+            result = True
+        return result
+
+    # time
+
+    def wait_seconds(self, until: float | None) -> float | None:
+        """Return for how many seconds a wait polls at most, None for ever.
+
+        Args:
+            until: time at which the caller wants to be woken; None without.
+        """
+        now = _clock()
+        deadline = inf if until is None else until
+        with self.lock:
+            listened = self._clock.time(now)
+            if self.places:
+                deadline = min(deadline, now + max(0.0, self._tick_at - listened))
+            for place in self._undecided:
+                if place.fallback is not None:
+                    deadline = min(deadline, place.fallback.deadline)
+            for place in self._unacked:
+                if place.link is not None:
+                    deadline = min(deadline, place.link.ack_at)
+        return None if deadline == inf else max(0.0, deadline - now)
+
+    # callbacks
+
+    def _call_back(self) -> None:
+        """Call inline handlers and `on_gap`, without the lock."""
+        dispatcher = self.dispatcher
+        while dispatcher.reports:
+            self.report(dispatcher.reports.popleft())
+        while dispatcher.inline:
+            inbox, message = dispatcher.inline.popleft()
+            self.call(inbox, message)
+
+    def report(self, gap: Gap) -> None:
+        """Call `on_gap`. Its exceptions are logged."""
+        if self._on_gap is not None:
+            try:
+                self._on_gap(gap)
+            except Exception:
+                _log.exception("on_gap raised for %r", gap)
+
+    def call(self, inbox: Inbox, message: Message) -> None:
+        """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
+        assert inbox.handler is not None
+        with self.handling():
+            try:
+                inbox.handler(message)
+            except Exception:
+                self.handler_failed(inbox, message)
+        if isinstance(message, HandledMessage):
+            self.acknowledge(message)
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Count a handler that runs, for `drain` and `run`."""
+        self._handlers_running += 1
+        self.handled += 1
+        try:
+            yield
+        finally:
+            self._handlers_running -= 1
+            if self._drains:
+                with self.lock:
+                    self._changed()
+
+    def handler_failed(self, inbox: Inbox, message: Message) -> None:
+        """Log and count the exception of a handler."""
+        self.dispatcher.stats.failed += 1
+        _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
+
+    def run_handler(self) -> bool:
+        """Run the handler of the next message; return whether there was one."""
+        try:
+            queue = self.dispatcher.work.popleft()
+        except IndexError:
+            return False
+        try:
+            item = queue.items.popleft()
+        except IndexError:
+            # The subscription has ended.
+            return True
+        if isinstance(item, Message):
+            assert queue.inbox is not None
+            self.call(queue.inbox, item)
+        else:
+            self.report(item)
+        return True
+
+    def acknowledge(self, message: Message) -> None:
+        """Record that a message is handled; send the ACK if the last one is old."""
+        link = message.arrival.link
+        with self.lock:
+            place = self._place_of.get(link)
+            if self.state in (CLOSED, FOREIGN) or place is None:
+                return
+            self.dispatcher.handled(message)
+            now = _clock()
+            self._unacked[place] = None
+            if now >= link.ack_at:
+                link.before_wait(now)
+                self._touched[place] = None
+                self._flush(now)
+
+    # waits
+
+    def take(self, queue: Queue, owner: Any) -> Message | None:
+        """Return the next message of a queue, None without any. Report the gaps before it.
+
+        Args:
+            queue: of the subscriber or of a subscription.
+            owner: thread or task that takes the message.
+        """
+        if self._runs_handlers:
+            while self.dispatcher.work and self.run_handler():
+                pass
+        items = queue.items
+        while True:
+            try:
+                item = items.popleft()
+            except IndexError:
+                return None
+            if not isinstance(item, Message):
+                self.report(item)
+                continue
+            if isinstance(item, HandledMessage):
+                self.in_hand[owner] = item
+            return item
+
+    def release(self, owner: Any) -> None:
+        """Acknowledge the message that a thread or task took last: it takes another one.
+
+        A task that has ended passed its message on: `asyncio.wait_for` and others receive in a task of their
+        own.
+        """
+        owners = [owner]
+        if not self._runs_handlers:
+            owners += [one for one in self.in_hand if one is not owner and one.done()]
+        for one in owners:
+            message = self.in_hand.pop(one, None)
+            if message is not None:
+                message.ack()
+
+    def attend_between(self) -> None:
+        """Attend to the sockets although the queue of the caller has a message."""
+        if self.reading.acquire(blocking=False):
+            try:
+                self.attend(may_read=len(self.dispatcher.shared.items) < MAX_MESSAGES // 4)
+            finally:
+                self.reading.release()
+        elif self.poll.is_full and not self.dispatcher.is_full:
+            # Another thread has stopped reading because a queue was full.
+            self.poll.ring()
+
+    def is_exhausted(self, inbox: Inbox | None) -> bool:
+        """Return whether no message can arrive any more: for a subscription, or for the subscriber."""
+        if self.state in (CLOSED, DRAINED):
+            return True
+        return inbox is not None and not inbox.is_active
+
+    def receive(self, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
+        """Wait for the next message of a queue; see `Subscriber.receive`."""
+        if self.in_hand:
+            self.release(owner)
+        deadline = None if timeout is None else _clock() + timeout
+        has_waited = False
+        while True:
+            message = self.take(queue, owner)
+            if message is not None:
+                if _clock() >= self.attend_at:
+                    self.attend_between()
+                return message
+            self.check_open()
+            if self.is_exhausted(queue.inbox):
+                raise ClosedError(
+                    "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
+                )
+            if has_waited and deadline is not None and _clock() >= deadline:
+                raise Timeout(f"no message in {timeout:g} s")
+            yield deadline
+            has_waited = True
+
+    def run(self, timeout: float | None) -> Steps[int]:
+        """Run handlers; see `Subscriber.run`."""
+        begin = seen = self.handled
+        idle_since = _clock()
+        has_waited = False
+        while True:
+            while self._runs_handlers and self.run_handler():
+                if _clock() >= self.attend_at:
+                    self.attend_between()
+            if self.handled != seen or self._handlers_running:
+                seen, idle_since, has_waited = self.handled, _clock(), False
+            if self.state == FOREIGN:
+                self.check_open()
+            if self.is_exhausted(None):
+                return self.handled - begin
+            deadline = None if timeout is None else idle_since + timeout
+            if has_waited and deadline is not None and _clock() >= deadline:
+                return self.handled - begin
+            yield deadline
+            has_waited = True
+
+    def wait_ready(self, timeout: float | None) -> Steps[None]:
+        """Wait until each endpoint is ready; see `Subscriber.wait_ready`."""
+        deadline = None if timeout is None else _clock() + timeout
+        has_waited = False
+        while True:
+            self.check_open()
+            with self.lock:
+                missing = [text for one in self.places.values() if (text := self._missing(one))]
+                self._raise_refusals()
+            if not missing:
+                return
+            if has_waited and deadline is not None and _clock() >= deadline:
+                raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
+            yield deadline
+            has_waited = True
+
+    def _missing(self, place: Place) -> str | None:
+        """Return why an endpoint is not ready, None if it is."""
+        if place.is_twin:
+            return None
+        link, fallback, plain = place.link, place.fallback, place.plain
+        if link is not None and link.is_answered:
+            if fallback is None or fallback.state == LINK:
+                return None
+            return f"{place.endpoint} moves to its link"
+        needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
+        if plain is not None and plain.is_ready and not (link is not None and needs_link):
+            return None
+        if link is None:
+            return f"nothing answers at {place.endpoint}: start the publisher, or check host and port"
+        where = f"{place.endpoint} (link endpoint {place.link_endpoint})"
+        if link.state == LIVE:
+            return f"{where} has not answered the subscriptions yet"
+        if plain is not None and plain.is_ready:
+            return (
+                f"{where} is a plain publisher or its link port is closed, and group, last_value, overflow "
+                'and ack="handled" need a link: use oz.Publisher there, open the link port, or give links='
+            )
+        return (
+            f"nothing answers at {where}: start the publisher, or check host, port and the firewall of both ports"
+            + ("" if self.filtering == "auto" else '; a plain publisher needs filtering="auto"')
+        )
+
+    def _raise_refusals(self) -> None:
+        for place in self.places.values():
+            for refusal in place.refusals.values():
+                entry = self.subscriptions.by_sid.get(refusal.sid)
+                if entry is None:
+                    continue
+                text = f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}"
+                if refusal.rule is not None or refusal.witness is not None:
+                    raise PermissionDenied(text, rule=refusal.rule, subject=refusal.witness)
+                raise ProtocolError(text)
+
+    def drain(self, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
+        """End one subscription or all, and deliver what was published before; see `Subscriber.drain`."""
+        deadline = None if timeout is None else _clock() + timeout
+        with self.lock:
+            self.check_open()
+            inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
+            self._is_draining = self._is_draining or inbox is None
+            self._drains += 1
+            for one in inboxes:
+                for entry in one.entries:
+                    self.subscriptions.retire(entry)
+                if one.falls_back:
+                    for place in self.places.values():
+                        if place.plain is not None:
+                            place.plain.unsubscribe(prefixes_of(one))
+            revision = self.subscriptions.revision
+            for place in self.places.values():
+                place.drained = place.plain is None
+            self._declare()
+        try:
+            while True:
+                if self._runs_handlers:
+                    while self.run_handler():
+                        pass
+                self.check_open()
+                with self.lock:
+                    is_done = all(self._is_drained(one, revision) for one in self.places.values())
+                    is_done = is_done and not self._handlers_running
+                    is_done = is_done and not any(
+                        one.handler and one.queue and one.queue.items for one in inboxes
+                    )
+                if is_done or (deadline is not None and _clock() >= deadline):
+                    return is_done
+                yield deadline
+        finally:
+            self._end_drain(inbox, inboxes)
+
+    def _end_drain(self, inbox: Inbox | None, inboxes: list[Inbox]) -> None:
+        with self.lock:
+            self._drains -= 1
+            if self.state in (CLOSED, FOREIGN):
+                return
+            for one in inboxes:
+                if one.is_active:
+                    one.is_active = False
+                    for entry in one.entries:
+                        self.subscriptions.forget(entry)
+                    self.dispatcher.inboxes.pop(one, None)
+                    self._patterns.discard(one)
+            self.dispatcher.forget()
+            if inbox is None:
+                self.state = DRAINED
+            self._changed()
+
+    @staticmethod
+    def _is_drained(place: Place, revision: int) -> bool:
+        link = place.link
+        if place.plain is not None and not place.drained:
+            return False
+        if link is None or place.is_twin or link.origin is None:
+            return True
+        if link.state == LIVE:
+            return link.idle >= revision
+        # A session that may resume has messages to come.
+        return link.epoch == links.UNKNOWN_EPOCH
+
+    # what the program sees
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when there may be a message."""
+        with self.lock:
+            self.check_open()
+            self._has_descriptor = True
+            self.poll.ring()
+            return self.poll.fileno()
+
+    def own_queue(self, inbox: Inbox, delivery: Delivery, overflow: str | None) -> Queue:
+        """Return the own queue of a subscription."""
+        with self.lock:
+            return self.dispatcher.own_queue(inbox, delivery.max_pending, overflow)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters, as a copy."""
+        with self.lock:
+            found = self.dispatcher.stats
+            all_links = [*self._ended_links, *self._place_of]
+            withdrawn = sum(one.unwanted for one in all_links)
+            return Stats(
+                received=found.received + withdrawn,
+                delivered=found.delivered,
+                filtered=found.filtered,
+                malformed=found.malformed + sum(one.malformed for one in all_links),
+                dropped=found.dropped,
+                lost=found.lost,
+                repeated=found.repeated + sum(one.repeated for one in all_links),
+                unwanted=found.unwanted + withdrawn,
+                failed=found.failed,
+            )
+
+    @property
+    def publishers(self) -> list[PublisherInfo]:
+        """State of each endpoint."""
+        with self.lock:
+            now = _clock()
+            return [
+                PublisherInfo(
+                    one.endpoint,
+                    self._mode(one),
+                    None if one.link is None else one.link.origin,
+                    None if one.heard_at is None else now - one.heard_at,
+                    one.refusal,
+                )
+                for one in self.places.values()
+            ]
+
+    @staticmethod
+    def _mode(place: Place) -> str:
+        if place.plain is not None:
+            return "prefix" if place.plain.is_ready else "connecting"
+        if place.link is not None and (place.link.state == LIVE or place.is_twin):
+            return "link"
+        return "connecting"
+
+    # end
+
+    def close(self) -> None:
+        """Say BYE on all links and close the sockets. A second call has no effect."""
+        if self.state == FOREIGN:
+            return
+        with self.lock:
+            if self.state == CLOSED:
+                return
+            self.state = CLOSED
+            now = _clock()
+            for place in self.places.values():
+                if place.link is not None:
+                    place.link.close()
+                    with suppress(zmq.ZMQError):
+                        self._send_all(place, now)
+                self._close_plain(place)
+            if self._dialler is not None:
+                if self._dialler.monitor is not None:
+                    self.poll.remove([int(self._dialler.monitor.pair.getsockopt(zmq.FD))])
+                self.poll.remove([self._dialler.fd])
+                self._dialler.close()
+            self.dispatcher.shared.items.clear()
+            for inbox in self.dispatcher.inboxes:
+                inbox.is_active = False
+                if inbox.queue is not None:
+                    inbox.queue.items.clear()
+            self._changed()
+        _engines.discard(self)
+        # The thread that polls must have left before its descriptors are closed.
+        self.poll.ring()
+        if self.reading.acquire(timeout=1.0):
+            try:
+                self.poll.close()
+            finally:
+                self.reading.release()
+
+    def _close_at_exit(self, timeout: float) -> None:
+        self.close()
+
+    def disown(self) -> None:
+        """Forget the sockets, in a forked child: they belong to the parent."""
+        self.state = FOREIGN
+        self.lock, self.reading = threading.RLock(), threading.RLock()
+        self.dispatcher.work.clear()
+        self.dispatcher.shared.items.clear()
+        for inbox in self.dispatcher.inboxes:
+            if inbox.queue is not None:
+                inbox.queue.items.clear()
+        self.in_hand.clear()
+
+
+def _new_id() -> bytes:
+    return os.urandom(16)
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for one in list(_engines):
+        one.disown()
+    _engines.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+atexit.register(lambda: close_all(_engines))
+
+__all__ = ["ASKING", "PREFIX", "Engine", "Place", "PublisherInfo"]

@@ -1,0 +1,733 @@
+"""Queues of received messages: dispatch of batches, order, bounds, acknowledgement of handled messages.
+
+Theory of operation
+-------------------
+A subscription without handler delivers into the queue of the subscriber (`shared`), until the program calls
+`receive` of the subscription or iterates over it. From then on the subscription has a queue of its own, and
+`Subscriber.receive` does not return its messages. A subscription with a handler has a queue of its own from
+the start. With `inline`, its messages are in no queue: they are returned in `Dispatcher.inline`, and the
+engine calls the handler in the thread that reads.
+
+A queue holds messages and gaps in order. A gap is reported when the program reaches it. If the subscriptions
+that it concerns do not share one queue, there is no such place; `Dispatcher.reports` then holds it, and the
+engine reports it at once.
+
+A queue of a subscription holds `max_pending` messages. What happens then depends on `overflow`:
+
+- None: `Dispatcher.is_full` makes the engine stop reading, so that messages wait at the publisher.
+- a policy: the queue drops messages and puts a gap in their place.
+
+Handled messages: a message of a stream with `ack="handled"` is handled when each queue that received it has
+handled it. An unwanted message of such a stream is abandoned, so that the mark of the stream passes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
+
+from oz.message import Extras
+from oz.subscriber.link import Link, Messages
+from oz.subscriber.message import Arrival, Gap, HandledMessage, Message
+from oz.subscriber.subscriptions import Subscription as Entry
+from oz.subscriber.subscriptions import Subscriptions
+from oz.wire.extras import decode_extras
+from oz.wire.links import SID
+
+SHARED_PENDING = 65_536
+"""Messages in the queue of the subscriber at which the engine stops reading."""
+MAX_ROUTES = 65_536
+"""Subjects of a stream whose routes are cached."""
+LONGEST_SUBJECT = 256
+"""Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
+MAX_IDS = 65_536
+"""Ids of messages that `dedupe` remembers."""
+
+_new = tuple.__new__
+_subject = attrgetter("subject")
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters of a subscriber.
+
+    Attributes:
+        received: messages that arrived, without repeats.
+        delivered: messages that a queue or an inline handler received.
+        filtered: plain messages that only a prefix matched.
+        malformed: messages and frames that do not decode.
+        dropped: messages that the queue of a subscription dropped, because it was full.
+        lost: messages that gaps of publishers report: lost and dropped ones.
+        repeated: messages that arrived again, or whose id was known.
+        unwanted: messages whose subscription has ended, or that another member of the group received.
+        failed: calls of handlers that raised.
+    """
+
+    received: int = 0
+    delivered: int = 0
+    filtered: int = 0
+    malformed: int = 0
+    dropped: int = 0
+    lost: int = 0
+    repeated: int = 0
+    unwanted: int = 0
+    failed: int = 0
+
+
+class Queue:
+    """Messages and gaps of one receiver, in order.
+
+    Attributes:
+        items: in order.
+        inbox: of the subscription that owns the queue, None for the queue of the subscriber.
+        work: list of queues with a message for a handler, None without handler.
+        full: set of the queues that are full and have no policy.
+    """
+
+    __slots__ = ("dropped", "full", "inbox", "items", "max_pending", "overflow", "work")
+
+    def __init__(
+        self,
+        inbox: Inbox | None = None,
+        max_pending: int = SHARED_PENDING,
+        overflow: str | None = None,
+        work: deque[Queue] | None = None,
+        *,
+        full: set[Queue],
+    ) -> None:
+        self.inbox, self.max_pending, self.overflow, self.work = inbox, max_pending, overflow, work
+        self.full = full
+        self.items: deque[Message | Gap] = deque()
+        self.dropped = 0
+
+    def extend(self, messages: list[Message], origin: bytes | None) -> int:
+        """Append messages; return how many were dropped.
+
+        Args:
+            messages: in order.
+            origin: of the messages.
+        """
+        items = self.items
+        if self.overflow is None or len(items) + len(messages) <= self.max_pending:
+            # In one call, so that no exception of a signal handler splits a batch.
+            items += messages
+            if self.work is not None:
+                self.work.extend(repeat(self, len(messages)))
+            if self.overflow is None and len(items) >= self.max_pending:
+                self.full.add(self)
+            return 0
+        before = self.dropped
+        for message in messages:
+            if len(items) < self.max_pending or self._make_space(message, origin):
+                items.append(message)
+                if self.work is not None:
+                    self.work.append(self)
+        return self.dropped - before
+
+    def put_gap(self, gap: Gap) -> None:
+        """Append a gap."""
+        self.items.append(gap)
+        if self.work is not None:
+            self.work.append(self)
+
+    def _make_space(self, message: Message, origin: bytes | None) -> bool:
+        """Drop messages of a full queue; return whether the new message enters it."""
+        items = self.items
+        if self.overflow == "drop_newest":
+            last = items[-1] if items else None
+            self._count_drop(message)
+            if isinstance(last, Gap) and last.reason == "full" and last.origin == origin:
+                items[-1] = Gap(origin, (last.count or 0) + 1, 0, "full")
+            else:
+                self.put_gap(Gap(origin, 1, 0, "full"))
+            return False
+        dropped = 0
+        if self.overflow == "conflate":
+            dropped = self._conflate(message.subject)
+        while len(items) >= self.max_pending:
+            oldest = items.popleft()
+            if isinstance(oldest, Message):
+                self._count_drop(oldest)
+                dropped += 1
+            elif oldest.count is not None and oldest.reason == "full":
+                dropped += oldest.count
+            else:
+                # A gap of another kind stays in front.
+                second = items.popleft() if items else None
+                if isinstance(second, Message):
+                    self._count_drop(second)
+                    dropped += 1
+                items.appendleft(oldest)
+                break
+        if dropped:
+            items.appendleft(Gap(origin, dropped, 0, "full"))
+        return True
+
+    def _conflate(self, subject: str) -> int:
+        """Drop all messages but the newest of each subject; return how many were dropped."""
+        kept: deque[Message | Gap] = deque()
+        seen = {subject}
+        dropped = 0
+        for item in reversed(self.items):
+            if isinstance(item, Message):
+                if item.subject in seen:
+                    self._count_drop(item)
+                    dropped += 1
+                    continue
+                seen.add(item.subject)
+            kept.appendleft(item)
+        self.items.clear()
+        self.items += kept
+        return dropped
+
+    def _count_drop(self, message: Message) -> None:
+        self.dropped += 1
+        # A dropped message of a handled stream must not hold up the mark.
+        message.ack()
+
+
+class Inbox:
+    """Receiving side of one subscription.
+
+    Attributes:
+        entries: one for each pattern.
+        handle: object that the program has.
+        handler: called with each message, or None.
+        is_inline: whether the handler runs in the thread that reads.
+        queue: own queue; None if messages go to the queue of the subscriber.
+        limit: messages after which the subscription ends; None without limit.
+        delivered: messages so far, counted with a limit only.
+        dropped: messages that its publishers or its queue dropped.
+        falls_back: whether plain publishers may serve it.
+        is_active: whether the subscription has not ended.
+        is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
+        refusal: reason of a publisher that does not serve it, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "delivered",
+        "dropped",
+        "entries",
+        "falls_back",
+        "handle",
+        "handler",
+        "is_active",
+        "is_handled",
+        "is_inline",
+        "is_removed",
+        "limit",
+        "queue",
+        "refusal",
+    )
+
+    def __init__(
+        self,
+        handler: Callable[[Message], Any] | None = None,
+        *,
+        is_inline: bool = False,
+        is_handled: bool = False,
+        limit: int | None = None,
+        falls_back: bool = True,
+    ) -> None:
+        self.entries: list[Entry] = []
+        self.handle: Any = None
+        self.handler, self.is_inline, self.is_handled = handler, is_inline, is_handled
+        self.queue: Queue | None = None
+        self.limit, self.delivered, self.dropped = limit, 0, 0
+        self.falls_back, self.is_active, self.is_removed = falls_back, True, False
+        self.refusal: Any = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the subscription has received as many messages as it wants."""
+        return self.limit is not None and self.delivered >= self.limit
+
+
+class Route:
+    """Receivers of a subject in one stream.
+
+    Attributes:
+        subject: as text.
+        inboxes: that match.
+        target: queue that receives the messages without further checks, None if there are checks.
+    """
+
+    __slots__ = ("inboxes", "subject", "target")
+
+    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], shared: Queue) -> None:
+        self.subject, self.inboxes = subject, inboxes
+        queues = {id(one.queue or shared): one.queue or shared for one in inboxes}
+        is_simple = len(queues) == 1 and not any(
+            one.is_inline or one.is_handled or one.limit is not None for one in inboxes
+        )
+        self.target = next(iter(queues.values())) if is_simple else None
+
+
+class Routes(dict[bytes, Route]):
+    """Cached routes of a stream, by subject.
+
+    Attributes:
+        target: queue that all routes have as their target, None if there are several targets or checks.
+    """
+
+    __slots__ = ("_is_new", "target")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target: Queue | None = None
+        self._is_new = True
+
+    def note(self, route: Route) -> None:
+        """Update `target` for a route, whether or not it is cached."""
+        if self._is_new:
+            self.target, self._is_new = route.target, False
+        elif route.target is not self.target:
+            self.target = None
+
+    def store(self, subject: bytes, route: Route) -> None:
+        """Cache a route, unless the subject is long."""
+        if len(subject) <= LONGEST_SUBJECT:
+            if len(self) >= MAX_ROUTES:
+                self.clear()
+            self[subject] = route
+
+
+class Dispatcher:
+    """Delivers batches and gaps to the queues of a subscriber.
+
+    Attributes:
+        shared: queue of the subscriber.
+        work: queues of handlers, one entry for each message, in order.
+        inline: messages for inline handlers, in order.
+        reports: gaps to report at once.
+        finished: inboxes that have received `limit` messages.
+        stats: counters.
+    """
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        decode: Callable[[bytes], Any] | None = None,
+        dedupe: bool = False,
+    ) -> None:
+        """Start without queues.
+
+        Args:
+            subscriptions: of the subscriber.
+            decode: of the codec, or None.
+            dedupe: whether a message whose id was seen is dropped.
+        """
+        self._subscriptions, self._decode = subscriptions, decode
+        self._ids: dict[Any, None] | None = {} if dedupe else None
+        self._full: set[Queue] = set()
+        self.shared = Queue(full=self._full)
+        self.work: deque[Queue] = deque()
+        self.inline: deque[tuple[Inbox, Message]] = deque()
+        self.reports: deque[Gap] = deque()
+        self.finished: list[Inbox] = []
+        self.inboxes: dict[Inbox, None] = {}
+        self.stats = Stats()
+        self._routes: dict[int, Routes] = {}
+        self._plain_routes: dict[bytes, Route] = {}
+        self._own: dict[Queue, None] = {}
+
+    # inboxes
+
+    def add(self, inbox: Inbox, max_pending: int, overflow: str | None, *, has_work: bool = True) -> None:
+        """Add an inbox whose entries are in the subscriptions.
+
+        Args:
+            inbox: to add.
+            max_pending: messages in its own queue at most.
+            overflow: policy of its own queue, or None.
+            has_work: whether `work` lists the messages of its handler.
+        """
+        self.inboxes[inbox] = None
+        if inbox.handler is not None and not inbox.is_inline:
+            self._add_queue(inbox, max_pending, overflow, self.work if has_work else None)
+        self.forget()
+
+    def own_queue(self, inbox: Inbox, max_pending: int, overflow: str | None) -> Queue:
+        """Return the queue of an inbox. The first call moves its messages out of the queue of the subscriber."""
+        if inbox.queue is not None:
+            return inbox.queue
+        queue = self._add_queue(inbox, max_pending, overflow, None)
+        kept: list[Message | Gap] = []
+        items = self.shared.items
+        for _ in range(len(items)):
+            item = items.popleft()
+            if isinstance(item, Message) and inbox in item.route.inboxes:
+                if all(one.queue is not None for one in item.route.inboxes):
+                    queue.items.append(item)
+                    continue
+                if isinstance(item, HandledMessage):
+                    if item.arrival.left is None:
+                        item = _delivery(item, [1])
+                    left = item.arrival.left
+                    assert left is not None
+                    left[0] += 1
+                    queue.items.append(_delivery(item, left))
+                else:
+                    queue.items.append(item)
+            kept.append(item)
+        items.extend(kept)
+        self.forget()
+        return queue
+
+    def _add_queue(
+        self, inbox: Inbox, max_pending: int, overflow: str | None, work: deque[Queue] | None
+    ) -> Queue:
+        inbox.queue = Queue(inbox, max_pending, overflow, work, full=self._full)
+        self._own[inbox.queue] = None
+        return inbox.queue
+
+    def remove(self, inbox: Inbox) -> None:
+        """Remove an inbox and the messages that only it receives."""
+        self.inboxes.pop(inbox, None)
+        inbox.is_active, inbox.is_removed = False, True
+        queue = inbox.queue
+        if queue is not None:
+            self._own.pop(queue, None)
+            self._full.discard(queue)
+            while queue.items:
+                self._abandon(queue.items.popleft())
+        else:
+            items = self.shared.items
+            for _ in range(len(items)):
+                item = items.popleft()
+                if isinstance(item, Message) and not any(
+                    not one.is_removed and one.queue is None for one in item.route.inboxes
+                ):
+                    self._abandon(item)
+                else:
+                    items.append(item)
+        self.forget()
+
+    def _abandon(self, item: Message | Gap) -> None:
+        if isinstance(item, HandledMessage):
+            arrival = item.arrival
+            if self._is_last(item):
+                arrival.link.abandon(arrival.epoch, arrival.stream, item.sequence)
+
+    def forget(self) -> None:
+        """Forget the routes, after a change of the subscriptions."""
+        self._routes = {}
+        self._plain_routes = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether reading must stop, because a queue without overflow policy is full."""
+        for queue in [*self._full]:
+            if len(queue.items) < queue.max_pending:
+                self._full.discard(queue)
+        return bool(self._full)
+
+    def pending(self, inbox: Inbox) -> int:
+        """Return the number of messages that wait for an inbox."""
+        items = list((inbox.queue or self.shared).items)
+        if inbox.queue is not None:
+            return sum(isinstance(one, Message) for one in items)
+        return sum(isinstance(one, Message) and inbox in one.route.inboxes for one in items)
+
+    # messages of links
+
+    def deliver(
+        self,
+        link: Link,
+        effect: Messages,
+        time_ns: int,
+        gap: int,
+        acknowledge: Callable[[Message], object],
+    ) -> None:
+        """Deliver messages of a link.
+
+        Args:
+            link: that the messages came over.
+            effect: of the link.
+            time_ns: time at which the batch was read.
+            gap: messages that were lost before the first one.
+            acknowledge: called with each handled message that is acknowledged.
+        """
+        stream, flat = effect.stream, effect.flat
+        routes = self._routes.get(stream)
+        if routes is None:
+            routes = self._routes[stream] = Routes()
+        subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
+        count = len(subjects)
+        self.stats.received += count
+        options = self._subscriptions.options_of(stream)
+        is_handled = options is not None and options.handled
+        arrival = Arrival(
+            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream,
+            acknowledge=acknowledge if is_handled else None,
+        )  # fmt: skip
+        if extras.count(None) == count and self._decode is None:
+            found: list[Any] = list(map(routes.get, subjects))
+            if None in found:
+                find = self._find
+                found = [
+                    one or find(routes, stream, subject, None)
+                    for one, subject in zip(found, subjects, strict=True)
+                ]
+            fields = zip(
+                map(_subject, found),
+                payloads,
+                range(effect.sequence, effect.sequence + count),
+                effect.positions,
+                repeat(0),
+                found,
+                repeat(None),
+                repeat(arrival),
+                repeat(None),
+                strict=False,
+            )
+            kind = HandledMessage if is_handled else Message
+            messages: list[Message] = list(map(_new, repeat(kind), fields))
+            if gap:
+                messages[0] = messages[0]._replace(gap=gap)
+            target = routes.target
+            if target is not None:
+                self._extend(target, messages, link.origin)
+                return
+        else:
+            messages = self._rich_messages(
+                routes, stream, effect, arrival, subjects, payloads, extras, is_handled
+            )
+            if gap and messages:
+                messages[0] = messages[0]._replace(gap=gap)
+        for message in messages:
+            self._put(message)
+
+    def _rich_messages(
+        self,
+        routes: Routes,
+        stream: int,
+        effect: Messages,
+        arrival: Arrival,
+        subjects: list[bytes],
+        payloads: list[bytes],
+        extras: list[Any],
+        is_handled: bool,
+    ) -> list[Message]:
+        """Return messages with extras or a codec. Messages that do not decode become gaps."""
+        kind = HandledMessage if is_handled else Message
+        messages = []
+        for offset, position in enumerate(effect.positions):
+            subject, payload, found = subjects[offset], payloads[offset], extras[offset]
+            sequence = effect.sequence + offset
+            fields: Extras | None = None
+            value: Any = payload
+            try:
+                if found is not None:
+                    fields = decode_extras(found)
+                if self._decode is not None:
+                    value = self._decode(payload)
+            except Exception:
+                # A codec may raise anything.
+                self.stats.malformed += 1
+                if is_handled:
+                    arrival.link.abandon(arrival.epoch, stream, sequence)
+                self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
+                continue
+            if fields is not None and self._is_repeat(fields, arrival.is_redelivered):
+                self.stats.repeated += 1
+                if is_handled:
+                    arrival.link.handled(arrival.epoch, stream, sequence)
+                continue
+            if found is not None and SID in found:
+                route = self._make_route(stream, subject, found)
+            else:
+                route = routes.get(subject) or self._find(routes, stream, subject, None)
+            body = None if self._decode is None else payload
+            messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
+        return messages
+
+    def _is_repeat(self, fields: Extras, is_redelivered: bool) -> bool:
+        ids, found = self._ids, fields.message_id
+        if ids is None or found is None or is_redelivered:
+            return False
+        if found in ids:
+            return True
+        ids[found] = None
+        if len(ids) > MAX_IDS:
+            del ids[next(iter(ids))]
+        return False
+
+    def _find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
+        route = self._make_route(stream, subject, extras)
+        routes.note(route)
+        routes.store(subject, route)
+        return route
+
+    def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:
+        entries = self._subscriptions.match(stream, subject, extras)
+        inboxes = tuple(dict.fromkeys(one.owner for one in entries))
+        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, self.shared)
+
+    def _put(self, message: Message) -> None:
+        """Deliver one message to each queue and inline handler of its route."""
+        queues: dict[int, Queue] = {}
+        inline: list[Inbox] = []
+        for inbox in message.route.inboxes:
+            if not inbox.is_active or inbox.is_over:
+                continue
+            if inbox.limit is not None:
+                inbox.delivered += 1
+                if inbox.is_over:
+                    self.finished.append(inbox)
+            if inbox.is_inline:
+                inline.append(inbox)
+            else:
+                queue = inbox.queue or self.shared
+                queues[id(queue)] = queue
+        deliveries = len(queues) + len(inline)
+        if not deliveries:
+            self.stats.unwanted += 1
+            if isinstance(message, HandledMessage):
+                arrival = message.arrival
+                arrival.link.abandon(arrival.epoch, arrival.stream, message.sequence)
+            return
+        left = [deliveries] if deliveries > 1 and isinstance(message, HandledMessage) else None
+        for inbox in inline:
+            self.inline.append((inbox, _delivery(message, left)))
+        self.stats.delivered += not queues
+        for place, queue in enumerate(queues.values()):
+            self._extend(queue, [_delivery(message, left)], message.arrival.origin, is_first=not place)
+
+    def _extend(
+        self, queue: Queue, messages: list[Message], origin: bytes | None, *, is_first: bool = True
+    ) -> None:
+        """Append messages to a queue and count them, at the first queue only."""
+        dropped = queue.extend(messages, origin)
+        self.stats.dropped += dropped
+        self.stats.delivered += (len(messages) if is_first else 0) - dropped
+
+    @staticmethod
+    def _is_last(message: Message) -> bool:
+        """Record the end of one delivery of a message; return whether no other is left."""
+        arrival = message.arrival
+        if arrival.left is None:
+            return True
+        if arrival.is_done:
+            return False
+        arrival.is_done = True
+        arrival.left[0] -= 1
+        return not arrival.left[0]
+
+    def handled(self, message: Message) -> None:
+        """Record that one receiver has handled a message. A second call has no effect."""
+        arrival = message.arrival
+        if self._is_last(message):
+            arrival.link.handled(arrival.epoch, arrival.stream, message.sequence)
+
+    # plain messages
+
+    def deliver_plain(
+        self,
+        batch: Iterable[list[bytes]],
+        time_ns: int,
+        match: Callable[[bytes], tuple[Inbox, ...]],
+    ) -> int:
+        """Deliver messages of a plain publisher; return how many were wanted.
+
+        Args:
+            batch: frames of each message.
+            time_ns: time at which the messages were read.
+            match: returns the inboxes that a subject matches.
+        """
+        routes, decode, shared_arrival = self._plain_routes, self._decode, Arrival(None, time_ns)
+        wanted = 0
+        pending: list[Message] = []
+        before: Queue | None = None
+        for frames in batch:
+            self.stats.received += 1
+            subject = frames[0]
+            route = routes.get(subject)
+            if route is None:
+                route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
+                if len(subject) <= LONGEST_SUBJECT:
+                    if len(routes) >= MAX_ROUTES:
+                        routes.clear()
+                    routes[subject] = route
+            if not route.inboxes:
+                self.stats.filtered += 1
+                continue
+            wanted += 1
+            arrival, body = shared_arrival, None
+            payload: Any = frames[1] if len(frames) > 1 else b""
+            if len(frames) != 2:
+                arrival = Arrival(None, time_ns, frames=frames)
+            if decode is not None:
+                body = payload
+                try:
+                    payload = decode(payload)
+                except Exception:
+                    self.stats.malformed += 1
+                    continue
+            message = _new(Message, (route.subject, payload, None, None, 0, route, None, arrival, body))
+            target = route.target
+            if target is not before and pending and before is not None:
+                self._extend(before, pending, None)
+                pending = []
+            before = target
+            if target is None:
+                self._put(message)
+            else:
+                pending.append(message)
+        if pending and before is not None:
+            self._extend(before, pending, None)
+        return wanted
+
+    # gaps
+
+    def put_gap(self, gap: Gap, stream: int | None) -> None:
+        """Put a gap in its place.
+
+        Args:
+            gap: to report.
+            stream: that lost messages; None for all streams of a link.
+        """
+        if gap.count is not None and gap.reason != "malformed":
+            self.stats.lost += gap.count
+        concerned = [
+            one
+            for one in self.inboxes
+            if stream is None or any(entry.stream == stream for entry in one.entries)
+        ]
+        if stream is not None and gap.count is not None and gap.reason == "dropped":
+            for one in concerned:
+                one.dropped += gap.count
+        queues = {None if one.is_inline else one.queue or self.shared for one in concerned}
+        queue = queues.pop() if len(queues) == 1 else None
+        if queue is None:
+            self.reports.append(gap)
+        else:
+            queue.put_gap(gap)
+
+    # interrupted frames
+
+    def take_back(self, link: Link, sequence: int) -> None:
+        """Remove messages of a link at or above a sequence, because their frame was not read to its end."""
+        for queue in (self.shared, *self._own):
+            items = queue.items
+            while items:
+                last = items[-1]
+                if not isinstance(last, Message):
+                    break
+                arrival = last.arrival
+                if arrival.link is not link or arrival.epoch != link.epoch:
+                    break
+                if last.sequence is None or last.sequence < sequence:
+                    break
+                items.pop()
+
+
+def _delivery(message: Message, left: list[int] | None) -> Message:
+    """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
+    return message if left is None else message._replace(arrival=message.arrival.copy(left))

@@ -1,0 +1,340 @@
+"""`Subscriber` and `Subscription` for threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+from oz.errors import ClosedError
+from oz.numbers import check_count, check_wait
+from oz.options import Delivery
+from oz.subjects.pattern import PatternLike
+from oz.subscriber.base import SubscriberBase, SubscriptionBase
+from oz.subscriber.engine import FOREIGN
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Queue
+from oz.subscriber.threads import ThreadWaits
+from oz.transport.endpoints import as_text
+
+CHUNK = 16
+"""Messages that an iteration yields between two looks at the clock at most."""
+
+_clock = time.monotonic
+_owner = threading.current_thread
+
+Handler = Callable[[Message], Any]
+
+
+class Subscription(SubscriptionBase):
+    """One subscription of a `Subscriber`.
+
+    A subscription without handler delivers to `Subscriber.receive` until its own `receive` or iteration is
+    used. From then on only these return its messages.
+    """
+
+    def receive(self, *, timeout: float | None = None) -> Message:
+        """Wait for the next message of this subscription. Other threads may wait at the same time.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription or the subscriber has ended, or the subscription has a handler.
+            OwnershipError: the subscriber was created before a fork.
+        """
+        received: Message = self._subscriber._receive(self._queue(), timeout)
+        return received
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive until the subscription or the subscriber ends."""
+        return _iterate(self._subscriber, self._queue())
+
+    def unsubscribe(self) -> None:
+        """End the subscription. Messages that wait are dropped. A second call has no effect.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.unsubscribe(self._inbox)
+
+    def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End the subscription and keep the messages that were published before.
+
+        Handlers run meanwhile. Messages without handler remain for `receive`, which raises ClosedError after
+        the last one.
+
+        Args:
+            timeout: seconds to wait for publishers; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        is_done: bool = self._subscriber._waits.run(self._engine.drain(self._inbox, timeout))
+        return is_done
+
+
+class Subscriber(SubscriberBase):
+    """Receives messages of publishers by pattern. Threads may share it.
+
+    The subscriber has no thread. Handlers run in the thread that calls `receive`, `run`, `drain` or iterates.
+    `connect` and `subscribe` send at once.
+
+    Args:
+        connect: endpoint of a publisher, or several.
+        bind: endpoint to bind for plain publishers that connect, or several.
+        codec: decodes payloads: "msgpack", "json", or an object with `encode` and `decode`.
+        dialect: of patterns without a dialect of their own.
+        filtering: "publisher" uses links only. "prefix" uses plain connections only. "auto" uses a link, and a
+            plain connection where no link answers.
+        links: link endpoint of the endpoint, or a dict of endpoint to link endpoint, behind address
+            translation.
+        on_gap: called with each `Gap`, when the program reaches its place.
+        security: not available yet.
+        context: of ZeroMQ; default: `zmq.Context.instance()`.
+        options: few programs change them.
+
+    Raises:
+        EndpointError: an endpoint cannot be used here.
+        ConfigurationError: an argument has a wrong value.
+    """
+
+    def _begin(self) -> None:
+        self._waits = ThreadWaits(self._engine)
+
+    # endpoints
+
+    def connect(self, endpoint: str | bytes) -> None:
+        """Connect to a publisher. The subscriptions are sent at once.
+
+        Raises:
+            EndpointError: the endpoint cannot be used here.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.connect(as_text(endpoint))
+
+    def bind(self, endpoint: str | bytes) -> str:
+        """Bind an endpoint for plain publishers that connect. They are filtered by prefix and pattern.
+
+        Returns:
+            The endpoint with the real port.
+
+        Raises:
+            EndpointError: the endpoint cannot be used here.
+            ConfigurationError: `filtering="publisher"`, because links need a publisher that binds.
+            ClosedError: the subscriber is closed.
+        """
+        return self._engine.bind(as_text(endpoint))
+
+    def disconnect(self, endpoint: str | bytes) -> None:
+        """Disconnect from a publisher. Its session ends.
+
+        Raises:
+            EndpointError: the endpoint is not connected.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.disconnect(as_text(endpoint))
+
+    def unbind(self, endpoint: str | bytes) -> None:
+        """Unbind an endpoint.
+
+        Raises:
+            EndpointError: the endpoint is not bound.
+            ClosedError: the subscriber is closed.
+        """
+        self._engine.disconnect(as_text(endpoint), is_bound=True)
+
+    # subscriptions
+
+    def subscribe(
+        self,
+        pattern: PatternLike | Iterable[PatternLike],
+        handler: Handler | None = None,
+        *,
+        dialect: str | None = None,
+        group: str | None = None,
+        overflow: str | None = None,
+        last_value: bool = False,
+        ack: str = "received",
+        max_messages: int | None = None,
+        delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
+        **unknown: Any,
+    ) -> Subscription:
+        """Subscribe to a pattern, or to several as one subscription.
+
+        Args:
+            pattern: text, `Pattern`, compiled regex, or a list of them. Bytes are a plain prefix.
+            handler: called with each message, in the thread that waits. Its exceptions are logged and counted.
+            dialect: of the text.
+            group: name of a queue group. Each message goes to one member of a group.
+            overflow: policy of the publisher when too many messages wait: "drop_newest", "drop_oldest",
+                "conflate", or None for the `on_full` of the publisher.
+            last_value: whether the publisher sends the newest message of each subject that matches.
+            ack: "received", or "handled": a message counts as delivered when the handler has returned or
+                raised, when the same thread calls `receive` again, or when `Message.ack` is called.
+            max_messages: messages after which the subscription ends.
+            delivery: few programs change it.
+            unknown: misspelled arguments, for an error with a suggestion.
+
+        Raises:
+            PatternError: the dialect does not allow the text.
+            ConfigurationError: an option has a wrong value or needs a link.
+            ClosedError: the subscriber is closed or drained.
+            OwnershipError: it was created before a fork.
+        """
+        subscription: Subscription = self._subscribe(
+            Subscription, pattern, handler, dialect, group, overflow, last_value, ack, max_messages, delivery, unknown
+        )  # fmt: skip
+        return subscription
+
+    # waits
+
+    def receive(self, *, timeout: float | None = None) -> Message:
+        """Wait for the next message of the subscriptions without handler; run handlers meanwhile.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscriber is closed, also by another thread during the wait, or drained.
+            OwnershipError: it was created before a fork.
+        """
+        engine, items = self._engine, self._shared.items
+        if items and not engine.in_hand and not engine.dispatcher.work and _clock() < engine.attend_at:
+            item = _pop(items)
+            if item.__class__ is Message:
+                return item
+            if item is not None:
+                items.appendleft(item)
+        return self._receive(self._shared, timeout)
+
+    def _receive(self, queue: Queue, timeout: float | None) -> Message:
+        check_wait("timeout", timeout)
+        return self._waits.run(self._engine.receive(queue, timeout, _owner()))
+
+    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+        """Wait for a message as `receive` does, and return the messages that have arrived with it.
+
+        Args:
+            limit: messages at most.
+            timeout: seconds to wait for the first.
+
+        Returns:
+            At least one message; one only with `ack="handled"`.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        check_count("limit", limit, 1, 2**63)
+        messages = [self.receive(timeout=timeout)]
+        items = self._shared.items
+        while len(messages) < limit:
+            item = _pop(items)
+            if item.__class__ is not Message:
+                if item is not None:
+                    items.appendleft(item)
+                break
+            messages.append(item)
+        return messages
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive until the subscriber is closed or drained."""
+        return _iterate(self, self._shared)
+
+    def run(self, *, timeout: float | None = None) -> int:
+        """Run handlers in the calling thread. Several threads may call it; then handlers run at once.
+
+        Args:
+            timeout: seconds without a message after which to return; None runs until the subscriber is closed
+                or drained.
+
+        Returns:
+            Number of messages that handlers received.
+
+        Raises:
+            OwnershipError: the subscriber was created before a fork.
+        """
+        check_wait("timeout", timeout)
+        return self._waits.run(self._engine.run(timeout))
+
+    def wait_ready(self, *, timeout: float | None = 10.0) -> None:
+        """Wait until each endpoint serves the subscriptions.
+
+        An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
+        ended its handshake. A message that an oz publisher publishes afterwards is not lost.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: an endpoint is not ready; the text names it, its link endpoint and the remedy.
+            PermissionDenied, ProtocolError: a publisher refuses a subscription.
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        self._waits.run(self._engine.wait_ready(timeout))
+
+    def drain(self, *, timeout: float | None = 5.0) -> bool:
+        """End all subscriptions and keep the messages that were published before.
+
+        Handlers run meanwhile. Other messages remain for `receive`, which raises ClosedError after the last
+        one; iteration ends.
+
+        Args:
+            timeout: seconds to wait for publishers; None waits for ever.
+
+        Returns:
+            Whether all these messages were delivered in that time.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        check_wait("timeout", timeout)
+        return self._waits.run(self._engine.drain(None, timeout))
+
+    def close(self) -> None:
+        """Close the subscriber. Waits in other threads raise ClosedError. A second call has no effect."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _pop(items: Any) -> Any:
+    try:
+        return items.popleft()
+    except IndexError:
+        return None
+
+
+def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
+    engine, items = subscriber._engine, queue.items
+    in_hand, work = engine.in_hand, engine.dispatcher.work
+    while True:
+        if items and not in_hand and not work and _clock() < engine.attend_at:
+            # The clock is read once for several messages, because it costs as much as a message.
+            for _ in range(min(CHUNK, len(items))):
+                item = _pop(items)
+                if item.__class__ is not Message:
+                    if item is not None:
+                        items.appendleft(item)
+                    break
+                yield item
+            else:
+                continue
+        try:
+            yield subscriber._receive(queue, None)
+        except ClosedError:
+            if engine.state == FOREIGN:
+                raise
+            return

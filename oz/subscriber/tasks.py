@@ -1,0 +1,173 @@
+"""Waits of a subscriber in an asyncio loop, and the tasks of its handlers.
+
+The loop watches one descriptor, that of `Engine.poll`, while a task waits. `attend` runs in the loop. A wait
+holds nothing while it is suspended, so that a cancellation loses nothing: the message is taken after the last
+suspension.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+import weakref
+from typing import Any, TypeVar
+
+from oz.errors import ClosedError
+from oz.subscriber.engine import CLOSED, FOREIGN, Engine
+from oz.subscriber.message import Message
+from oz.subscriber.queue import Inbox
+from oz.transport import steps
+from oz.transport.steps import Steps
+
+T = TypeVar("T")
+
+TURN = 0.005
+"""Seconds after which a task that always finds a message lets the loop run."""
+SHORTEST = 0.001
+"""Seconds of a timer at least: some loops count in milliseconds and would call before the time has come."""
+
+
+class TaskWaits:
+    """Runs the steps of an engine in coroutines.
+
+    Attributes:
+        turn_ends: time until which tasks may go on without a suspension, in seconds.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.turn_ends = 0.0
+        tell = weakref.WeakMethod(self._tell)
+        engine.tell = lambda: (found := tell()) and found()
+
+    async def run(self, wanted: Steps[T]) -> T:
+        """Run steps to their end and return their result. A cancellation loses nothing."""
+        await self.pause()
+        wait = _Wait(self)
+        try:
+            return await steps.run_async(wanted, wait)
+        finally:
+            wait.close()
+
+    async def pause(self) -> None:
+        """Let the loop run, if a turn is over."""
+        now = time.monotonic()
+        if now >= self.turn_ends:
+            # The first turn after a suspension begins anew.
+            self.turn_ends = now + TURN
+            await asyncio.sleep(0)
+            self.turn_ends = time.monotonic() + TURN
+
+    def _tell(self) -> None:
+        running = asyncio._get_running_loop()
+        for waiter in tuple(self._waiters):
+            loop = waiter.get_loop()
+            if loop is running:
+                _wake(waiter)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(_wake, waiter)
+        if self._engine.state == CLOSED:
+            self._stop_reading()
+
+    async def suspend(self, until: float | None) -> None:
+        """Wait until something changes, or until a time."""
+        loop = asyncio.get_running_loop()
+        engine = self._engine
+        seconds = engine.wait_seconds(until)
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.add(waiter)
+        timer = None
+        if seconds is not None:
+            timer = loop.call_later(max(SHORTEST, seconds), _wake, waiter)
+        try:
+            self._read_in(loop)
+            await waiter
+        finally:
+            self.turn_ends = time.monotonic() + TURN
+            self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    def _read_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is loop or self._engine.dispatcher.is_full:
+            return
+        self._stop_reading()
+        loop.add_reader(self._engine.poll.fileno(), self._on_readable)
+        self._loop = loop
+
+    def _stop_reading(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(self._engine.poll.fileno())
+
+    def _on_readable(self) -> None:
+        engine = self._engine
+        if not self._waiters or engine.dispatcher.is_full or engine.state in (CLOSED, FOREIGN):
+            self._stop_reading()
+        elif engine.attend() and self._loop is not None:
+            self._loop.call_soon(self._on_readable)
+
+
+class _Wait:
+    """One run of steps: the version that the steps have seen."""
+
+    __slots__ = ("_engine", "_has_entered", "_seen", "_waits")
+
+    def __init__(self, waits: TaskWaits) -> None:
+        self._waits, self._engine = waits, waits._engine
+        self._seen = self._engine.version
+        self._has_entered = False
+
+    async def __call__(self, until: float | None) -> None:
+        engine = self._engine
+        if not self._has_entered:
+            engine.enter()
+            self._has_entered = True
+        if engine.version == self._seen:
+            if engine.attend():
+                # Messages that no subscription wants: let the loop run.
+                await asyncio.sleep(0)
+            elif engine.version == self._seen and (until is None or time.monotonic() < until):
+                await self._waits.suspend(until)
+        self._seen = engine.version
+
+    def close(self) -> None:
+        """End the run."""
+        if self._has_entered:
+            self._engine.leave()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def serve(engine: Engine, waits: TaskWaits, inbox: Inbox) -> None:
+    """Call the handler of a subscription with each message until the subscription ends.
+
+    A message is handled when the handler has returned or raised.
+    """
+    owner = asyncio.current_task()
+    queue = inbox.queue
+    assert queue is not None
+    while True:
+        try:
+            message = await waits.run(engine.receive(queue, None, owner))
+        except ClosedError:
+            return
+        with engine.handling():
+            await call(engine, inbox, message)
+
+
+async def call(engine: Engine, inbox: Inbox, message: Message) -> None:
+    """Call a handler and await its result. Its exceptions are logged and counted."""
+    handler: Any = inbox.handler
+    try:
+        result = handler(message)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        engine.handler_failed(inbox, message)

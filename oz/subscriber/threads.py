@@ -1,0 +1,113 @@
+"""Waits of a subscriber in threads.
+
+One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads wait for a
+condition, which the engine notifies after each change. When the polling thread has what it wants, another one
+takes its place.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TypeVar
+
+from oz.subscriber.engine import Engine
+from oz.transport import steps
+from oz.transport.steps import Steps
+
+T = TypeVar("T")
+
+
+class ThreadWaits:
+    """Runs the steps of an engine in the calling thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._condition = threading.Condition(threading.Lock())
+        self._followers = 0
+        engine.tell = self._tell
+
+    def run(self, wanted: Steps[T]) -> T:
+        """Run steps to their end and return their result."""
+        wait = _Wait(self)
+        try:
+            return steps.run(wanted, wait)
+        finally:
+            wait.close()
+
+    def _tell(self) -> None:
+        poll = self._engine.poll
+        if poll.is_polling:
+            poll.ring()
+        if self._followers:
+            self._notify()
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def follow(self, seen: int, until: float | None) -> None:
+        """Wait until the version is not `seen`, or until a time, or until no thread polls."""
+        if self._engine.poll.is_full and not self._engine.dispatcher.is_full:
+            self._engine.poll.ring()
+        with self._condition:
+            self._followers += 1
+            try:
+                seconds = None if until is None else max(0.0, until - time.monotonic())
+                if self._engine.version == seen:
+                    self._condition.wait(seconds)
+            finally:
+                self._followers -= 1
+
+    def pass_on(self) -> None:
+        """Wake the threads that follow, because the thread that polled stops."""
+        if self._followers:
+            self._notify()
+
+
+class _Wait:
+    """One run of steps: the version that the steps have seen."""
+
+    __slots__ = ("_engine", "_has_entered", "_seen", "_waits")
+
+    def __init__(self, waits: ThreadWaits) -> None:
+        self._waits, self._engine = waits, waits._engine
+        self._seen = self._engine.version
+        self._has_entered = False
+
+    def __call__(self, until: float | None) -> None:
+        engine = self._engine
+        if not self._has_entered:
+            engine.enter()
+            self._has_entered = True
+        if engine.version == self._seen:
+            if engine.reading.acquire(blocking=False):
+                try:
+                    self._read(until)
+                finally:
+                    engine.reading.release()
+                    self._waits.pass_on()
+            else:
+                self._waits.follow(self._seen, until)
+        self._seen = engine.version
+
+    def _read(self, until: float | None) -> None:
+        engine, poll = self._engine, self._engine.poll
+        if engine.attend() or engine.version != self._seen:
+            return
+        seconds = engine.wait_seconds(until)
+        if engine.state == "closed":
+            return
+        poll.is_polling = True
+        try:
+            # A change after the check rings, because `is_polling` is set before it.
+            if engine.version == self._seen:
+                poll.wait(seconds, is_full=engine.dispatcher.is_full)
+        finally:
+            poll.is_polling = False
+        engine.attend()
+
+    def close(self) -> None:
+        """End the run."""
+        if self._has_entered:
+            self._engine.leave()

@@ -1,0 +1,197 @@
+"""Queues of received messages without sockets: overflow, gaps in their place, several receivers."""
+
+import pytest
+
+import oz
+from links.pair import MEMBER, ORIGIN, ids
+from oz.subscriber.link import Link, Messages
+from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.queue import Dispatcher, Inbox
+from oz.subscriber.subscriptions import Subscriptions
+from oz.wire.links import StreamOptions
+
+
+class Receiver:
+    """Dispatcher and a link that delivers to it."""
+
+    def __init__(self, **options):
+        self.subscriptions = Subscriptions()
+        self.dispatcher = Dispatcher(self.subscriptions, **options)
+        self.link = Link(MEMBER, self.subscriptions, ids())
+        self.link.origin = ORIGIN
+        self.sequence = 0
+        self.acknowledged = []
+        self.abandoned, self.handled = [], []
+        self.link.abandon = lambda epoch, stream, sequence: self.abandoned.append(sequence)
+        self.link.handled = lambda epoch, stream, sequence: self.handled.append(sequence)
+
+    def subscribe(self, text, handler=None, max_pending=100, overflow=None, own=False, **options):
+        stream = StreamOptions(overflow=overflow, handled=options.pop("handled", False))
+        inbox = Inbox(handler, is_handled=stream.handled, **options)
+        inbox.entries.append(self.subscriptions.add(oz.compile(text), stream, owner=inbox))
+        self.dispatcher.add(inbox, max_pending, overflow)
+        if own:
+            self.dispatcher.own_queue(inbox, max_pending, overflow)
+        return inbox
+
+    def deliver(self, *subjects, stream=0, gap=0, extras=None):
+        flat = [part for one in subjects for part in (one.encode(), b"", extras)]
+        positions = range(self.sequence, self.sequence + len(subjects))
+        effect = Messages(stream, self.sequence, positions, flat, False)
+        self.sequence += len(subjects)
+        self.dispatcher.deliver(self.link, effect, 1, gap, self.acknowledged.append)
+
+
+def shown(queue):
+    return [f"{one.reason} {one.count}" if isinstance(one, Gap) else one.subject for one in queue.items]
+
+
+@pytest.mark.parametrize(
+    ("overflow", "expected"),
+    [
+        ("drop_newest", ["a.1", "a.2", "a.3", "full 2"]),
+        ("drop_oldest", ["full 2", "a.3", "a.1", "a.4"]),
+        ("conflate", ["full 1", "a.2", "a.3", "a.1", "a.4"]),
+    ],
+)
+def test_a_full_queue_drops_and_puts_a_gap_in_place(overflow, expected):
+    one = Receiver()
+    size = 4 if overflow == "conflate" else 3
+    inbox = one.subscribe("a.*", max_pending=size, overflow=overflow, own=True)
+    one.deliver("a.1", "a.2", "a.3")
+    one.deliver("a.1", "a.4")
+    messages = [text for text in shown(inbox.queue) if "full" not in text]
+    assert len(messages) <= size
+    assert shown(inbox.queue) == expected
+    assert inbox.queue.dropped == sum(gap.count for gap in inbox.queue.items if isinstance(gap, Gap))
+    assert not one.dispatcher.is_full
+
+
+def test_a_full_queue_without_policy_stops_reading():
+    one = Receiver()
+    inbox = one.subscribe("a.*", max_pending=2, own=True)
+    one.deliver("a.1")
+    assert not one.dispatcher.is_full
+    one.deliver("a.2", "a.3")
+    assert one.dispatcher.is_full
+    assert shown(inbox.queue) == ["a.1", "a.2", "a.3"]
+    inbox.queue.items.clear()
+    assert not one.dispatcher.is_full
+
+
+def test_a_gap_of_a_stream_is_in_the_queue_of_its_only_receiver():
+    one = Receiver()
+    first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", overflow="conflate", own=True)
+    one.deliver("a.1")
+    one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 0)
+    one.deliver("a.2", gap=3)
+    assert shown(first.queue) == ["a.1", "dropped 3", "a.2"]
+    assert first.queue.items[-1].gap == 3
+    assert (first.dropped, second.dropped) == (3, 0)
+    assert not one.dispatcher.reports
+
+
+def test_a_gap_without_a_place_is_reported_at_once():
+    one = Receiver()
+    one.subscribe("a.*", own=True)
+    one.subscribe("b.*")
+    one.dispatcher.put_gap(Gap(ORIGIN, None, 0, "lost"), None)
+    assert list(one.dispatcher.reports) == [Gap(ORIGIN, None, 0, "lost")]
+    assert one.dispatcher.stats.lost == 0
+
+
+@pytest.mark.parametrize("size", [1, 300])
+def test_a_batch_for_several_queues_is_sorted(size):
+    one = Receiver()
+    first, second = one.subscribe("a.*", own=True), one.subscribe("b.*", own=True)
+    one.subscribe("c.*")
+    # Long subjects are not cached.
+    names = [f"{letter}.{'x' * size}" for letter in "abcd"]
+    one.deliver(*names)
+    one.deliver(*names[:1])
+    one.deliver(*names[1:2])
+    assert shown(first.queue) == [names[0]] * 2
+    assert shown(second.queue) == [names[1]] * 2
+    assert shown(one.dispatcher.shared) == [names[2]]
+    stats = one.dispatcher.stats
+    assert (stats.received, stats.delivered, stats.unwanted) == (6, 5, 1)
+
+
+def test_only_the_first_message_has_the_gap():
+    one = Receiver()
+    one.subscribe("a.*")
+    one.deliver("a.1", "a.2", gap=5)
+    assert [message.gap for message in one.dispatcher.shared.items] == [5, 0]
+
+
+def test_a_handled_message_of_two_receivers_waits_for_both():
+    one = Receiver()
+    first = one.subscribe("a.*", handled=True, own=True)
+    second = one.subscribe("*.1", handled=True, own=True)
+    one.deliver("a.1", "a.2")
+    both, alone = first.queue.items
+    assert isinstance(both, HandledMessage)
+    both.ack()
+    assert one.acknowledged == [both]
+    one.dispatcher.handled(both)
+    one.dispatcher.handled(both)
+    assert one.handled == []
+    one.dispatcher.handled(alone)
+    assert one.handled == [1]
+    one.dispatcher.handled(second.queue.items[0])
+    assert one.handled == [1, 0]
+
+
+def test_a_handled_message_that_moves_to_an_own_queue_waits_for_both():
+    one = Receiver()
+    first = one.subscribe("a.*", handled=True)
+    one.subscribe("*.1", handled=True)
+    one.deliver("a.1")
+    own = one.dispatcher.own_queue(first, 100, None)
+    one.dispatcher.handled(own.items[0])
+    assert one.handled == []
+    one.dispatcher.handled(one.dispatcher.shared.items[0])
+    assert one.handled == [0]
+
+
+def test_unwanted_messages_of_a_handled_stream_are_abandoned():
+    one = Receiver()
+    inbox = one.subscribe("a.*", handled=True, own=True)
+    one.subscribe("b.*", handled=True)
+    one.deliver("a.1", "b.1", "c.1")
+    assert one.abandoned == [2]
+    one.subscriptions.remove(inbox.entries[0])
+    one.dispatcher.remove(inbox)
+    assert one.abandoned == [2, 0]
+    one.deliver("a.2")
+    assert one.abandoned == [2, 0, 3]
+    assert one.dispatcher.stats.unwanted == 2
+
+
+def test_messages_of_an_interrupted_frame_are_taken_back():
+    one = Receiver()
+    inbox = one.subscribe("a.*", own=True)
+    one.deliver("a.1", "a.2")
+    one.deliver("a.3", "a.4")
+    one.dispatcher.take_back(one.link, 2)
+    assert shown(inbox.queue) == ["a.1", "a.2"]
+
+
+@pytest.mark.parametrize("extras", [{"headers": 3}, {"id": "text"}, {"reply_to": 3}, {"id": [b"x"]}])
+def test_malformed_extras_become_a_gap(extras):
+    one = Receiver()
+    one.subscribe("a.*")
+    one.deliver("a.1", extras=extras)
+    one.deliver("a.2")
+    assert shown(one.dispatcher.shared) == ["malformed 1", "a.2"]
+    assert one.dispatcher.stats.malformed == 1
+
+
+def test_a_message_of_two_patterns_of_one_subscription_arrives_once():
+    one = Receiver()
+    inbox = one.subscribe("a.*")
+    inbox.entries.append(one.subscriptions.add(oz.compile("*.1"), owner=inbox))
+    one.deliver("a.1")
+    (message,) = one.dispatcher.shared.items
+    assert isinstance(message, Message)
+    assert message.route.inboxes == (inbox,)
