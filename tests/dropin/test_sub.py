@@ -17,6 +17,7 @@ import zmq
 
 import oz
 from oz.dropin import sub as sub_module
+from support.alarms import alarms
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -626,23 +627,20 @@ def test_an_exception_costs_at_most_the_message_in_hand(
             frame = frame.f_back
 
     got, interruptions = [], 0
-    before = signal.signal(signal.SIGALRM, interrupt)
     thread = Thread(publish)
-    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
         ends = time.monotonic() + DEADLINE
-        while (interruptions < 100 or len(got) < 100) and time.monotonic() < ends:
-            try:
-                frames = receive()
-            except kind:
-                interruptions += 1
-                leave_message()
-            else:
-                if frames:
-                    got.append(frames)
+        with alarms(interrupt, 0.0005):
+            while (interruptions < 100 or len(got) < 100) and time.monotonic() < ends:
+                try:
+                    frames = receive()
+                except kind:
+                    interruptions += 1
+                    leave_message()
+                else:
+                    if frames:
+                        got.append(frames)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0, 0)
-        signal.signal(signal.SIGALRM, before)
         is_over.set()
         thread.outcome()
     numbers = []

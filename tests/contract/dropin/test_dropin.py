@@ -1,7 +1,6 @@
 """Drop-in sockets: programs with pyzmq get patterns."""
 
 import asyncio
-import signal
 import time
 
 import pytest
@@ -10,6 +9,7 @@ import zmq.asyncio
 
 from contract.adapter import asyncio_sub_socket, errors, poller, pub_socket, sub_socket
 from contract.promises import promise
+from support.alarms import alarms
 from support.waiting import DEADLINE, until
 
 
@@ -204,9 +204,7 @@ def test_exceptions_cost_one_message(context):
             publisher.send_multipart([b"a.b.c", b"x", b"y"])
             publisher.send_multipart([b"a.b", *[b"%d" % number] * 3])
         found = []
-        before = signal.signal(signal.SIGALRM, interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
-        try:
+        with alarms(interrupt, 0.0002):
             while not found or found[-1][-1] != b"%d" % (count - 1):
                 if not interruptions and len(found) > count // 2:
                     pytest.skip("the machine is too slow for a signal inside a receive")
@@ -216,9 +214,6 @@ def test_exceptions_cost_one_message(context):
                     interruptions += 1
                     if not sub.poll(100):
                         break
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
     publisher.close(0)
     numbers = [int(frames[1]) for frames in found]
     assert all(

@@ -3,13 +3,14 @@
 import os
 import signal
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from contract.adapter import errors
 from contract.promises import promise
+from support.alarms import alarms
 from support.scripts import finished
 from support.waiting import DEADLINE, Thread, until, wait_until_stuck
 
@@ -41,16 +42,9 @@ class Interrupts:
                 self.is_armed = False
         return None
 
-    @contextmanager
     def sent_often(self):
         """Interrupt the main thread every 0.5 ms, whatever it does."""
-        old = signal.signal(signal.SIGALRM, self._handle)
-        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, old)
+        return alarms(self._handle, 0.0005)
 
     def send(self):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
