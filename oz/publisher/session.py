@@ -360,8 +360,9 @@ class Stream:
             self.pending -= waiting.body.count
             self.session.bytes -= waiting.body.size
             return waiting
-        if not self._conflated:
-            return None
+        return self._take_conflated() if self._conflated else None
+
+    def _take_conflated(self) -> _Waiting:
         settings = self.session.settings
         flat: list[Any] = []
         positions: list[int] = []
@@ -433,8 +434,7 @@ class Stream:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
         while self._conflated:
-            waiting = self.take()
-            assert waiting is not None
+            waiting = self._take_conflated()
             self.backlog.append(waiting)
             self.pending += waiting.body.count
             self.session.bytes += waiting.body.size

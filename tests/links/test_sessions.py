@@ -605,6 +605,14 @@ def test_without_another_member_messages_stay_until_the_end():
     assert [one[5] for one in publisher.pull(session)[1:]] == [["a.1"]]
 
 
+def test_conflated_messages_of_a_member_move():
+    publisher, first, second = two_members(StreamOptions("g", "failover", "conflate", redeliver=True))
+    first.window = 1
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+    assert [one[5] for one in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
+
+
 # last values
 
 
