@@ -503,7 +503,7 @@ class Session:
         part: revision of a declaration whose last part is missing, or 0.
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
-        fresh: subscriptions that were added since the last complete declaration.
+        since: sequence of the first message that was numbered after a subscription was added.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -524,7 +524,7 @@ class Session:
         self.refused: dict[int, Refusal] = {}
         self.applied = self.part = 0
         self.mentioned: set[int] | None = None
-        self.fresh: set[int] = set()
+        self.since: dict[int, int] = {}
         self.heard_at = now
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None

@@ -47,7 +47,7 @@ from oz.errors import OzError, ProtocolError
 from oz.publisher.batching import Batcher, split
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
-from oz.publisher.session import Session, Settings, Stream
+from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, compile
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal
@@ -349,7 +349,6 @@ class Sessions:
                     return
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
-            session.fresh.clear()
             # Messages that were published before belong to the earlier declaration.
             self.flush()
             self._answer(session)
@@ -407,7 +406,7 @@ class Sessions:
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
-        session.fresh.add(sid)
+        session.since[sid] = session.following
         if item.last_value and self.last_values is not None:
             self._send_last_values(session, stream, pattern, sid)
 
@@ -452,6 +451,7 @@ class Sessions:
 
     def _remove(self, session: Session, sid: int) -> Stream:
         pattern, stream = session.patterns.pop(sid)
+        del session.since[sid]
         if stream.group is not None:
             self.flush()
         self.interest.discard(pattern, stream)
@@ -472,31 +472,34 @@ class Sessions:
     def _move_removed(self, session: Session, stream: Stream) -> None:
         """Move the messages of a stream that only removed patterns match.
 
-        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has
-        added
-        does not protect them: its subscription began after they had arrived.
+        The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
+        were numbered after it was added: earlier messages may have arrived before its subscription began.
         """
         kept = [
-            pattern
+            (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream and sid not in session.fresh
+            if owner is stream
         ]
         self._move(stream, is_final=True, kept=kept)
 
-    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[Pattern] = ()) -> None:
+    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[tuple[Pattern, int]] = ()) -> None:
         """Move messages that a member has not handled to other members of its group.
 
         Args:
             stream: the member.
             is_final: whether the member loses the messages: members that are DOWN receive them too, and the
                 member itself if no other matches.
-            kept: patterns whose messages stay.
+            kept: patterns whose messages stay, each from a sequence on.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
-            if kept and all(any(_matches(one, subject) for one in kept) for _, subject, _, _ in messages):
+            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
+            patterns = [one for one, since in kept if since <= sequence]
+            if patterns and all(
+                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
+            ):
                 continue
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:

@@ -613,6 +613,17 @@ def test_conflated_messages_of_a_member_move():
     assert [one[5] for one in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
 
 
+def test_a_pattern_does_not_protect_messages_from_before_its_subscription():
+    publisher, first, second = two_members(StreamOptions("g", "failover", handled=True, redeliver=True))
+    publisher.publish("a.1")
+    publisher.declare("a.*", revision=2, base=1, sid=2, options=first.streams[0].options)
+    publisher.publish("a.2")
+    publisher.pull(first)
+    publisher.ack(2, {0: 0})
+    publisher.declare(None, revision=3, base=2, removed=[1])
+    assert [one[5] for one in publisher.pull(second)] == [["a.1"]]
+
+
 # last values
 
 
