@@ -81,6 +81,7 @@ class Settings:
         body_bytes: bytes of a body with several messages at most.
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
+        pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -98,6 +99,7 @@ class Settings:
     body_bytes: int = 1 << 20
     alone_bytes: int = 1 << 16
     patterns: int = 100_000
+    pattern_weight: int = 16 << 20
     peers: int = 65_536
     peers_of_key: int = 64
 
@@ -498,6 +500,7 @@ class Session:
         window_used: bytes of the window.
         streams: by number; a stream stays until the epoch ends.
         patterns: pattern and stream of each subscription.
+        weight: bytes of memory of the patterns, as estimated.
         refused: refused subscriptions.
         applied: revision of the declaration that is applied.
         part: revision of a declaration whose last part is missing, or 0.
@@ -522,7 +525,7 @@ class Session:
         self.streams: dict[int, Stream] = {}
         self.patterns: dict[int, tuple[Pattern, Stream]] = {}
         self.refused: dict[int, Refusal] = {}
-        self.applied = self.part = 0
+        self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
         self.since: dict[int, int] = {}
         self.heard_at = now

@@ -44,11 +44,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oz.errors import OzError, ProtocolError
+from oz.protocol.declared import restore_spelled
 from oz.publisher.batching import Batcher, split
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.subjects.pattern import Pattern, compile
+from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal
 
@@ -392,7 +393,7 @@ class Sessions:
         try:
             if stream is None:
                 raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
-            pattern = compile(item.text, item.dialect)
+            pattern = restore_spelled(item.dialect, item.text)
             refusal = self._check_item(session, item, pattern, stream)
         except (OzError, ValueError) as error:
             refusal = Refusal(sid, str(error))
@@ -406,6 +407,7 @@ class Sessions:
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
+        session.weight += weight_of(pattern)
         session.since[sid] = session.following
         if item.last_value and self.last_values is not None:
             self._send_last_values(session, stream, pattern, sid)
@@ -419,6 +421,11 @@ class Sessions:
             and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
+        if session.weight + weight_of(pattern) > settings.pattern_weight:
+            return Refusal(
+                item.sid,
+                f"the patterns of the session take {settings.pattern_weight} bytes of memory, which is the limit",
+            )
         options = stream.options
         if options.group is not None:
             group = self.interest.group(options.group, options.policy)
@@ -452,6 +459,7 @@ class Sessions:
     def _remove(self, session: Session, sid: int) -> Stream:
         pattern, stream = session.patterns.pop(sid)
         del session.since[sid]
+        session.weight -= weight_of(pattern)
         if stream.group is not None:
             self.flush()
         self.interest.discard(pattern, stream)
