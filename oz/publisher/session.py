@@ -82,6 +82,7 @@ class Settings:
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
         pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
+        declare_bytes: bytes of the declarations of one session that are not applied at most.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -100,6 +101,7 @@ class Settings:
     alone_bytes: int = 1 << 16
     patterns: int = 100_000
     pattern_weight: int = 16 << 20
+    declare_bytes: int = 16 << 20
     peers: int = 65_536
     peers_of_key: int = 64
 
@@ -507,6 +509,8 @@ class Session:
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
         since: sequence of the first message that was numbered after a subscription was added.
+        work: declarations that are not applied, and the removal of all patterns.
+        declare_bytes: of the declarations that are not applied.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -528,6 +532,8 @@ class Session:
         self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
         self.since: dict[int, int] = {}
+        self.work: deque[Iterator[None]] = deque()
+        self.declare_bytes = 0
         self.heard_at = now
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None

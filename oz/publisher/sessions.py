@@ -111,8 +111,8 @@ class Sessions:
         self.by_id: dict[bytes, Session] = {}
         self._by_route: dict[bytes, Session] = {}
         self._of_key: dict[str, int] = {}
-        self._work: deque[Iterator[None]] = deque()
-        self._timers: list[tuple[float, int, Session]] = []
+        self._work: deque[Session] = deque()
+        self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
         self.given_up = self.redelivered = self.rejected = 0
         self.now = 0.0
@@ -204,6 +204,9 @@ class Sessions:
             return
         session.heard_at = now
         self._hasten(session, now)
+        if frame[0] == links.DECLARE:
+            self._on_declare(session, frame, now)
+            return
         try:
             self._on_control(session, links.decode_control(frame), now)
         except ProtocolError:
@@ -222,8 +225,6 @@ class Sessions:
                 self._reject(session, now)
                 return
             self.ready[session] = None
-        elif isinstance(control, Declare):
-            self._work.append(self._apply(session, session.attempt, control))
         elif isinstance(control, Bye) and control.role == links.SUBSCRIBER:
             session.acknowledge(control.following, {})
             self.end(session, now)
@@ -305,24 +306,56 @@ class Sessions:
 
     # declarations
 
+    def _on_declare(self, session: Session, frame: bytes, now: float) -> None:
+        """Queue one part of a declaration. It is decoded when its turn comes, so that the queue stays small."""
+        if len(frame) > links.MAX_PART:
+            self._reject(session, now)
+        elif session.declare_bytes + len(frame) > self.settings.declare_bytes:
+            self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
+            self.end(session, now)
+        else:
+            session.declare_bytes += len(frame)
+            self._add_work(session, self._apply(session, session.attempt, frame))
+
+    def _add_work(self, session: Session, work: Iterator[None]) -> None:
+        if not session.work:
+            self._work.append(session)
+        session.work.append(work)
+
     def work(self, steps: int = 1) -> bool:
         """Apply declarations and remove patterns of ended sessions; return whether more is left.
+
+        The sessions take turns, so that a session with many patterns does not delay another.
 
         Args:
             steps: patterns at most.
         """
-        work = self._work
-        while work and steps > 0:
+        waiting = self._work
+        while waiting and steps > 0:
             steps -= 1
+            session = waiting[0]
             try:
-                next(work[0])
+                next(session.work[0])
             except StopIteration:
-                work.popleft()
-        return bool(work)
+                session.work.popleft()
+            if session.work:
+                waiting.rotate(-1)
+            else:
+                waiting.popleft()
+        return bool(waiting)
 
-    def _apply(self, session: Session, attempt: int, declare: Declare) -> Iterator[None]:
+    def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
         """Apply one part of a declaration, one pattern for each step."""
-        if session.has_ended or session.attempt != attempt or not self._begin_part(session, declare):
+        session.declare_bytes -= len(frame)
+        if session.has_ended or session.attempt != attempt:
+            return
+        try:
+            declare = links.decode_control(frame)
+        except ProtocolError:
+            self._reject(session, self.now)
+            return
+        assert isinstance(declare, Declare)
+        if not self._begin_part(session, declare):
             return
         for number, options in declare.streams.items():
             if not self._add_stream(session, number, options):
@@ -564,7 +597,8 @@ class Sessions:
         session.end()
         self.given_up += session.given_up
         self.ready.pop(session, None)
-        self._work.append(self._forget(session))
+        if session.patterns:
+            self._add_work(session, self._forget(session))
 
     def _forget(self, session: Session) -> Iterator[None]:
         for sid in list(session.patterns):
@@ -585,8 +619,9 @@ class Sessions:
         self.now = now
         timers = self._timers
         while timers and timers[0][0] <= now:
-            at, _, session = heapq.heappop(timers)
-            if session.has_ended or at != session.ping_at:
+            at, _, key = heapq.heappop(timers)
+            session = self.by_id.get(key)
+            if session is None or at != session.ping_at:
                 continue
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -604,7 +639,8 @@ class Sessions:
     def _schedule(self, session: Session, at: float) -> None:
         session.ping_at = at
         self._serial += 1
-        heapq.heappush(self._timers, (at, self._serial, session))
+        # The id and not the session, so that an ended session is freed at once.
+        heapq.heappush(self._timers, (at, self._serial, session.id))
 
     def _hasten(self, session: Session, now: float) -> None:
         """End the slow PINGs of a session that is heard again or became DOWN."""

@@ -1,5 +1,7 @@
 """Each cell of the table of a session, and of the table of HELLO."""
 
+import weakref
+
 import pytest
 
 from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
@@ -528,6 +530,52 @@ def test_close_waits_for_sessions_that_were_heard():
     publisher.publish("a.1", "a.2", "a.3")
     assert publisher.sessions.unacknowledged(publisher.now) == 3
     assert publisher.sessions.unacknowledged(publisher.now + 2) == 0
+
+
+# hostile peers
+
+
+def declaration(first, count, revision=1, base=0):
+    items = [Item(first + number, 0, "nats", f"a.{number}") for number in range(count)]
+    return links.encode_declare(Declare(revision, base, True, {0: DEFAULT_OPTIONS}, items, []))
+
+
+def test_a_session_with_many_patterns_does_not_delay_another():
+    publisher = Publisher()
+    large = publisher.hello()
+    small = publisher.hello(OTHER_ROUTE, b"another session!")
+    publisher.sessions.on_frame(ROUTE, declaration(0, 1_000), publisher.now)
+    publisher.sessions.on_frame(OTHER_ROUTE, declaration(0, 1), publisher.now)
+    assert publisher.sessions.work(10)
+    assert small.applied == 1
+    assert large.applied == 0
+
+
+def test_declarations_that_wait_have_a_bound():
+    publisher = Publisher(declare_bytes=100_000)
+    session = publisher.hello()
+    other = publisher.hello(OTHER_ROUTE, b"another session!")
+    frame = declaration(0, 1_000)
+    for _ in range(100_000 // len(frame)):
+        publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    assert session.state == "up"
+    publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    assert session.state == "ended"
+    assert publisher.replies() == [(ROUTE, Bye(links.LIMIT, links.PUBLISHER, 0, {}))]
+    while publisher.sessions.work(10):
+        pass
+    assert session.declare_bytes == 0
+    assert other.state == "up"
+
+
+def test_an_ended_session_is_freed_before_its_next_ping():
+    publisher = Publisher()
+    session = weakref.ref(publisher.hello())
+    publisher.hello(session=b"another session!")
+    assert session() is None
+    publisher.tick(1.0)
+    (other,) = publisher.sessions.by_id.values()
+    assert kinds(publisher.pull(other)) == ["Welcome", "Ping"]
 
 
 # redelivery

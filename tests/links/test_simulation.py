@@ -8,7 +8,7 @@ from links.simulation import run_seed
 SEEDS = range(300)
 FOUND_AT = {
     "epoch": 5,
-    "attempt": 0,
+    "attempt": 2,
     "route": 58,
     "ACK on PING": 27,
     "withdrawn flag": 51,
