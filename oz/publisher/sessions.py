@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oz.errors import OzError, ProtocolError
@@ -51,7 +51,7 @@ from oz.publisher.routing import Interest
 from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import links
-from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal
+from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
 PING_INTERVAL = 1.0
 """Seconds between two PINGs of a session."""
@@ -358,11 +358,12 @@ class Sessions:
         if not self._begin_part(session, declare):
             return
         for number, options in declare.streams.items():
-            if not self._add_stream(session, number, options):
+            stream = session.streams.get(number)
+            if stream is not None and stream.options != options:
                 self._reject(session, self.now)
                 return
         for item in declare.items:
-            self._add_item(session, item)
+            self._add_item(session, item, declare.streams)
             yield
             if session.has_ended or session.attempt != attempt:
                 return
@@ -409,15 +410,7 @@ class Sessions:
         session.post(links.encode_answer(Answer(session.applied, list(session.refused.values()))))
         self.ready[session] = None
 
-    def _add_stream(self, session: Session, number: int, options: links.StreamOptions) -> bool:
-        stream = session.streams.get(number)
-        if stream is not None:
-            return stream.options == options
-        group = None if options.group is None else self.interest.group(options.group, options.policy)
-        session.streams[number] = Stream(session, number, options, group)
-        return True
-
-    def _add_item(self, session: Session, item: Item) -> None:
+    def _add_item(self, session: Session, item: Item, declared: Mapping[int, StreamOptions]) -> None:
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
@@ -425,17 +418,24 @@ class Sessions:
         stream = session.streams.get(item.stream)
         try:
             if stream is None:
-                raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
+                if item.stream not in declared:
+                    raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
+                options = declared[item.stream]
+                group = None if options.group is None else self.interest.group(options.group, options.policy)
+                stream = Stream(session, item.stream, options, group)
             pattern = restore_spelled(item.dialect, item.text)
             refusal = self._check_item(session, item, pattern, stream)
         except (OzError, ValueError) as error:
             refusal = Refusal(sid, str(error))
         if refusal is not None:
-            session.refused[sid] = refusal
+            # An ANSWER names no more.
+            if len(session.refused) < links.MAX_ENTRIES:
+                session.refused[sid] = refusal
             return
         assert stream is not None
+        session.streams[item.stream] = stream
         if not stream.patterns and stream.group is not None:
-            # The last members of a group may have left since the stream was declared.
+            # The last members of a group may have left since the stream had patterns.
             stream.group = self.interest.group(stream.group.name, stream.options.policy)
         self.flush()
         self.interest.add(pattern, stream)
@@ -493,9 +493,11 @@ class Sessions:
         pattern, stream = session.patterns.pop(sid)
         del session.since[sid]
         session.weight -= weight_of(pattern)
-        if stream.group is not None:
-            self.flush()
+        self.flush()
         self.interest.discard(pattern, stream)
+        if not stream.patterns and not stream.matched:
+            # Nothing was numbered or dropped: the stream may begin anew.
+            session.streams.pop(stream.number, None)
         return stream
 
     def _suspended(self, pattern: Pattern, streams: list[Stream]) -> None:

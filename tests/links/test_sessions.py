@@ -568,6 +568,36 @@ def test_declarations_that_wait_have_a_bound():
     assert other.state == "up"
 
 
+def test_refused_subscriptions_have_a_bound():
+    publisher = Publisher()
+    session = publisher.hello()
+    for revision in range(1, 5):
+        items = [Item(1_000 * revision + number, 0, "nats", "a..b") for number in range(1_000)]
+        publisher.read(
+            links.encode_declare(Declare(revision, revision - 1, True, {0: DEFAULT_OPTIONS}, items, []))
+        )
+    assert session.applied == 4
+    assert len(session.refused) == links.MAX_ENTRIES
+
+
+def test_streams_without_messages_end_with_their_last_subscription():
+    publisher = Publisher()
+    session = publisher.hello()
+    streams = dict.fromkeys(range(100), DEFAULT_OPTIONS)
+    publisher.read(links.encode_declare(Declare(1, 0, True, streams, [], [])))
+    assert not session.streams
+    publisher.read(links.encode_declare(Declare(2, 1, True, streams, [Item(1, 7, "nats", "a..b")], [])))
+    assert not session.streams
+    publisher.declare("a.*", revision=3, base=2, sid=2, stream=8)
+    publisher.declare("b.*", revision=4, base=3, sid=3, stream=9)
+    publisher.sessions.publish("b.1", b"x")
+    publisher.declare(None, revision=5, base=4, removed=[2, 3])
+    assert list(session.streams) == [9]
+    publisher.declare("a.*", revision=6, base=5, sid=4, stream=8, options=StreamOptions("g"))
+    publisher.publish("a.1")
+    assert publisher.pull(session)[-2:] == [(9, 0, 1, 0, 0, ["b.1"]), (8, 1, 1, 0, 0, ["a.1"])]
+
+
 def test_an_ended_session_is_freed_before_its_next_ping():
     publisher = Publisher()
     session = weakref.ref(publisher.hello())
