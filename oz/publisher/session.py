@@ -199,7 +199,7 @@ class Stream:
         self.drops = [0, 0, 0, 0]
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
-        self._conflated: dict[bytes, tuple[int, bytes, Any]] = {}
+        self._conflated: dict[bytes, tuple[int, bytes, Any, int]] = {}
         self._numbered_drops = self._tail_drops = 0
 
     @property
@@ -315,9 +315,11 @@ class Stream:
         kept, session = self._conflated, self.session
         for position, subject, payload, extras in body.messages():
             size = len(subject) + len(payload) + 32
+            if extras is not None:
+                size += len(links.encode_body([extras]))
             old = kept.pop(subject, None)
             if old is not None:
-                self._forget(subject, old[1], CONFLATED)
+                self._forget(old[3], CONFLATED)
             while kept and (len(kept) >= self.limit or not session.has_bytes_for(size)):
                 self._drop_conflated(1)
             if not session.has_bytes_for(size):
@@ -325,7 +327,7 @@ class Stream:
                 self._tail_drops += 1
                 self._unload(1)
                 continue
-            kept[subject] = position, payload, extras
+            kept[subject] = position, payload, extras, size
             self.pending += 1
             session.bytes += size
 
@@ -334,12 +336,11 @@ class Stream:
         for dropped in range(count):
             if not kept:
                 return dropped
-            subject = next(iter(kept))
-            self._forget(subject, kept.pop(subject)[1], FULL)
+            self._forget(kept.pop(next(iter(kept)))[3], FULL)
         return count
 
-    def _forget(self, subject: bytes, payload: bytes, reason: int) -> None:
-        self.session.bytes -= len(subject) + len(payload) + 32
+    def _forget(self, size: int, reason: int) -> None:
+        self.session.bytes -= size
         self.pending -= 1
         self.drops[reason] += 1
         self._tail_drops += 1
@@ -374,8 +375,7 @@ class Stream:
         kept = self._conflated
         while kept and len(positions) < settings.batch:
             subject = next(iter(kept))
-            position, payload, extras = kept[subject]
-            own = len(subject) + len(payload) + 32
+            position, payload, extras, own = kept[subject]
             step = position - positions[-1] if positions else 1
             is_alone = own >= settings.alone_bytes
             if positions and (

@@ -691,6 +691,22 @@ def test_conflated_messages_of_a_member_move():
     assert [one[5] for one in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
 
 
+def test_headers_of_conflated_messages_count():
+    publisher, session = up(
+        StreamOptions(overflow="conflate"), window=1, body_bytes=10_000, pending_bytes=50_000
+    )
+    for number in range(100):
+        publisher.sessions.publish(f"a.{number}", b"x", {"headers": {"h": "x" * 1_000}})
+        publisher.sessions.flush()
+        assert session.bytes <= 50_000
+    while (frames := session.next_frames()) is not None:
+        session.taken()
+        assert sum(map(len, frames)) < 12_000
+        publisher.ack(session.sent)
+    assert session.bytes == 0
+    assert 40 < session.streams[0].numbered < 50
+
+
 def test_a_pattern_does_not_protect_messages_from_before_its_subscription():
     publisher, first, second = two_members(StreamOptions("g", "failover", handled=True, redeliver=True))
     publisher.publish("a.1")
