@@ -199,7 +199,8 @@ class Stream:
         self.drops = [0, 0, 0, 0]
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
-        self._conflated: dict[bytes, tuple[int, bytes, Any, int]] = {}
+        # A last value belongs to one subscription: its key has the number of the subscription too.
+        self._conflated: dict[bytes | tuple[bytes, int], tuple[int, bytes, Any, int]] = {}
         self._numbered_drops = self._tail_drops = 0
 
     @property
@@ -315,9 +316,12 @@ class Stream:
         kept, session = self._conflated, self.session
         for position, subject, payload, extras in body.messages():
             size = len(subject) + len(payload) + 32
+            key: bytes | tuple[bytes, int] = subject
             if extras is not None:
                 size += len(links.encode_body([extras]))
-            old = kept.pop(subject, None)
+                if links.SID in extras:
+                    key = subject, extras[links.SID]
+            old = kept.pop(key, None)
             if old is not None:
                 self._forget(old[3], CONFLATED)
             while kept and (len(kept) >= self.limit or not session.has_bytes_for(size)):
@@ -327,7 +331,7 @@ class Stream:
                 self._tail_drops += 1
                 self._unload(1)
                 continue
-            kept[subject] = position, payload, extras, size
+            kept[key] = position, payload, extras, size
             self.pending += 1
             session.bytes += size
 
@@ -374,15 +378,16 @@ class Stream:
         size = 0
         kept = self._conflated
         while kept and len(positions) < settings.batch:
-            subject = next(iter(kept))
-            position, payload, extras, own = kept[subject]
+            key = next(iter(kept))
+            subject = key if isinstance(key, bytes) else key[0]
+            position, payload, extras, own = kept[key]
             step = position - positions[-1] if positions else 1
             is_alone = own >= settings.alone_bytes
             if positions and (
                 size + own > settings.body_bytes or is_alone or not 0 < step <= links.MAX_DIFFERENCE
             ):
                 break
-            del kept[subject]
+            del kept[key]
             flat += (subject, payload, extras)
             positions.append(position)
             size += own

@@ -733,6 +733,27 @@ def test_last_values_come_once_before_later_messages():
     assert kinds(publisher.pull(session)) == ["Answer"]
 
 
+def test_last_values_do_not_replace_conflated_messages():
+    options = StreamOptions(overflow="conflate")
+    publisher = Publisher(LastValues(), window=1)
+    session = publisher.hello()
+    publisher.declare(options=options)
+    publisher.publish("a.0", "a.1")
+    for sid in (2, 3):
+        publisher.declare(revision=sid, base=sid - 1, sid=sid, options=options, last_value=True)
+    found = []
+    while (frames := session.next_frames()) is not None:
+        session.taken()
+        if frames[0][0] == links.JOINED:
+            flat = links.decode_body(frames[0][links.HEAD_BYTES :], links.decode_head(frames[0]).count)
+            found += [
+                (subject, (extras or {}).get(links.SID))
+                for subject, extras in zip(flat[::3], flat[2::3], strict=True)
+            ]
+        publisher.ack(session.sent)
+    assert found == [(b"a.0", None), (b"a.1", None), (b"a.0", 2), (b"a.1", 2), (b"a.0", 3), (b"a.1", 3)]
+
+
 def test_last_values_are_bounded():
     values = LastValues(subjects=3, size=100)
     for number in range(10):
