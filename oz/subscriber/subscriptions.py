@@ -139,7 +139,7 @@ class Subscriptions:
 
     def options_of(self, stream: int) -> StreamOptions | None:
         """Return the options of a stream number, None for an unknown number."""
-        return self._options[stream] if stream < len(self._options) else None
+        return self._options[stream] if 0 <= stream < len(self._options) else None
 
     def declaration(self, base: int) -> tuple[list[bytes], bool]:
         """Return the frames that declare the current revision, and whether they replace all subscriptions.
