@@ -17,7 +17,8 @@ An acknowledgement frees the window, and backlogs enter it in turns, one body ea
 stream stay *held* until their messages are handled, because another member may need them.
 
 The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted
-them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches.
+them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches,
+BYE goes behind them.
 
 A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set
 it. A HELLO that resumes makes every unacknowledged batch unsent, so that the new connection carries them
@@ -71,7 +72,7 @@ class Settings:
         window: batches without acknowledgement at most.
         window_bytes: bytes without acknowledgement at most, plus one body.
         pending_bytes: bytes of one session (window, backlogs and held messages) at most.
-        total_bytes: bytes of all sessions at most.
+        total_bytes: bytes of all sessions at most, plus 1 ÷ 64.
         high_water_mark: messages in the backlog of a stream without `max_pending`.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: a session that is DOWN for longer has ended.
@@ -547,6 +548,7 @@ class Session:
         self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
+        self._bye: bytes | None = None
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
 
@@ -731,7 +733,7 @@ class Session:
             return (self._ping(),)
         if self._sent_batches < len(self.batches):
             return self.batches[self._sent_batches].frames(self.settings.joined_bytes)
-        return None
+        return None if self._bye is None else (self._bye,)
 
     def taken(self) -> None:
         """Record that the socket has accepted the frames of `next_frames`."""
@@ -741,6 +743,8 @@ class Session:
             self.clock_at = None
         elif self._control:
             self._control.popleft()
+        elif self._sent_batches == len(self.batches):
+            self._bye = None
         else:
             batch = self.batches[self._sent_batches]
             self._sent_batches += 1
@@ -764,7 +768,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE. Messages of the backlogs count as dropped."""
+        """Queue a BYE behind the window. Messages of the backlogs count as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
-        self.post(links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals())))
+        self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

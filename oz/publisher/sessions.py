@@ -113,7 +113,7 @@ class Sessions:
         self._of_key: dict[str, int] = {}
         self._work: deque[Session] = deque()
         self._timers: list[tuple[float, int, bytes]] = []
-        self._serial = 0
+        self._serial = self._offered = 0
         self.given_up = self.redelivered = self.rejected = 0
         self.now = 0.0
 
@@ -160,6 +160,7 @@ class Sessions:
         """Offer the waiting messages to their sessions."""
         ready = self.ready
         for streams, body in self.batcher.flush():
+            self._offered += body.size * len(streams)
             for stream in streams:
                 session = stream.session
                 session.offer(stream, body)
@@ -168,12 +169,19 @@ class Sessions:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
-        total = sum(session.bytes for session in self.by_id.values()) if self._is_large() else 0
-        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total else ():
+        """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs.
+
+        The sum takes time with thousands of sessions. It is made anew after `total_bytes` ÷ 64 were offered.
+        """
+        limit = self.settings.total_bytes
+        if self._offered < limit >> 6 or not self._is_large():
+            return
+        self._offered = 0
+        total = sum(session.bytes for session in self.by_id.values())
+        for session in sorted(self.by_id.values(), key=lambda one: -one.bytes) if total > limit else ():
             streams = sorted(session.streams.values(), key=lambda one: -one.pending)
             for stream in streams:
-                while total > self.settings.total_bytes and stream.pending:
+                while total > limit and stream.pending:
                     before = session.bytes
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
@@ -485,6 +493,7 @@ class Sessions:
         if stream.group is not None and not flags:
             stream.load += len(positions)
         for body in split(flat, positions, settings.body_bytes, settings.alone_bytes, settings.batch):
+            self._offered += body.size
             stream.session.offer(stream, body, flags)
             body.settle()
         self.ready[stream.session] = None

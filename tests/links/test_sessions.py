@@ -532,6 +532,30 @@ def test_close_waits_for_sessions_that_were_heard():
     assert publisher.sessions.unacknowledged(publisher.now + 2) == 0
 
 
+def test_a_flush_does_not_add_up_all_sessions():
+    class Watched(dict):
+        calls = 0
+
+        def values(self):
+            self.calls += 1
+            return super().values()
+
+    publisher = Publisher()
+    for number in range(20):
+        publisher.hello(b"route %d" % number, b"session %8d" % number)
+    publisher.declare(route=b"route 1")
+    publisher.sessions.by_id = watched = Watched(publisher.sessions.by_id)
+    publisher.publish(*["a.1"] * 10)
+    assert watched.calls == 0
+
+
+def test_messages_in_the_window_go_before_bye():
+    publisher, session = up(window=2)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.sessions.close()
+    assert kinds(publisher.pull(session)) == ["batch", "batch", "Bye"]
+
+
 # hostile peers
 
 
