@@ -54,6 +54,32 @@ def declare(pattern: Pattern) -> Declared:
     return Declared(DIALECT_NUMBERS[dialect], text)
 
 
+def spell(pattern: Pattern) -> tuple[str, str | bytes]:
+    """Return dialect and text of a pattern as a link declares it.
+
+    Raises:
+        PatternError: as `declare`.
+    """
+    declared = declare(pattern)
+    name = _NAMES[declared.dialect]
+    return name, declared.text if name == FLAGGED else pattern.text
+
+
+def restore_spelled(dialect: str, text: str | bytes) -> Pattern:
+    """Compile a pattern that a link has declared, if that takes no more than a few milliseconds.
+
+    Raises:
+        PatternError, ProtocolError: as `restore`; or the text is longer than `MAX_PATTERN`.
+    """
+    number = DIALECT_NUMBERS.get(dialect)
+    if number is None:
+        raise ProtocolError(f"dialect {dialect[:100]!r} is not known here")
+    packed = text.encode() if isinstance(text, str) else text
+    if len(packed) > MAX_PATTERN:
+        raise _too_long(dialect, packed, f"{len(packed)} bytes", MAX_PATTERN)
+    return restore(Declared(number, packed))
+
+
 _NONE: Mapping[Declared, Pattern] = MappingProxyType({})
 
 MAX_REGEX = 256

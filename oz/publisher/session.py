@@ -17,7 +17,8 @@ An acknowledgement frees the window, and backlogs enter it in turns, one body ea
 stream stay *held* until their messages are handled, because another member may need them.
 
 The engine pulls: `next_frames` returns the frames to send next, `taken` confirms that the socket accepted
-them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches.
+them. After EAGAIN the engine pulls again later; nothing changes in between. Control frames go before batches,
+BYE goes behind them.
 
 A session is bound to a *route*, the routing id of one connection, and to the attempt of the HELLO that set
 it. A HELLO that resumes makes every unacknowledged batch unsent, so that the new connection carries them
@@ -71,7 +72,7 @@ class Settings:
         window: batches without acknowledgement at most.
         window_bytes: bytes without acknowledgement at most, plus one body.
         pending_bytes: bytes of one session (window, backlogs and held messages) at most.
-        total_bytes: bytes of all sessions at most.
+        total_bytes: bytes of all sessions at most, plus 1 ÷ 64.
         high_water_mark: messages in the backlog of a stream without `max_pending`.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: a session that is DOWN for longer has ended.
@@ -82,6 +83,8 @@ class Settings:
         alone_bytes: bytes from which a message is a body of its own.
         patterns: of one session at most.
         pattern_time: seconds for one match of a pattern.
+        pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
+        declare_bytes: bytes of the declarations of one session that are not applied at most.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -100,6 +103,8 @@ class Settings:
     alone_bytes: int = 1 << 16
     patterns: int = 100_000
     pattern_time: float = 0.001
+    pattern_weight: int = 16 << 20
+    declare_bytes: int = 16 << 20
     peers: int = 65_536
     peers_of_key: int = 64
 
@@ -197,7 +202,8 @@ class Stream:
         self.drops = [0, 0, 0, 0]
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
-        self._conflated: dict[bytes, tuple[int, bytes, Any]] = {}
+        # A last value belongs to one subscription: its key has the number of the subscription too.
+        self._conflated: dict[bytes | tuple[bytes, int], tuple[int, bytes, Any, int]] = {}
         self._numbered_drops = self._tail_drops = 0
 
     @property
@@ -313,9 +319,14 @@ class Stream:
         kept, session = self._conflated, self.session
         for position, subject, payload, extras in body.messages():
             size = len(subject) + len(payload) + 32
-            old = kept.pop(subject, None)
+            key: bytes | tuple[bytes, int] = subject
+            if extras is not None:
+                size += len(links.encode_body([extras]))
+                if links.SID in extras:
+                    key = subject, extras[links.SID]
+            old = kept.pop(key, None)
             if old is not None:
-                self._forget(subject, old[1], CONFLATED)
+                self._forget(old[3], CONFLATED)
             while kept and (len(kept) >= self.limit or not session.has_bytes_for(size)):
                 self._drop_conflated(1)
             if not session.has_bytes_for(size):
@@ -323,7 +334,7 @@ class Stream:
                 self._tail_drops += 1
                 self._unload(1)
                 continue
-            kept[subject] = position, payload, extras
+            kept[key] = position, payload, extras, size
             self.pending += 1
             session.bytes += size
 
@@ -332,12 +343,11 @@ class Stream:
         for dropped in range(count):
             if not kept:
                 return dropped
-            subject = next(iter(kept))
-            self._forget(subject, kept.pop(subject)[1], FULL)
+            self._forget(kept.pop(next(iter(kept)))[3], FULL)
         return count
 
-    def _forget(self, subject: bytes, payload: bytes, reason: int) -> None:
-        self.session.bytes -= len(subject) + len(payload) + 32
+    def _forget(self, size: int, reason: int) -> None:
+        self.session.bytes -= size
         self.pending -= 1
         self.drops[reason] += 1
         self._tail_drops += 1
@@ -362,24 +372,25 @@ class Stream:
             self.pending -= waiting.body.count
             self.session.bytes -= waiting.body.size
             return waiting
-        if not self._conflated:
-            return None
+        return self._take_conflated() if self._conflated else None
+
+    def _take_conflated(self) -> _Waiting:
         settings = self.session.settings
         flat: list[Any] = []
         positions: list[int] = []
         size = 0
         kept = self._conflated
         while kept and len(positions) < settings.batch:
-            subject = next(iter(kept))
-            position, payload, extras = kept[subject]
-            own = len(subject) + len(payload) + 32
+            key = next(iter(kept))
+            subject = key if isinstance(key, bytes) else key[0]
+            position, payload, extras, own = kept[key]
             step = position - positions[-1] if positions else 1
             is_alone = own >= settings.alone_bytes
             if positions and (
                 size + own > settings.body_bytes or is_alone or not 0 < step <= links.MAX_DIFFERENCE
             ):
                 break
-            del kept[subject]
+            del kept[key]
             flat += (subject, payload, extras)
             positions.append(position)
             size += own
@@ -435,8 +446,7 @@ class Stream:
             if batch.body is not None:
                 yield batch, batch.body, max(0, self.mark - batch.sequence)
         while self._conflated:
-            waiting = self.take()
-            assert waiting is not None
+            waiting = self._take_conflated()
             self.backlog.append(waiting)
             self.pending += waiting.body.count
             self.session.bytes += waiting.body.size
@@ -500,12 +510,15 @@ class Session:
         window_used: bytes of the window.
         streams: by number; a stream stays until the epoch ends.
         patterns: pattern and stream of each subscription.
+        weight: bytes of memory of the patterns, as estimated.
         refused: refused subscriptions.
         applied: revision of the declaration that is applied.
         part: revision of a declaration whose last part is missing, or 0.
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
-        fresh: subscriptions that were added since the last complete declaration.
+        since: sequence of the first message that was numbered after a subscription was added.
+        work: declarations that are not applied, and the removal of all patterns.
+        declare_bytes: of the declarations that are not applied.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
@@ -524,9 +537,11 @@ class Session:
         self.streams: dict[int, Stream] = {}
         self.patterns: dict[int, tuple[Pattern, Stream]] = {}
         self.refused: dict[int, Refusal] = {}
-        self.applied = self.part = 0
+        self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
-        self.fresh: set[int] = set()
+        self.since: dict[int, int] = {}
+        self.work: deque[Iterator[None]] = deque()
+        self.declare_bytes = 0
         self.heard_at = now
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None
@@ -535,6 +550,7 @@ class Session:
         self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
+        self._bye: bytes | None = None
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
 
@@ -731,7 +747,7 @@ class Session:
             return (self._ping(),)
         if self._sent_batches < len(self.batches):
             return self.batches[self._sent_batches].frames(self.settings.joined_bytes)
-        return None
+        return None if self._bye is None else (self._bye,)
 
     def taken(self) -> None:
         """Record that the socket has accepted the frames of `next_frames`."""
@@ -741,6 +757,8 @@ class Session:
             self.clock_at = None
         elif self._control:
             self._control.popleft()
+        elif self._sent_batches == len(self.batches):
+            self._bye = None
         else:
             batch = self.batches[self._sent_batches]
             self._sent_batches += 1
@@ -764,7 +782,7 @@ class Session:
         return found
 
     def bye(self, reason: int) -> None:
-        """Queue a BYE. Messages of the backlogs count as dropped."""
+        """Queue a BYE behind the window. Messages of the backlogs count as dropped."""
         for stream in self.streams.values():
             stream.drop_backlog()
-        self.post(links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals())))
+        self._bye = links.encode_bye(Bye(reason, links.PUBLISHER, self.following, self.totals()))

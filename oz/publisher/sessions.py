@@ -40,17 +40,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oz.errors import OzError, ProtocolError
+from oz.protocol.declared import restore_spelled
 from oz.publisher.batching import Batcher, split
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
-from oz.publisher.session import Session, Settings, Stream
-from oz.subjects.pattern import Pattern, compile
+from oz.publisher.session import Batch, Session, Settings, Stream
+from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import links
-from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal
+from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
 PING_INTERVAL = 1.0
 """Seconds between two PINGs of a session."""
@@ -112,8 +113,8 @@ class Sessions:
         self.by_id: dict[bytes, Session] = {}
         self._by_route: dict[bytes, Session] = {}
         self._of_key: dict[str, int] = {}
-        self._work: deque[Iterator[None]] = deque()
-        self._timers: list[tuple[float, int, Session]] = []
+        self._work: deque[Session] = deque()
+        self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
@@ -190,7 +191,8 @@ class Sessions:
                     if not stream.drop_oldest(max(1, stream.pending // 8)):
                         break
                     total -= before - session.bytes
-        self._bytes = total
+        # The sum takes time with thousands of sessions: at least `limit` ÷ 64 bytes pass before the next.
+        self._bytes = min(total, limit - (limit >> 6))
 
     # frames
 
@@ -215,8 +217,7 @@ class Sessions:
         session.heard_at = now
         self._hasten(session, now)
         if frame[0] == links.DECLARE:
-            # To decode it takes milliseconds, so that it is done by `work`.
-            self._work.append(self._apply(session, session.attempt, frame))
+            self._on_declare(session, frame, now)
             return
         try:
             self._on_control(session, links.decode_control(frame), now)
@@ -317,23 +318,47 @@ class Sessions:
 
     # declarations
 
+    def _on_declare(self, session: Session, frame: bytes, now: float) -> None:
+        """Queue one part of a declaration. It is decoded when its turn comes, so that the queue stays small."""
+        if len(frame) > links.MAX_PART:
+            self._reject(session, now)
+        elif session.declare_bytes + len(frame) > self.settings.declare_bytes:
+            self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
+            self.end(session, now)
+        else:
+            session.declare_bytes += len(frame)
+            self._add_work(session, self._apply(session, session.attempt, frame))
+
+    def _add_work(self, session: Session, work: Iterator[None]) -> None:
+        if not session.work:
+            self._work.append(session)
+        session.work.append(work)
+
     def work(self, steps: int = 1) -> bool:
         """Apply declarations and remove patterns of ended sessions; return whether more is left.
+
+        The sessions take turns, so that a session with many patterns does not delay another.
 
         Args:
             steps: patterns at most.
         """
-        work = self._work
-        while work and steps > 0:
+        waiting = self._work
+        while waiting and steps > 0:
             steps -= 1
+            session = waiting[0]
             try:
-                next(work[0])
+                next(session.work[0])
             except StopIteration:
-                work.popleft()
-        return bool(work)
+                session.work.popleft()
+            if session.work:
+                waiting.rotate(-1)
+            else:
+                waiting.popleft()
+        return bool(waiting)
 
     def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
         """Apply one part of a declaration, one pattern for each step."""
+        session.declare_bytes -= len(frame)
         if session.has_ended or session.attempt != attempt:
             return
         try:
@@ -345,11 +370,12 @@ class Sessions:
         if not self._begin_part(session, declare):
             return
         for number, options in declare.streams.items():
-            if not self._add_stream(session, number, options):
+            stream = session.streams.get(number)
+            if stream is not None and stream.options != options:
                 self._reject(session, self.now)
                 return
         for item in declare.items:
-            self._add_item(session, item)
+            self._add_item(session, item, declare.streams)
             yield
             if session.has_ended or session.attempt != attempt:
                 return
@@ -370,7 +396,6 @@ class Sessions:
                     return
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
-            session.fresh.clear()
             # Messages that were published before belong to the earlier declaration.
             self.flush()
             self._answer(session)
@@ -397,15 +422,7 @@ class Sessions:
         session.post(links.encode_answer(Answer(session.applied, list(session.refused.values()))))
         self.ready[session] = None
 
-    def _add_stream(self, session: Session, number: int, options: links.StreamOptions) -> bool:
-        stream = session.streams.get(number)
-        if stream is not None:
-            return stream.options == options
-        group = None if options.group is None else self.interest.group(options.group, options.policy)
-        session.streams[number] = Stream(session, number, options, group)
-        return True
-
-    def _add_item(self, session: Session, item: Item) -> None:
+    def _add_item(self, session: Session, item: Item, declared: Mapping[int, StreamOptions]) -> None:
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
@@ -413,22 +430,30 @@ class Sessions:
         stream = session.streams.get(item.stream)
         try:
             if stream is None:
-                raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
-            pattern = compile(item.text, item.dialect)
+                if item.stream not in declared:
+                    raise ProtocolError(f"stream {item.stream} of subscription {sid} has no options")
+                options = declared[item.stream]
+                group = None if options.group is None else self.interest.group(options.group, options.policy)
+                stream = Stream(session, item.stream, options, group)
+            pattern = restore_spelled(item.dialect, item.text)
             refusal = self._check_item(session, item, pattern, stream)
         except (OzError, ValueError) as error:
             refusal = Refusal(sid, str(error))
         if refusal is not None:
-            session.refused[sid] = refusal
+            # An ANSWER names no more.
+            if len(session.refused) < links.MAX_ENTRIES:
+                session.refused[sid] = refusal
             return
         assert stream is not None
+        session.streams[item.stream] = stream
         if not stream.patterns and stream.group is not None:
-            # The last members of a group may have left since the stream was declared.
+            # The last members of a group may have left since the stream had patterns.
             stream.group = self.interest.group(stream.group.name, stream.options.policy)
         self.flush()
         self.interest.add(pattern, stream)
         session.patterns[sid] = pattern, stream
-        session.fresh.add(sid)
+        session.weight += weight_of(pattern)
+        session.since[sid] = session.following
         if item.last_value and self.last_values is not None:
             self._send_last_values(session, stream, pattern, sid)
 
@@ -441,6 +466,11 @@ class Sessions:
             and sum(one.patterns > 0 for one in session.streams.values()) >= links.MAX_STREAMS
         ):
             return Refusal(item.sid, f"the session has {links.MAX_STREAMS} streams, which is the limit")
+        if session.weight + weight_of(pattern) > settings.pattern_weight:
+            return Refusal(
+                item.sid,
+                f"the patterns of the session take {settings.pattern_weight} bytes of memory, which is the limit",
+            )
         options = stream.options
         if options.group is not None:
             group = self.interest.group(options.group, options.policy)
@@ -475,9 +505,13 @@ class Sessions:
 
     def _remove(self, session: Session, sid: int) -> Stream:
         pattern, stream = session.patterns.pop(sid)
-        if stream.group is not None:
-            self.flush()
+        del session.since[sid]
+        session.weight -= weight_of(pattern)
+        self.flush()
         self.interest.discard(pattern, stream)
+        if not stream.patterns and not stream.matched:
+            # Nothing was numbered or dropped: the stream may begin anew.
+            session.streams.pop(stream.number, None)
         return stream
 
     def _suspended(self, pattern: Pattern, streams: list[Stream]) -> None:
@@ -500,31 +534,34 @@ class Sessions:
     def _move_removed(self, session: Session, stream: Stream) -> None:
         """Move the messages of a stream that only removed patterns match.
 
-        The subscriber drops messages whose subscription has ended. A pattern that the same declaration has
-        added
-        does not protect them: its subscription began after they had arrived.
+        The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
+        were numbered after it was added: earlier messages may have arrived before its subscription began.
         """
         kept = [
-            pattern
+            (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream and sid not in session.fresh
+            if owner is stream
         ]
         self._move(stream, is_final=True, kept=kept)
 
-    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[Pattern] = ()) -> None:
+    def _move(self, stream: Stream, *, is_final: bool, kept: Sequence[tuple[Pattern, int]] = ()) -> None:
         """Move messages that a member has not handled to other members of its group.
 
         Args:
             stream: the member.
             is_final: whether the member loses the messages: members that are DOWN receive them too, and the
                 member itself if no other matches.
-            kept: patterns whose messages stay.
+            kept: patterns whose messages stay, each from a sequence on.
         """
         moved: list[Any] = []
         targets: dict[Stream, tuple[list[Any], list[int]]] = {}
         for unit, body, start in stream.unhandled():
             messages = list(body.messages())[start:]
-            if kept and all(any(_matches(one, subject) for one in kept) for _, subject, _, _ in messages):
+            sequence = unit.sequence if isinstance(unit, Batch) else stream.session.following
+            patterns = [one for one, since in kept if since <= sequence]
+            if patterns and all(
+                any(_matches(one, subject) for one in patterns) for _, subject, _, _ in messages
+            ):
                 continue
             chosen = [self._heir(stream, subject, is_final) for _, subject, _, _ in messages]
             if None in chosen:
@@ -583,7 +620,8 @@ class Sessions:
         for stream in session.streams.values():
             self._past_drops = [sum(pair) for pair in zip(self._past_drops, stream.drops, strict=True)]
         self.ready.pop(session, None)
-        self._work.append(self._forget(session))
+        if session.patterns:
+            self._add_work(session, self._forget(session))
 
     def _forget(self, session: Session) -> Iterator[None]:
         for sid in list(session.patterns):
@@ -604,8 +642,9 @@ class Sessions:
         self.now = now
         timers = self._timers
         while timers and timers[0][0] <= now:
-            at, _, session = heapq.heappop(timers)
-            if session.has_ended or at != session.ping_at:
+            at, _, key = heapq.heappop(timers)
+            session = self.by_id.get(key)
+            if session is None or at != session.ping_at:
                 continue
             if not session.is_up:
                 if session.clock_at is not None and now - session.clock_at > self.settings.resume_seconds:
@@ -623,7 +662,8 @@ class Sessions:
     def _schedule(self, session: Session, at: float) -> None:
         session.ping_at = at
         self._serial += 1
-        heapq.heappush(self._timers, (at, self._serial, session))
+        # The id and not the session, so that an ended session is freed at once.
+        heapq.heappush(self._timers, (at, self._serial, session.id))
 
     def _hasten(self, session: Session, now: float) -> None:
         """End the slow PINGs of a session that is heard again or became DOWN."""

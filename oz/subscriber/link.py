@@ -398,6 +398,8 @@ class Link:
             self._is_ack_due = True
 
     def _report_drops(self, stream: int, drops: int, effects: list[Effect]) -> None:
+        if self._subscriptions.options_of(stream) is None:
+            return
         more = drops - self.drops.get(stream, 0)
         if more > 0:
             self.drops[stream] = drops
@@ -454,7 +456,7 @@ class Link:
 
     def _apply_drops(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         for number, drops in streams.items():
-            if not drops.pending:
+            if not drops.pending and self._subscriptions.options_of(number) is not None:
                 self.reasons[number] = drops
                 self._report_drops(number, drops.dropped, effects)
 

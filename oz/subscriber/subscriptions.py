@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any
 
 from oz.errors import ConfigurationError
+from oz.protocol.declared import spell
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire import links
@@ -52,7 +53,7 @@ class Subscription:
     @property
     def item(self) -> Item:
         """Entry of a declaration."""
-        return Item(self.sid, self.stream, self.pattern.dialect, self.pattern.text, self.last_value)
+        return Item(self.sid, self.stream, *spell(self.pattern), self.last_value)
 
 
 class Subscriptions:
@@ -91,7 +92,9 @@ class Subscriptions:
 
         Raises:
             ConfigurationError: too many different delivery options.
+            PatternError: a publisher cannot receive the pattern.
         """
+        spell(pattern)
         number = self._numbers.get(options)
         if number is None:
             number = len(self._options)
@@ -149,7 +152,7 @@ class Subscriptions:
 
     def options_of(self, stream: int) -> StreamOptions | None:
         """Return the options of a stream number, None for an unknown number."""
-        return self._options[stream] if stream < len(self._options) else None
+        return self._options[stream] if 0 <= stream < len(self._options) else None
 
     def declaration(self, base: int) -> tuple[list[bytes], bool]:
         """Return the frames that declare the current revision, and whether they replace all subscriptions.

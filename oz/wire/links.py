@@ -12,8 +12,9 @@ followed by its body as the next BODY of the same connection. A small body is jo
 
 The decoders accept any bytes. They raise `ProtocolError` for a frame that the protocol does not allow, and
 they check counts against sizes before they allocate. MessagePack values are bounded: msgpack
-allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level, so
-that a frame allocates 25 MiB at most.
+allocates an array when it reads its length, at most 1,024 levels deep. `max_array_len` bounds each level.
+Small nested values take 80 times their size in memory. Therefore control frames are bounded in bytes, and
+hooks end the decoding of nested values where the protocol has none.
 
 ==== ======= ============ =========================================================================
 kind name    receiver     content
@@ -70,6 +71,8 @@ MAX_COUNT = 1_024
 """Messages in a batch at most."""
 MAX_PART = 65_536
 """Bytes of a part of a declaration, and of an answer, at most."""
+MAX_CONTROL = 1 << 20
+"""Bytes of a frame that is neither a batch nor a body at most."""
 MAX_STREAMS = 1_024
 """Streams of a session that have subscriptions at most."""
 MAX_DIFFERENCE = 2**32 - 1
@@ -82,6 +85,7 @@ HEAD_BYTES = 32
 MAX_ENTRIES = 2_048
 """Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
 _MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
+_LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
 
 _HELLO = Struct(">BB16s16s16sIQIII")
@@ -527,7 +531,7 @@ def decode_body(body: bytes, count: int) -> list[Any]:
     """
     if 3 * count > len(body):
         raise ProtocolError(f"a body of {len(body)} bytes for {count} messages")
-    flat = _unpack(body, 3 * count)
+    flat = _unpack_large(body) if len(body) > _LARGE_BODY else _unpack(body, 3 * count)
     if type(flat) is not list or len(flat) != 3 * count:
         raise ProtocolError(f"a body has another number of messages than its head, which has {count}")
     if set(map(type, flat[0::3])) != _BYTES or set(map(type, flat[1::3])) != _BYTES:
@@ -535,6 +539,22 @@ def decode_body(body: bytes, count: int) -> list[Any]:
     if not _EXTRAS.issuperset(map(type, flat[2::3])):
         raise ProtocolError("the extras of a message are neither a map nor nil")
     return flat
+
+
+def _unpack_large(body: bytes) -> Any:
+    """Return the values of a body that has one message, because it is large; its extras are bounded."""
+    reader = msgpack.Unpacker(max_buffer_size=len(body), max_array_len=0, max_map_len=0, max_ext_len=0)
+    reader.feed(body)
+    try:
+        if reader.read_array_header() != 3:
+            raise ProtocolError(f"a body of {len(body)} bytes has several messages")
+        flat = [reader.unpack(), reader.unpack()]
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"a body does not decode: {error or type(error).__name__}") from None
+    extras = body[reader.tell() :]
+    if len(extras) > MAX_CONTROL:
+        raise ProtocolError(f"extras of {len(extras)} bytes, at most {MAX_CONTROL} are allowed")
+    return [*flat, _unpack(extras, MAX_ENTRIES)]
 
 
 Control = Hello | Welcome | Declare | Answer | Ping | Ack | Bye | Card
@@ -549,6 +569,8 @@ def decode_control(frame: bytes) -> Control:
     """
     if not frame:
         raise ProtocolError("an empty frame is a probe and has no content")
+    if len(frame) > MAX_CONTROL:
+        raise ProtocolError(f"a frame of {len(frame)} bytes, at most {MAX_CONTROL} are allowed")
     decode = _DECODERS.get(frame[0])
     if decode is None:
         raise ProtocolError(f"kind {frame[0]:#04x} is unknown")
@@ -634,7 +656,7 @@ def _decode_ack(frame: bytes) -> Ack:
     packed = frame[_ACK.size :]
     if packed == _EMPTY:
         return Ack(expected, {})
-    marks = _unpack(packed, 5, _MAX_KEYS)
+    marks = _unpack(packed, 0, _MAX_KEYS, object_hook=_refuse_nested())
     if type(marks) is not dict:
         raise ProtocolError("the marks of an ACK are no map")
     for stream, mark in marks.items():
@@ -651,6 +673,8 @@ def _decode_bye(frame: bytes) -> Bye:
 def _decode_card(frame: bytes) -> Card:
     _check_version(frame)
     _, _, node, attempt = _CARD.unpack_from(frame)
+    if len(frame) > MAX_PART:
+        raise ProtocolError(f"a CARD has {len(frame)} bytes, at most {MAX_PART} are allowed")
     fields = _unpack(frame[_CARD.size :], MAX_ENTRIES)
     if type(fields) is not dict or not all(type(key) is str for key in fields):
         raise ProtocolError("the fields of a CARD are no map of text")
@@ -677,7 +701,28 @@ def _pack(value: Any) -> bytes:
     return packed
 
 
-def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS) -> Any:
+def _refuse_nested() -> Callable[[dict[Any, Any]], dict[Any, Any]]:
+    """Return a hook that ends the decoding at the second map, because memory grows with the number of maps."""
+    found: list[None] = []
+
+    def count(value: dict[Any, Any]) -> dict[Any, Any]:
+        if found:
+            raise ValueError("a map holds another map")
+        found.append(None)
+        return value
+
+    return count
+
+
+def _check_numbers(value: list[Any]) -> list[Any]:
+    """End the decoding at an array that is not one of numbers."""
+    for number in value:
+        if type(number) is not int or number < 0:
+            raise ValueError("a number of dropped messages is no number")
+    return value
+
+
+def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS, **hooks: Callable[[Any], Any]) -> Any:
     """Return a MessagePack value whose arrays have at most `longest` entries."""
     try:
         return msgpack.unpackb(
@@ -686,6 +731,7 @@ def _unpack(packed: bytes, longest: int, max_keys: int = _MAX_FIELDS) -> Any:
             max_map_len=max_keys,
             max_ext_len=0,
             strict_map_key=False,
+            **hooks,
         )
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError, MemoryError) as error:
         raise ProtocolError(f"a MessagePack value does not decode: {error or type(error).__name__}") from None
@@ -760,15 +806,12 @@ def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
 def _streams_of(packed: bytes) -> dict[int, Drops]:
     if packed == _EMPTY:
         return {}
-    streams = _unpack(packed, 5, _MAX_KEYS)
+    streams = _unpack(packed, 5, _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers)
     if type(streams) is not dict:
         raise ProtocolError("the drops of streams are no map")
     found = {}
     for stream, numbers in streams.items():
         if type(stream) is not int:
             raise ProtocolError("a stream is no number")
-        for number in _tuple_of(numbers, 5):
-            if type(number) is not int or number < 0:
-                raise ProtocolError("a number of dropped messages is no number")
-        found[stream] = Drops(*numbers)
+        found[stream] = Drops(*_tuple_of(numbers, 5))
     return found

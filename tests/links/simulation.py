@@ -609,11 +609,7 @@ class World:
             window = sum(batch.size for batch in session.batches)
             held = sum(b.size for s in session.streams.values() for b in s.held if b.is_acked)
             backlog = sum(w.body.size for s in session.streams.values() for w in s.backlog)
-            conflated = sum(
-                len(subject) + len(value[1]) + 32
-                for s in session.streams.values()
-                for subject, value in s._conflated.items()
-            )
+            conflated = sum(value[3] for s in session.streams.values() for value in s._conflated.values())
             if session.bytes != window + held + backlog + conflated or session.window_used != window:
                 raise Violation(
                     f"{session.bytes} bytes: window {window}, held {held}, backlog {backlog + conflated}"

@@ -549,3 +549,12 @@ def test_malformed_frames_are_counted():
         assert one.read(frame) == []
     assert one.link.malformed == 4
     assert one.link.state == LIVE
+
+
+def test_numbers_of_unknown_streams_are_ignored():
+    subscriber = live()
+    streams = dict.fromkeys((-1, 1, 2**40), Drops(0, 5, 0, 0, 0))
+    assert subscriber.read(ping(0, streams=streams)) == []
+    assert not subscriber.link.drops
+    assert not subscriber.link.reasons
+    assert subscriber.read(ping(0, streams={0: Drops(0, 5, 0, 0, 0)})) == [Gap(5, "dropped", 0)]

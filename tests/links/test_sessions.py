@@ -1,5 +1,7 @@
 """Each cell of the table of a session, and of the table of HELLO."""
 
+import weakref
+
 import pytest
 
 from links.pair import NEVER, ORIGIN, OTHER_ROUTE, ROUTE, SESSION, Publisher, ids
@@ -533,6 +535,106 @@ def test_close_waits_for_sessions_that_were_heard():
     assert publisher.sessions.acknowledging_until(now + 2, now + 2.5) == now + 3
 
 
+def test_a_flush_does_not_add_up_all_sessions():
+    class Watched(dict):
+        calls = 0
+
+        def values(self):
+            self.calls += 1
+            return super().values()
+
+    publisher = Publisher()
+    for number in range(20):
+        publisher.hello(b"route %d" % number, b"session %8d" % number)
+    publisher.declare(route=b"route 1")
+    publisher.sessions.by_id = watched = Watched(publisher.sessions.by_id)
+    publisher.publish(*["a.1"] * 10)
+    assert watched.calls == 0
+
+
+def test_messages_in_the_window_go_before_bye():
+    publisher, session = up(window=2)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.sessions.close()
+    assert kinds(publisher.pull(session)) == ["batch", "batch", "Bye"]
+
+
+# hostile peers
+
+
+def declaration(first, count, revision=1, base=0):
+    items = [Item(first + number, 0, "nats", f"a.{number}") for number in range(count)]
+    return links.encode_declare(Declare(revision, base, True, {0: DEFAULT_OPTIONS}, items, []))
+
+
+def test_a_session_with_many_patterns_does_not_delay_another():
+    publisher = Publisher()
+    large = publisher.hello()
+    small = publisher.hello(OTHER_ROUTE, b"another session!")
+    publisher.sessions.on_frame(ROUTE, declaration(0, 1_000), publisher.now)
+    publisher.sessions.on_frame(OTHER_ROUTE, declaration(0, 1), publisher.now)
+    assert publisher.sessions.work(10)
+    assert small.applied == 1
+    assert large.applied == 0
+
+
+def test_declarations_that_wait_have_a_bound():
+    publisher = Publisher(declare_bytes=100_000)
+    session = publisher.hello()
+    other = publisher.hello(OTHER_ROUTE, b"another session!")
+    frame = declaration(0, 1_000)
+    for _ in range(100_000 // len(frame)):
+        publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    assert session.state == "up"
+    publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    assert session.state == "ended"
+    assert publisher.replies() == [(ROUTE, Bye(links.LIMIT, links.PUBLISHER, 0, {}))]
+    while publisher.sessions.work(10):
+        pass
+    assert session.declare_bytes == 0
+    assert other.state == "up"
+
+
+def test_refused_subscriptions_have_a_bound():
+    publisher = Publisher()
+    session = publisher.hello()
+    for revision in range(1, 5):
+        items = [Item(1_000 * revision + number, 0, "nats", "a..b") for number in range(1_000)]
+        publisher.read(
+            links.encode_declare(Declare(revision, revision - 1, True, {0: DEFAULT_OPTIONS}, items, []))
+        )
+    assert session.applied == 4
+    assert len(session.refused) == links.MAX_ENTRIES
+
+
+def test_streams_without_messages_end_with_their_last_subscription():
+    publisher = Publisher()
+    session = publisher.hello()
+    streams = dict.fromkeys(range(100), DEFAULT_OPTIONS)
+    publisher.read(links.encode_declare(Declare(1, 0, True, streams, [], [])))
+    assert not session.streams
+    publisher.read(links.encode_declare(Declare(2, 1, True, streams, [Item(1, 7, "nats", "a..b")], [])))
+    assert not session.streams
+    publisher.declare("a.*", revision=3, base=2, sid=2, stream=8)
+    publisher.declare("b.*", revision=4, base=3, sid=3, stream=9)
+    publisher.sessions.publish("b.1", b"x")
+    publisher.declare(None, revision=5, base=4, removed=[2, 3])
+    assert list(session.streams) == [9]
+    publisher.declare("a.*", revision=6, base=5, sid=4, stream=8, options=StreamOptions("g"))
+    publisher.publish("a.1")
+    assert publisher.pull(session)[-2:] == [(9, 0, 1, 0, 0, ["b.1"]), (8, 1, 1, 0, 0, ["a.1"])]
+
+
+def test_an_ended_session_is_freed_before_its_next_ping():
+    publisher = Publisher()
+    session = weakref.ref(publisher.hello())
+    publisher.hello(session=b"another session!")
+    assert session() is None
+    publisher.tick(1.0)
+    (other,) = publisher.sessions.by_id.values()
+    assert kinds(publisher.pull(other)) == ["Welcome", "Ping"]
+
+
 # redelivery
 
 HANDLED = StreamOptions("g", handled=True, redeliver=True)
@@ -608,6 +710,41 @@ def test_without_another_member_messages_stay_until_the_end():
     assert [one[5] for one in publisher.pull(session)[1:]] == [["a.1"]]
 
 
+def test_conflated_messages_of_a_member_move():
+    publisher, first, second = two_members(StreamOptions("g", "failover", "conflate", redeliver=True))
+    first.window = 1
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+    assert [one[5] for one in publisher.pull(second)] == [["a.1", "a.2", "a.3"]]
+
+
+def test_headers_of_conflated_messages_count():
+    publisher, session = up(
+        StreamOptions(overflow="conflate"), window=1, body_bytes=10_000, pending_bytes=50_000
+    )
+    for number in range(100):
+        publisher.sessions.publish(f"a.{number}", b"x", {"headers": {"h": "x" * 1_000}})
+        publisher.sessions.flush()
+        assert session.bytes <= 50_000
+    while (frames := session.next_frames()) is not None:
+        session.taken()
+        assert sum(map(len, frames)) < 12_000
+        publisher.ack(session.sent)
+    assert session.bytes == 0
+    assert 40 < session.streams[0].numbered < 50
+
+
+def test_a_pattern_does_not_protect_messages_from_before_its_subscription():
+    publisher, first, second = two_members(StreamOptions("g", "failover", handled=True, redeliver=True))
+    publisher.publish("a.1")
+    publisher.declare("a.*", revision=2, base=1, sid=2, options=first.streams[0].options)
+    publisher.publish("a.2")
+    publisher.pull(first)
+    publisher.ack(2, {0: 0})
+    publisher.declare(None, revision=3, base=2, removed=[1])
+    assert [one[5] for one in publisher.pull(second)] == [["a.1"]]
+
+
 # last values
 
 
@@ -621,6 +758,27 @@ def test_last_values_come_once_before_later_messages():
     assert [one[5] for one in found if not hasattr(one, "_fields")] == [["a.1", "a.2"], ["a.3"]]
     publisher.declare(last_value=True, revision=2)
     assert kinds(publisher.pull(session)) == ["Answer"]
+
+
+def test_last_values_do_not_replace_conflated_messages():
+    options = StreamOptions(overflow="conflate")
+    publisher = Publisher(LastValues(), window=1)
+    session = publisher.hello()
+    publisher.declare(options=options)
+    publisher.publish("a.0", "a.1")
+    for sid in (2, 3):
+        publisher.declare(revision=sid, base=sid - 1, sid=sid, options=options, last_value=True)
+    found = []
+    while (frames := session.next_frames()) is not None:
+        session.taken()
+        if frames[0][0] == links.JOINED:
+            flat = links.decode_body(frames[0][links.HEAD_BYTES :], links.decode_head(frames[0]).count)
+            found += [
+                (subject, (extras or {}).get(links.SID))
+                for subject, extras in zip(flat[::3], flat[2::3], strict=True)
+            ]
+        publisher.ack(session.sent)
+    assert found == [(b"a.0", None), (b"a.1", None), (b"a.0", 2), (b"a.1", 2), (b"a.0", 3), (b"a.1", 3)]
 
 
 def test_last_values_are_bounded():

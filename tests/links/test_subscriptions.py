@@ -1,13 +1,15 @@
 """Subscriptions of a subscriber: streams, declarations, dispatch."""
 
+import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from links.pair import Publisher
+from links.pair import Publisher, Subscriber
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire import links
-from oz.wire.links import StreamOptions
+from oz.wire.links import DEFAULT_OPTIONS, Declare, Item, StreamOptions
 
 A, B = oz.compile("a.*"), oz.compile("b.*")
 
@@ -98,3 +100,71 @@ def test_differences_lead_to_the_same_interest_as_everything(changes, every):
         streams = {one.stream for one in active if one.pattern.text == f"s{number}.*"}
         route = publisher.sessions.interest.find(f"s{number}.x", b"s%d.x" % number)
         assert {one.number for one in (route.plain if route else ())} == streams
+
+
+def declared_at_a_publisher(pattern):
+    """Return a publisher that a link has declared a pattern to, and the refused subscriptions."""
+    subscriber, publisher = Subscriber(), Publisher()
+    subscriber.subscriptions.add(pattern)
+    subscriber.link.connect(0.0)
+    while (frame := subscriber.link.next_frame()) is not None:
+        subscriber.link.taken(0.0)
+        publisher.read(frame)
+    (session,) = publisher.sessions.by_id.values()
+    return publisher, session.refused
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject"),
+    [
+        (oz.compile(regex.compile("^abc", regex.IGNORECASE)), "ABC"),
+        (oz.compile("a.>.b", "rv", lenient=True), "a.>.b"),
+        (oz.compile(b"a.*", "nats"), "a.b"),
+    ],
+)
+def test_a_publisher_matches_as_the_pattern_was_compiled(pattern, subject):
+    publisher, refused = declared_at_a_publisher(pattern)
+    assert refused == {}
+    assert publisher.sessions.publish(subject, b"x")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [oz.compile(regex.compile(r"\L<words>", words=["a"])), oz.compile("a." * 5_000 + "b", "nats")],
+)
+def test_a_pattern_that_cannot_be_declared_is_refused_at_once(pattern):
+    with pytest.raises(oz.PatternError):
+        Subscriptions().add(pattern)
+    assert Subscriptions().revision == 0
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("regex", "(a|b)" * 1_000),
+        ("regex", "(a{1000}){1000}"),
+        ("redis", "*a" * 4_000),
+        ("nats", "a." * 5_000 + "b"),
+        ("unknown", "a"),
+        ("regex flags", b"a"),
+    ],
+)
+def test_a_pattern_that_is_slow_to_compile_is_refused(dialect, text):
+    publisher = Publisher()
+    session = publisher.hello()
+    publisher.read(
+        links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, [Item(1, 0, dialect, text)], []))
+    )
+    assert list(session.refused) == [1]
+    assert not session.patterns
+
+
+def test_patterns_of_a_session_have_a_bound_in_bytes():
+    publisher = Publisher(pattern_weight=100_000)
+    session = publisher.hello()
+    items = [Item(sid, 0, "regex", f"({sid}{{200}})x") for sid in range(20)]
+    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, [])))
+    assert session.patterns
+    assert session.refused
+    publisher.read(links.encode_declare(Declare(2, 1, True, {}, [], list(session.patterns))))
+    assert session.weight == 0

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import msgpack
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from oz.errors import ProtocolError
 from oz.wire import links
-from oz.wire.links import Answer, Declare, Drops, Head, Item, Refusal, StreamOptions
+from oz.wire.links import Answer, Bye, Card, Declare, Drops, Head, Item, Ping, Refusal, StreamOptions
 
 ROWS = [
     json.loads(line)
@@ -153,6 +154,54 @@ def test_nested_arrays_allocate_little():
         with pytest.raises(ProtocolError):
             links.decode_body(b"\xdd\x00\x00\x0c\x00" * 12_000, links.MAX_COUNT)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
+def tree(leaf, width, size):
+    """Return nested arrays of about `size` bytes."""
+    head = bytes([0x90 | width])
+    while len(leaf) * width < size:
+        leaf = head + leaf * width
+    return leaf
+
+
+MAP = b"\x81\x00"
+LARGE = [
+    links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 8 << 20),
+    links.encode_ack(0)[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
+    links.encode_ack(0)[:-1] + b"\xde\xff\xff" + (MAP + b"\xc0") * 65_535,
+    links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
+    links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
+    links.encode_bye(Bye(0, 0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
+    links.encode_card(Card(bytes(16), 1, {}))[:-1] + b"\x81\xa1x" + tree(MAP + b"\xc0", 5, 1 << 19),
+    links.encode_answer(Answer(1, []))[:-1] + tree(MAP + b"\xc0", 5, 8 << 20),
+    b"\x93\xc4\x01a\xc4\x01b" + MAP + tree(MAP + b"\xc0", 3, 8 << 20),
+    b"\x93\xc4\x01a" + tree(MAP + b"\xc0", 3, 8 << 20) + b"\xc0",
+    b"\x96" + (b"\xc4\x01a\xc6\x00\x10\x00\x00" + bytes(1 << 20) + b"\xc0") * 2,
+]
+
+
+@pytest.mark.parametrize("frame", LARGE)
+def test_nested_values_allocate_little(frame):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            links.decode_body(frame, 2 if frame[0] == 0x96 else 1) if links.is_body(
+                frame
+            ) else links.decode_control(frame)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_large_bodies_decode():
+    flat = [b"a.b", bytes(3 << 20), {"headers": {"name": "value"}}]
+    assert links.decode_body(links.encode_body(flat), 1) == flat
+    flat[2] = None
+    assert links.decode_body(links.encode_body(flat), 1) == flat
+    with pytest.raises(ProtocolError):
+        links.decode_body(links.encode_body(flat)[:-1], 1)
+    with pytest.raises(ProtocolError):
+        links.decode_body(links.encode_body(flat) + b"\xc0", 1)
 
 
 def test_other_version_is_an_error_of_its_own():
