@@ -64,8 +64,12 @@ from oz.wire.links import StreamOptions
 
 MAX_READ = 100
 """Frames of links that are read at once."""
-MAX_MESSAGES = 4_096
-"""Messages that are read at once."""
+MAX_MESSAGES = 512
+"""Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
+MAX_PLAIN = 1_000
+"""Messages of one plain connection that are read at once."""
+READ_BELOW = 1_000
+"""Messages in the queue of the subscriber below which a call reads although the queue has a message."""
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
 LARGEST_WINDOW = 1_024
@@ -783,7 +787,7 @@ class Engine:
             plain = place.plain
             if plain is None:
                 continue
-            messages = plain.read(MAX_MESSAGES // 4)
+            messages = plain.read(MAX_PLAIN)
             if messages:
                 place.heard_at = now
                 found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
@@ -1045,7 +1049,7 @@ class Engine:
         """Attend to the sockets although the queue of the caller has a message."""
         if self.reading.acquire(blocking=False):
             try:
-                self.attend(may_read=len(self.dispatcher.shared.items) < MAX_MESSAGES // 4)
+                self.attend(may_read=len(self.dispatcher.shared.items) < READ_BELOW)
             finally:
                 self.reading.release()
         elif self.poll.is_full and not self.dispatcher.is_full:

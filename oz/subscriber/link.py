@@ -21,6 +21,8 @@ States and events. "–" means no effect; "same" means the same as in the column
 event                         NEW            GREETING                  LIVE                    ENDED
 ============================= ============== ========================= ======================= ===============
 connect (a new handle)        HELLO, DECLARE –                         –                       HELLO, new id
+subscribe, unsubscribe        –              DECLARE, if no epoch is   DECLARE                 –
+                                             known
 probe (a new connection)      HELLO          HELLO                     HELLO, GREETING         HELLO, new id
 1 s without WELCOME           –              same HELLO again          –                       –
 WELCOME, another attempt      –              –                         –                       –

@@ -249,6 +249,41 @@ def test_an_unclosed_subscriber_warns_and_closes(publisher):
 # interruption
 
 
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("size", [1, 1_000], ids=["joined", "head and body"])
+def test_an_interrupted_delivery_is_done_again(sub, publisher, monkeypatch, place, size):
+    ready(sub, "a")
+    dispatcher, interruptions = sub._engine.dispatcher, []
+    deliver = dispatcher.deliver
+
+    def interrupt(*arguments):
+        if place == "after":
+            deliver(*arguments)
+        if len(interruptions) < 3:
+            interruptions.append(place)
+            raise KeyboardInterrupt
+        if place == "before":
+            deliver(*arguments)
+
+    monkeypatch.setattr(dispatcher, "deliver", interrupt)
+    payloads = [b"%d" % number * size for number in range(50)]
+
+    def publish():
+        for payload in payloads:
+            publisher.sessions.publish("a", payload)
+        publisher.sessions.flush()
+
+    publisher.do(publish)
+    got = []
+    while len(got) < 50:
+        with suppress(KeyboardInterrupt):
+            got.append(sub.receive(timeout=40).payload)
+    assert got == payloads
+    assert len(interruptions) == 3
+    with pytest.raises(Timeout):
+        sub.receive(timeout=0.05)
+
+
 def test_interruptions_lose_at_most_the_message_in_hand(publisher):
     """Interrupt the receiving main thread again and again."""
     program = textwrap.dedent("""
