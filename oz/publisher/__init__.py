@@ -1,1 +1,1 @@
-"""The publisher's side of links: sessions, interest, groups, batches, last values."""
+"""Publishers: pure machines of links, and the engine that puts them on sockets."""

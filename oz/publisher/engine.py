@@ -114,7 +114,7 @@ class Engine:
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
         wake: called when the attending side must run.
-        waiters: called when there is news for those who wait.
+        waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
     """
 
@@ -327,7 +327,7 @@ class Engine:
         return True
 
     def _remember(self, subject: str) -> None:
-        """Let the hot path publish the subject, if its recipients are the same for each message."""
+        """Add a subject to `quick`, if all its messages have equal recipients."""
         # Absent if the route is incomplete, because a pattern exceeded its time.
         route = self._sessions.interest.routes.get(subject, UNKNOWN)
         if route is None:
@@ -450,7 +450,7 @@ class Engine:
         sessions, send = self._sessions, listener.send
         replies, ready = sessions.replies, sessions.ready
         while replies:
-            # A sender without connection, or one that does not read, gets no reply.
+            # A full or lost connection gets no reply.
             route, frame = replies[0]
             send(route, (frame,))
             replies.popleft()

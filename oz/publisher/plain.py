@@ -1,9 +1,9 @@
 """XPUB of a publisher: plain ZeroMQ subscribers, which filter by prefix.
 
 The socket is not in manual mode, because libzmq 4.3.5 reads freed memory there when a connection ends.
-XPUB_VERBOSER reports each subscription of each subscriber, also those that end with a connection, so that the
-publisher counts them. Only messages of the program are published here: anything else would reach every
-subscriber to `b""`.
+XPUB_VERBOSER reports each subscription and unsubscription of each subscriber, also at the end of a
+connection, so that the publisher counts subscriptions. Only messages of the program are published here:
+anything else would reach every subscriber to `b""`.
 
 A message is sent only if a subscriber has a prefix of its subject.
 """

@@ -706,7 +706,7 @@ class Session:
 
     @property
     def oldest(self) -> float | None:
-        """Time of the oldest pending message in seconds, None without one that has a time."""
+        """Time of the oldest pending message in seconds; None if no message has a time."""
         bodies = [batch.body for batch in self.batches if batch.body is not None][:1]
         bodies += [stream.backlog[0].body for stream in self.streams.values() if stream.backlog]
         return min((body.at for body in bodies if body.at), default=None)

@@ -709,7 +709,7 @@ class Sessions:
         return min(times, default=None)
 
     def drops(self) -> list[int]:
-        """Return the number of dropped messages of all sessions, also of those that have ended, by reason."""
+        """Return the number of dropped messages by reason, of all sessions since the start."""
         found = self._past_drops
         for session in self.by_id.values():
             for stream in session.streams.values():

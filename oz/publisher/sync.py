@@ -171,7 +171,7 @@ class Publisher(PublisherBase):
             pairs: of subject and payload.
 
         Returns:
-            Number of published messages. The messages before one that raises are published.
+            Number of published messages. If a message raises, the messages before it are published.
 
         Raises:
             TypeError: an element is no pair.

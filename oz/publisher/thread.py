@@ -1,4 +1,4 @@
-"""Attention to a publisher in a thread: its own thread, or one that waits for its end."""
+"""Attention to a publisher in a thread: its own thread, or the thread that closes it at the end of a program."""
 
 from __future__ import annotations
 

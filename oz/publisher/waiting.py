@@ -20,7 +20,7 @@ def wait_in_thread(waiters: set[Callable[[], object]], steps: Steps[_Result]) ->
         steps: of the engine.
 
     Raises:
-        Exception: whatever the steps raise.
+        Exception: any error of the steps.
     """
     news = threading.Event()
 
@@ -28,7 +28,7 @@ def wait_in_thread(waiters: set[Callable[[], object]], steps: Steps[_Result]) ->
         left = None if until is None else until - time.monotonic()
         if left is None or left > 0:
             news.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
-        # Whatever set it happened before the steps look again.
+        # A change that has set the event is visible to the steps, which run next.
         news.clear()
 
     waiters.add(news.set)

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -59,10 +58,8 @@ def test_close_does_not_wait_for_a_session_that_is_silent(make, join):
     publisher = make()
     join(publisher, "a")
     publisher.publish("a", b"x")
-    began = time.monotonic()
-    assert publisher.close(timeout=30) == 1
-    # The subscriber was not turned: its session counts as silent after a second.
-    assert time.monotonic() - began < 20
+    # The subscriber is not turned: its session counts as silent after a second.
+    assert Thread(lambda: publisher.close(timeout=None)).outcome() == 1
 
 
 def test_a_closed_publisher_refuses(make, join):
@@ -227,12 +224,10 @@ else:
 def test_a_program_that_forgets_close_ends(kind, end):
     program = PROGRAM.format(module="aio" if kind == "asyncio" else "sync", end=end)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(("tests", "."))}
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, timeout=60, capture_output=True, text=True
     )
     assert done.returncode == (1 if end == "1 / 0" else 7), done.stderr
-    assert time.monotonic() - began < 30
     assert ("ZeroDivisionError" in done.stderr) is (end == "1 / 0")
     assert "Fatal" not in done.stderr
 
@@ -382,13 +377,19 @@ def test_another_version_is_refused(make, join):
     context.term()
 
 
-def test_an_idle_publisher_uses_no_processor_time(make, join):
+def test_an_idle_publisher_sleeps(make, join):
     publisher = make()
     peer = join(publisher, "a")
-    peer.turn(0.1)
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    time.sleep(1.0)
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    # PINGs only: a loop that polls needs more than a tenth of a second.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.1
+    engine = getattr(publisher, "raw", publisher)._engine
+    rounds, attend = [], engine.attend
+
+    def count(**arguments):
+        rounds.append(1)
+        return attend(**arguments)
+
+    engine.attend = count
+    pings = peer.frames.count(links.PING)
+    peer.until(lambda: peer.frames.count(links.PING) >= pings + 2)
+    # One round for each PING and each ACK, and a few for the commands of libzmq.
+    assert len(rounds) < 40
     assert publisher.subscribers[0].state == "up"
