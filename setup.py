@@ -20,6 +20,7 @@ SOURCES = (
     "plain",
     "publish",
     "read",
+    "receive",
     "routed",
     "send",
 )
