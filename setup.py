@@ -22,6 +22,7 @@ SOURCES = (
     "read",
     "receive",
     "routed",
+    "rules",
     "send",
 )
 

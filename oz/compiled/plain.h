@@ -109,6 +109,9 @@ void plain_raise_again(void);
 /* Close a frame, without the interpreter's lock if its memory may belong to Python. */
 void plain_let_go(Frame *frame);
 
+/* Return whether one of a list of rules matches a subject; -1 if the filter must decide. */
+int plain_rules_match(PyObject *rules, PyObject *subject);
+
 /* Send frames as one message; 0, the number of an error, or -1 with an exception of a signal handler. With ZMQ_DONTWAIT
    among the flags the interpreter's lock is kept, and there is no such exception. */
 int plain_send_parts(Sendiov sendiov, void *socket, Part *parts, size_t count, int flags);

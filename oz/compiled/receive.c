@@ -124,65 +124,12 @@ skip_rest(Call *call)
 
 /* Matching -------------------------------------------------------------------------------------------------------- */
 
-/* Return whether tokens match: literal texts with one token between them, and any number of tokens behind them. */
-static int
-tokens_match(PyObject *texts, int has_rest, const char *at, const char *end)
-{
-    for (Py_ssize_t number = 0; number < PyTuple_GET_SIZE(texts); number++) {
-        if (number > 0) {
-            const char *token = at;
-            while (at < end && *at != '.') {
-                at++;
-            }
-            if (at == token) {
-                return 0;
-            }
-        }
-        PyObject *text = PyTuple_GET_ITEM(texts, number);
-        Py_ssize_t size = PyBytes_GET_SIZE(text);
-        if (end - at < size || memcmp(at, PyBytes_AS_STRING(text), (size_t)size) != 0) {
-            return 0;
-        }
-        at += size;
-    }
-    if (!has_rest || at == end || end[-1] == '.') {
-        return !has_rest && at == end;
-    }
-    for (char before = '.'; at < end; before = *at++) {
-        if (*at == '.' && before == '.') {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* Return whether a rule matches a subject in ASCII; -1 if the filter must decide. */
-static int
-rules_match(PyObject *rules, PyObject *subject)
-{
-    const char *at = PyBytes_AS_STRING(subject), *end = at + PyBytes_GET_SIZE(subject);
-    unsigned char all = 0;
-    for (const char *byte = at; byte < end; byte++) {
-        all |= (unsigned char)*byte;
-    }
-    if (PyList_GET_SIZE(rules) == 0 || all >= 0x80) {
-        return -1;
-    }
-    for (Py_ssize_t number = 0; number < PyList_GET_SIZE(rules); number++) {
-        PyObject *rule = PyList_GET_ITEM(rules, number);
-        if (tokens_match(PyTuple_GET_ITEM(rule, 0), PyTuple_GET_ITEM(rule, 1) == Py_True, at, end)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* Return whether a subscription matches a frame; -1 with an exception. */
 static int
 accepts(Call *call, PyObject *frame)
 {
     PyObject *subject = call->copies ? Py_NewRef(frame) : PyObject_GetAttr(frame, names_of[NAME_BYTES]);
-    int accepted = subject == NULL ? -1 : rules_match(slot(call, RULES), subject);
+    int accepted = subject == NULL ? -1 : plain_rules_match(slot(call, RULES), subject);
     call->was_searched = 0;
     if (subject != NULL && accepted < 0) {
         PyObject *answer = PyDict_GetItemWithError(slot(call, ANSWERS), subject);
