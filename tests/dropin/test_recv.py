@@ -184,6 +184,19 @@ def test_a_long_run_of_refused_messages_is_skipped(make_sub, publisher):
     assert sub.recv() == b"end"
 
 
+@pytest.mark.parametrize("copies", [True, False])
+def test_frames_of_a_refused_message_are_no_subjects(make_sub, publisher, copies):
+    sub = make_sub("a.*", oz.compile("b?", "redis"))
+    publisher.expect()
+    for _ in range(3):
+        publisher.send("a.b.c", "a.x", "b1", "a.y")
+        publisher.send("bcd", "a.x")
+        publisher.send("a.b", "a.z")
+    for subject in [b"a.b", b"a.z"] * 3:
+        frame = sub.recv(copy=copies)
+        assert (frame if copies else frame.bytes) == subject
+
+
 def test_frames_of_a_message_stay_in_libzmq_for_a_plain_poller(make_sub, publisher):
     sub = make_sub("a.*")
     publisher.send("a.b.c", "x")
@@ -211,6 +224,34 @@ def test_a_socket_that_another_thread_closed_says_so(make_sub, publisher, receiv
         with pytest.raises(zmq.ZMQError) as raised:
             receive(sub)
         assert raised.value.errno == zmq.ENOTSOCK
+
+
+@pytest.mark.parametrize("receive", [lambda sub: sub.recv(), lambda sub: sub.recv(copy=False)])
+def test_a_closed_socket_does_not_receive_from_a_new_one_in_the_same_memory(context, receive):
+    with context.socket(zmq.PUB) as pub:
+        pub.bind("inproc://memory")
+        address, closed, others = 0, None, []
+        while closed is None or all(other.underlying != address for other in others):
+            closed = oz.SubSocket(context, dialect="nats")
+            closed.subscribe("*")
+            address = closed.underlying
+            closed.close()
+            # libzmq frees it in a thread of its own.
+            others += [context.socket(zmq.SUB) for _ in range(20)]
+            if len(others) > 600:
+                pytest.skip("the memory was not used again")
+        other = next(one for one in others if one.underlying == address)
+        other.connect("inproc://memory")
+        other.subscribe("")
+        other.rcvtimeo = int(DEADLINE * 1000)
+        pub.send(b"a")
+        assert other.poll(DEADLINE * 1000)
+        with pytest.raises(zmq.ZMQError) as raised:
+            receive(closed)
+        assert raised.value.errno == zmq.ENOTSOCK
+        assert other.recv() == b"a"
+        for one in others:
+            one.close()
 
 
 def test_the_end_of_the_context_ends_a_wait_and_a_message():
@@ -323,7 +364,9 @@ def test_an_exception_around_a_receive_costs_at_most_the_message_in_hand(
                 is_over.wait(0.001)
 
     def handle(number, frame):
+        nonlocal is_armed
         if is_armed:
+            is_armed = False
             raise Interruption
 
     got, interruptions, is_armed = [], 0, False
@@ -339,7 +382,6 @@ def test_an_exception_around_a_receive_costs_at_most_the_message_in_hand(
                         frames.append(sub.recv())
                     is_armed = False
                 except Interruption:
-                    is_armed = False
                     interruptions += 1
                     while sub.rcvmore:
                         sub.recv()
