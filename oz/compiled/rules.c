@@ -1,14 +1,14 @@
 /* Rules of a drop-in SUB: patterns of tokens, compared with a subject without a regex.
 
-   Twin: `Filter.find` of oz.dropin.filter. A rule is a tuple of texts, and whether more tokens must follow. Only subjects
-   in ASCII are compared, because the regex refuses bytes that are not UTF-8. */
+   Twin: `Filter.find` of oz.dropin.filter, which also describes a `Rule`. Only subjects in ASCII are compared, because
+   patterns of text match no bytes that are not UTF-8. */
 
 #include "plain.h"
 
-/* Return whether tokens match: literal texts with one token between them, and any number of tokens behind them. */
 static int
-tokens_match(PyObject *texts, int has_rest, const char *at, const char *end)
+rule_matches(PyObject *rule, const char *at, const char *end)
 {
+    PyObject *texts = PyTuple_GET_ITEM(rule, 0), *rest = PyTuple_GET_ITEM(rule, 1);
     for (Py_ssize_t number = 0; number < PyTuple_GET_SIZE(texts); number++) {
         if (number > 0) {
             const char *token = at;
@@ -26,8 +26,8 @@ tokens_match(PyObject *texts, int has_rest, const char *at, const char *end)
         }
         at += size;
     }
-    if (!has_rest || at == end || end[-1] == '.') {
-        return !has_rest && at == end;
+    if (rest != Py_True || at == end || end[-1] == '.') {
+        return rest == Py_None || (rest == Py_False && at == end);
     }
     for (char before = '.'; at < end; before = *at++) {
         if (*at == '.' && before == '.') {
@@ -49,8 +49,7 @@ plain_rules_match(PyObject *rules, PyObject *subject)
         return -1;
     }
     for (Py_ssize_t number = 0; number < PyList_GET_SIZE(rules); number++) {
-        PyObject *rule = PyList_GET_ITEM(rules, number);
-        if (tokens_match(PyTuple_GET_ITEM(rule, 0), PyTuple_GET_ITEM(rule, 1) == Py_True, at, end)) {
+        if (rule_matches(PyList_GET_ITEM(rules, number), at, end)) {
             return 1;
         }
     }

@@ -27,9 +27,9 @@ ANSWERS = 8_192
 LONGEST_SUBJECT = 256
 """Bytes of the longest subject that is remembered, so that peers cannot fill the memory."""
 
-Rule = tuple[tuple[bytes, ...], bool]
-"""Texts with one token between them, and whether one or more tokens must follow. The compiled part matches
-subjects in ASCII by rules, in less time than a search in `answers`."""
+Rule = tuple[tuple[bytes, ...], bool | None]
+"""Texts with one token between them. True if one or more tokens must follow, None if anything may follow. The
+compiled part matches subjects in ASCII by rules, in less time than a search in `answers`."""
 
 Matcher = Callable[[bytes], object]
 
@@ -98,7 +98,8 @@ class Filter:
     def _update(self) -> None:
         """Choose how to decide, and forget the answers that a new or removed pattern may change."""
         self.answers.clear()
-        rules = [_rule(pattern) for pattern in self._counts] if len(self._counts) <= FEW else []
+        has_rules = self.is_active and len(self._counts) <= FEW
+        rules = [_rule(pattern) for pattern in self._counts] if has_rules else []
         # The compiled part keeps a reference to the list.
         self.rules[:] = () if None in rules else [rule for rule in rules if rule is not None]
         if not self.is_active:
@@ -120,16 +121,18 @@ class Filter:
 
 def _rule(pattern: Pattern) -> Rule | None:
     """Return the rule of a pattern; None if it has another form."""
+    if pattern.literal is not None:
+        return (pattern.literal,), False
+    if pattern.is_prefix:
+        return (pattern.prefixes[0],), None
     texts: list[list[bytes]] = [[]]
-    for token in pattern.tokens or ():
+    for token in pattern.tokens or (Wild.ANY,):
         if isinstance(token, Stem) or token is Wild.ANY:
             return None
         texts[-1].append(token if isinstance(token, bytes) else b"")
-        if isinstance(token, Wild):
+        if token is Wild.ONE:
             texts.append([b""])
-    has_rest = pattern.tokens is not None and pattern.tokens[-1] is Wild.REST
-    joined = tuple(b".".join(text) for text in texts)
-    return None if pattern.tokens is None else (joined[:-1] if has_rest else joined, has_rest)
+    return tuple(b".".join(text) for text in texts), token is Wild.REST
 
 
 def _accept_all(subject: bytes) -> object:
