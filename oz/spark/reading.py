@@ -109,7 +109,7 @@ def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """
     rows = max(1, min(_TASK_ROWS, table.num_rows * _TASK_BYTES // table.nbytes))
     wanted = {_LOCAL_THRESHOLD: "0", _BATCH_ROWS: str(rows)}
-    saved = {name: spark.conf.get(name) for name in wanted}
+    saved = {name: str(spark.conf.get(name)) for name in wanted}
     try:
         for name, value in wanted.items():
             spark.conf.set(name, value)
