@@ -20,7 +20,9 @@ SOURCES = (
     "plain",
     "publish",
     "read",
+    "receive",
     "routed",
+    "rules",
     "send",
 )
 

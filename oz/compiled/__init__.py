@@ -327,6 +327,27 @@ class Hot(Protocol):
             socket: the address of libzmq's socket.
         """
 
+    def Receive(
+        self,
+        *,
+        twin: Callable[..., Any],
+        recv: Callable[..., Any],
+        wait_for_next: Callable[[Any, int, float, bool], int],
+        monotonic: Callable[[], float],
+        nothing_read: tuple[type[Exception], ...],
+        reading: type,
+    ) -> Callable[..., Any]:
+        """Return the method `recv` of drop-in sockets, which reads frames by libzmq's own functions.
+
+        Args:
+            twin: the method in Python. It is called for all other cases.
+            recv: `zmq.Socket.recv`.
+            wait_for_next: `SubSocket._wait_for_next`.
+            monotonic: the clock.
+            nothing_read: errors that are raised before a frame is read.
+            reading: class of the attribute `_reading` of the sockets.
+        """
+
     def know_dispatch(
         self, message_class: type, route_class: type, subscription_class: type, engine_class: type
     ) -> None:

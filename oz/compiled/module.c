@@ -90,6 +90,7 @@ PyInit__hot(void)
     PyType_Spec *const types[] = {&hot_publish_spec, &hot_iteration_spec, &hot_reader_spec,
                                   &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec,
                                   &hot_accept_lone_spec, &hot_take_lone_spec, &hot_send_alone_spec,
+                                  &hot_receive_spec,
 #ifdef __linux__
                                   &hot_line_spec,
 #endif

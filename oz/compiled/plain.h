@@ -1,4 +1,4 @@
-/* What read.c, plain.c, lone.c, routed.c, send.c and alone.c share: callables that hold what they need, and the guards of sockets. */
+/* What read.c, receive.c, plain.c, lone.c, routed.c, send.c and alone.c share: callables that hold what they need, and the guards of sockets. */
 
 #ifndef OZ_PLAIN_H
 #define OZ_PLAIN_H
@@ -77,6 +77,40 @@ PyObject *plain_read_guarded(Plain *self, PyObject *const *arguments);
 
 /* Tell whether a socket may be used by its address; where not, pyzmq says why. */
 int plain_is_open(PyObject *socket);
+
+/* Source: zmq.h of libzmq 4. */
+typedef union {
+    unsigned char bytes[64];
+    void *aligned;
+} Frame;
+
+#define DONTWAIT 1
+#define RCVMORE 13
+
+/* The functions of the libzmq that pyzmq has loaded, in the order of LIBZMQ of oz.compiled. */
+typedef struct {
+    int (*getsockopt)(void *socket, int option, void *value, size_t *size);
+    int (*init)(Frame *frame);
+    int (*recv)(Frame *frame, void *socket, int flags);
+    void *(*data)(Frame *frame);
+    size_t (*size)(const Frame *frame);
+    int (*more)(const Frame *frame);
+    int (*close)(Frame *frame);
+    int (*last_error)(void);
+} Libzmq;
+
+/* Filled by `know_libzmq`, as is the class zmq.Again. */
+extern Libzmq plain_libzmq;
+extern PyObject *plain_again;
+
+/* Raise zmq.Again. */
+void plain_raise_again(void);
+
+/* Close a frame, without the interpreter's lock if its memory may belong to Python. */
+void plain_let_go(Frame *frame);
+
+/* Return whether one of a list of rules matches a subject; -1 if the filter must decide. */
+int plain_rules_match(PyObject *rules, PyObject *subject);
 
 /* Send frames as one message; 0, the number of an error, or -1 with an exception of a signal handler. With ZMQ_DONTWAIT
    among the flags the interpreter's lock is kept, and there is no such exception. */

@@ -6,31 +6,15 @@
 
 /* libzmq --------------------------------------------------------------------------------------------------------- */
 
-/* Source: zmq.h of libzmq 4. */
-typedef union {
-    unsigned char bytes[64];
-    void *aligned;
-} Frame;
-
-#define DONTWAIT 1
-#define RCVMORE 13
 /* Bytes: WATCHED_FROM of oz.protocol.publisher.backlog. */
 #define NEVER_SHARED 512
 
-/* The functions of the libzmq that pyzmq has loaded, in the order in which `know_libzmq` is told of them. */
-static struct {
-    int (*getsockopt)(void *socket, int option, void *value, size_t *size);
-    int (*init)(Frame *frame);
-    int (*recv)(Frame *frame, void *socket, int flags);
-    void *(*data)(Frame *frame);
-    size_t (*size)(const Frame *frame);
-    int (*more)(const Frame *frame);
-    int (*close)(Frame *frame);
-    int (*last_error)(void);
-} libzmq;
+Libzmq plain_libzmq;
+#define libzmq plain_libzmq
 
-/* What tells of a socket of pyzmq whether it is closed, and its error where there is nothing; NULL until that was said. */
-static PyObject *closed, *again;
+/* What tells of a socket of pyzmq whether it is closed; NULL until that was said. */
+static PyObject *closed;
+PyObject *plain_again;
 
 PyDoc_STRVAR(know_libzmq_doc,
 "know_libzmq(functions, closed, again)\n\n"
@@ -56,7 +40,7 @@ know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
     }
     memcpy(&libzmq, said, sizeof(libzmq));
     Py_XSETREF(closed, Py_NewRef(told));
-    Py_XSETREF(again, Py_NewRef(error));
+    Py_XSETREF(plain_again, Py_NewRef(error));
     Py_RETURN_NONE;
 }
 
@@ -70,6 +54,18 @@ plain_is_open(PyObject *socket)
     }
     Py_DECREF(is_closed);
     return is_closed == Py_False;
+}
+
+void
+plain_raise_again(void)
+{
+    PyObject *number = PyLong_FromLong(EAGAIN);
+    PyObject *raised = number == NULL ? NULL : PyObject_CallOneArg(plain_again, number);
+    Py_XDECREF(number);
+    if (raised != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+        Py_DECREF(raised);
+    }
 }
 
 /* Reading -------------------------------------------------------------------------------------------------------- */
@@ -100,13 +96,7 @@ read_first(Plain *self, PyObject *socket, Frame *frame, int flags)
         }
         int error = libzmq.last_error();
         if (error == EAGAIN) {
-            PyObject *number = PyLong_FromLong(error);
-            PyObject *raised = number == NULL ? NULL : PyObject_CallOneArg(again, number);
-            Py_XDECREF(number);
-            if (raised != NULL) {
-                PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
-                Py_DECREF(raised);
-            }
+            plain_raise_again();
             return 0;
         }
         /* A signal handler may raise, or close the socket. */
@@ -139,8 +129,8 @@ read_by_pyzmq(Plain *self, PyObject *const *arguments, Py_ssize_t given, PyObjec
    What was sent in this process without being copied goes back to a thread of pyzmq's, in Python, through a socket that
    has the sender wait while it is full: with the interpreter's lock that thread would never read. pyzmq copies what is
    below 64 KiB unless it is told otherwise, and oz what is smaller than this. */
-static void
-let_go(Frame *frame)
+void
+plain_let_go(Frame *frame)
 {
     if (libzmq.size(frame) < NEVER_SHARED) {
         libzmq.close(frame);
@@ -167,7 +157,7 @@ read_rest(Plain *self, PyObject *const *arguments, Frame *frame)
         if (!libzmq.more(frame)) {
             return frames;
         }
-        let_go(frame);
+        plain_let_go(frame);
         if (libzmq.init(frame) != 0 || libzmq.recv(frame, self->socket, DONTWAIT) < 0) {
             /* The context has ended, and pyzmq says so. */
             return read_by_pyzmq(self, arguments, 1, frames);
@@ -189,7 +179,7 @@ reader_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
     Frame frame;
     if (plain_is_open(arguments[0]) && libzmq.init(&frame) == 0) {
         PyObject *frames = read_first(self, arguments[0], &frame, (int)how) ? read_rest(self, arguments, &frame) : NULL;
-        let_go(&frame);
+        plain_let_go(&frame);
         if (frames != NULL || PyErr_Occurred()) {
             return frames;
         }

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from oz.errors import PatternTimeout
+from oz.subjects.dialects.base import Stem, Wild
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import LONG_WORDS, TIME_LIMIT, Pattern, may_take_long
 
@@ -26,6 +27,10 @@ ANSWERS = 8_192
 LONGEST_SUBJECT = 256
 """Bytes of the longest subject that is remembered, so that peers cannot fill the memory."""
 
+Rule = tuple[tuple[bytes, ...], bool | None]
+"""Texts with one token between them. True if one or more tokens must follow, None if anything may follow. The
+compiled part matches subjects in ASCII by rules, in less time than a search in `answers`."""
+
 Matcher = Callable[[bytes], object]
 
 
@@ -36,9 +41,10 @@ class Filter:
         is_active: whether any pattern other than a prefix was ever added. Until then libzmq's own filter
             decides alone.
         answers: whether a pattern matches, for subjects that were asked for lately.
+        rules: a rule for each pattern. Empty if a pattern has no rule.
     """
 
-    __slots__ = ("_counts", "_decide", "_index", "answers", "is_active")
+    __slots__ = ("_counts", "_decide", "_index", "answers", "is_active", "rules")
 
     def __init__(self) -> None:
         self.is_active = False
@@ -46,6 +52,7 @@ class Filter:
         self._index: PatternIndex[Pattern] = PatternIndex(cache_size=0)
         self._decide: Matcher = _accept_all
         self.answers: dict[bytes, bool] = {}
+        self.rules: list[Rule] = []
 
     def __len__(self) -> int:
         """Return the number of different patterns."""
@@ -91,6 +98,10 @@ class Filter:
     def _update(self) -> None:
         """Choose how to decide, and forget the answers that a new or removed pattern may change."""
         self.answers.clear()
+        has_rules = self.is_active and len(self._counts) <= FEW
+        rules = [_rule(pattern) for pattern in self._counts] if has_rules else []
+        # The compiled part keeps a reference to the list.
+        self.rules[:] = () if None in rules else [rule for rule in rules if rule is not None]
         if not self.is_active:
             self._decide = _accept_all
         elif len(self._counts) > FEW or any(_is_costly(pattern) for pattern in self._counts):
@@ -106,6 +117,22 @@ class Filter:
         if timed_out and not found:
             raise PatternTimeout(timed_out[0].text, subject, TIME_LIMIT)
         return bool(found)
+
+
+def _rule(pattern: Pattern) -> Rule | None:
+    """Return the rule of a pattern; None if it has another form."""
+    if pattern.literal is not None:
+        return (pattern.literal,), False
+    if pattern.is_prefix:
+        return (pattern.prefixes[0],), None
+    texts: list[list[bytes]] = [[]]
+    for token in pattern.tokens or (Wild.ANY,):
+        if isinstance(token, Stem) or token is Wild.ANY:
+            return None
+        texts[-1].append(token if isinstance(token, bytes) else b"")
+        if token is Wild.ONE:
+            texts.append([b""])
+    return tuple(b".".join(text) for text in texts), token is Wild.REST
 
 
 def _accept_all(subject: bytes) -> object:

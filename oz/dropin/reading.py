@@ -32,9 +32,11 @@ class Reading:
     """Frames that were read and not delivered. A frame is bytes or a `zmq.Frame`.
 
     Attributes:
+        address: address of the libzmq socket; 0 if libzmq's own functions cannot be called.
         dialect: dialect of text given to `subscribe`.
         filter: patterns of the socket.
         answers: answers that the filter remembers.
+        rules: rules of the filter.
         sndhwm: SNDHWM as the program set it.
         read_message: reads all frames of a message of libzmq, as bytes. It may be compiled.
         has_more: returns RCVMORE of libzmq.
@@ -50,17 +52,19 @@ class Reading:
     """
 
     __slots__ = (
-        "answers", "dialect", "error", "filter", "has_more", "held", "interrupted", "is_awaited",
-        "is_first", "is_plain", "is_ready", "more", "read_message", "rest", "sndhwm",
+        "address", "answers", "dialect", "error", "filter", "has_more", "held", "interrupted", "is_awaited",
+        "is_first", "is_plain", "is_ready", "more", "read_message", "rest", "rules", "sndhwm",
     )  # fmt: skip
 
     read_message: FrameReader
     has_more: Callable[[zmq.Socket[Any]], bool]
 
     def __init__(self, dialect: str) -> None:
+        self.address = 0
         self.dialect = dialect
         self.filter = Filter()
         self.answers = self.filter.answers
+        self.rules = self.filter.rules
         self.sndhwm = 0
         self.rest: deque[Any] = deque()
         self.held: deque[list[Any]] = deque()
@@ -73,6 +77,7 @@ class Reading:
 
     def attach(self, socket: zmq.Socket[Any]) -> None:
         """Make the functions that read from a socket. They keep no reference to the socket."""
+        self.address = address_of(socket)
         self.read_message = frame_reader(socket)
         self.has_more = _has_more_function(socket)
 

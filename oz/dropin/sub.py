@@ -21,20 +21,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import ceil, inf
+from math import ceil
 from time import monotonic
 from typing import Any, Literal, overload
 
 import zmq
 
+from oz.compiled import HOT
 from oz.dropin.checks import check_arguments
 from oz.dropin.poller import FilteredSocket, Poller
 from oz.dropin.reading import Reading, as_wanted, read_frames
 from oz.errors import ConfigurationError, PatternError, PatternTimeout
 from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
+from oz.transport.backend import IS_KNOWN
 
 SKIP_SECONDS = 0.01
 """Seconds for which a receive that must not wait skips refused messages: about ten thousand of them."""
+
+CHECK_AFTER = 0.001
+"""Seconds of skipping after which a receive checks its time."""
 
 _CONFLATE, _INVERT_MATCHING = int(zmq.CONFLATE), int(zmq.INVERT_MATCHING)
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
@@ -222,6 +227,30 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
     # Receiving --------------------------------------------------------------------------------------------
 
+    def _wait_for_next(self, flags: int, began: float, is_empty: bool) -> int:
+        """Check the time of a receive that refused a message, and wait for the next message.
+
+        Args:
+            flags: of the receive.
+            began: when the receive began.
+            is_empty: whether libzmq has no message, so that the receive waits.
+
+        Returns:
+            Flags of the next read.
+
+        Raises:
+            zmq.Again: the time is over.
+        """
+        timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
+        if timeout < 0:
+            return flags
+        left = began + (timeout / 1000 or SKIP_SECONDS) - monotonic()
+        if left <= 0 or (is_empty and not timeout):
+            raise zmq.Again()
+        if is_empty:
+            zmq.zmq_poll([(self, _POLLIN)], ceil(1000 * left))
+        return flags | _NOBLOCK
+
     @overload
     def recv(self, flags: int = 0, copy: Literal[True] = True, track: bool = False) -> bytes: ...
     @overload
@@ -279,6 +308,16 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             reading.is_plain = reading.is_ready = False
             reading.interrupted = True
             raise
+
+    if HOT is not None and IS_KNOWN:
+        recv = HOT.Receive(
+            twin=recv,
+            recv=_recv,
+            wait_for_next=_wait_for_next,
+            monotonic=monotonic,
+            nothing_read=_NOTHING_READ,
+            reading=Reading,
+        )
 
     @overload
     def recv_multipart(
@@ -393,23 +432,20 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             began: when the receive began.
         """
         reading = self._reading
-        timeout: Any = 0 if flags & _NOBLOCK else super().get(_RCVTIMEO)
-        waits = timeout > 0
-        deadline = inf if timeout < 0 else began + (timeout / 1000 if waits else SKIP_SECONDS)
-        if deadline < inf:
-            flags |= _NOBLOCK
+        checked, is_empty = began, False
         while True:
             if reading.more:
                 reading.skip_message(self)
-            left = deadline - monotonic()
-            if left <= 0:
-                raise zmq.Again()
+            how = flags | _NOBLOCK
+            if is_empty or monotonic() - checked > CHECK_AFTER:
+                how = self._wait_for_next(flags, began, is_empty)
+                checked = monotonic()
             try:
-                frames = read(flags)
+                frames = read(how)
             except zmq.Again:
-                if not waits or not zmq.zmq_poll([(self, _POLLIN)], ceil(1000 * left)):
-                    raise
+                is_empty = True
                 continue
+            is_empty = False
             if self._accepts(frames):
                 return frames
 

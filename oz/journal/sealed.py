@@ -521,12 +521,14 @@ class SealedFile:
             DamageError: a byte of them is wrong.
         """
         stored = [name for name in columns if name not in self.footer.empty]
-        numbers = sorted(map(COLUMNS.index, stored))
+        places = sorted(map(COLUMNS.index, stored))
         for group in groups:
-            self._load(group, numbers)
+            self._load(group, places)
         rows = sum(group.rows for group in groups)
         try:
-            table = self._parquet.read_row_groups([group.number for group in groups], stored)
+            numbers = [group.number for group in groups]
+            # To wake threads takes longer than to decode few rows, above all on a busy machine.
+            table = self._parquet.read_row_groups(numbers, stored, use_threads=rows > 2 * GROUP_ROWS)
             if table.num_rows != rows:
                 raise ValueError(f"{table.num_rows} rows in place of {rows}")
             if "offset" in stored and not is_rising(table["offset"]):

@@ -93,6 +93,14 @@ def test_records_that_are_appended_later_are_not_in_the_frame(spark, tmp_path):
         assert offsets(oz.spark.read(spark, tmp_path)) == list(range(20))
 
 
+def test_small_appends_share_a_task(spark, tmp_path):
+    with Writer(tmp_path) as writer:
+        for first in range(0, 50, 5):
+            append_numbers(writer, first, first + 5, roll=False)
+        frame = oz.spark.read(spark, tmp_path)
+        assert (frame.rdd.getNumPartitions(), offsets(frame)) == (1, list(range(50)))
+
+
 def test_an_empty_journal_gives_no_rows_and_all_columns(spark, tmp_path):
     with Writer(tmp_path / "empty"):
         frame = oz.spark.read(spark, tmp_path / "empty")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -54,7 +55,9 @@ class Interrupts:
 
 
 @pytest.fixture
-def interrupts():
+def interrupts(monkeypatch):
+    # Destructors let an exception pass that a signal handler raises in them.
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
     made = Interrupts()
     yield made
     made.close()

@@ -1,0 +1,506 @@
+"""`recv` of a drop-in SUB, frame by frame. The compiled part does most of it; with OZ_COMPILED=0 Python does all."""
+
+import gc
+import inspect
+import itertools
+import os
+import signal
+import sys
+import threading
+
+import pytest
+import zmq
+
+import oz
+from oz.compiled import HOT
+from support.alarms import alarms
+from support.waiting import DEADLINE, Thread
+
+
+@pytest.mark.parametrize(
+    "receive",
+    [
+        lambda sub: sub.recv(),
+        lambda sub: sub.recv(0),
+        lambda sub: sub.recv(zmq.Flag(0), True, False),
+        lambda sub: sub.recv(flags=0, copy=True, track=False),
+        lambda sub: sub.recv(**{"".join(["fl", "ags"]): 0, "".join(["co", "py"]): 1}),
+        lambda sub: sub.recv(track=True),
+        lambda sub: sub.recv(copy=False).bytes,
+        lambda sub: sub.recv(0, copy=False, track=True).bytes,
+        lambda sub: oz.SubSocket.recv(sub, 0),
+        lambda sub: zmq.Socket.recv_string(sub).encode(),
+    ],
+)
+@pytest.mark.parametrize("patterns", [("a.*", "end"), ("a.*", "end", b"a.b"), (b"a.",)])
+def test_all_forms_of_the_arguments_are_taken(make_sub, publisher, receive, patterns):
+    sub = make_sub(*patterns)
+    for number in range(4):
+        if patterns != (b"a.",):
+            publisher.send(f"a.c.{number}", "1")
+        publisher.send("a.b", str(number))
+    for number in range(4):
+        assert receive(sub) == b"a.b"
+        assert sub.rcvmore
+        assert receive(sub) == b"%d" % number
+        assert not sub.rcvmore
+
+
+def test_wrong_arguments_are_refused_as_by_pyzmq(make_sub, publisher, context):
+    for sub in (make_sub("a.*"), make_sub(b"a.")):
+        publisher.send("a.b")
+        with context.socket(zmq.SUB) as plain:
+            calls = [
+                ((1, True, False, 0), {}), ((0,), {"flags": 0}), ((), {"flag": 0}), ((), {"flags": "0"}),
+                ((None,), {}), ((1 << 70,), {}),
+            ]  # fmt: skip
+            for arguments, names in calls:
+                with pytest.raises((TypeError, OverflowError)) as expected:
+                    plain.recv(*arguments, **names)
+                with pytest.raises(expected.type):
+                    sub.recv(*arguments, **names)
+            with pytest.raises((TypeError, AttributeError)):
+                oz.SubSocket.recv(plain)
+            with pytest.raises(TypeError):
+                oz.SubSocket.recv()
+        assert sub.recv() == b"a.b"
+
+
+def test_the_method_describes_itself():
+    assert list(inspect.signature(oz.SubSocket.recv).parameters) == ["self", "flags", "copy", "track"]
+    assert inspect.getdoc(oz.SubSocket.recv).startswith("Receive one frame, as `zmq.Socket.recv`")
+    assert oz.SubSocket.recv.__qualname__ == "SubSocket.recv"
+    assert inspect.isroutine(oz.SubSocket.recv)
+
+
+def test_a_subclass_may_override_it(context, publisher, made):
+    class Counting(oz.SubSocket):
+        def recv(self, flags=0, copy=True, track=False):
+            seen.append((flags, copy))
+            return super().recv(flags, copy, track)
+
+    seen = []
+    sub = made(Counting(context, dialect="nats"))
+    sub.subscribe("a.*")
+    sub.connect(publisher.endpoint)
+    publisher.expect()
+    publisher.send("a.b.c")
+    publisher.send("a.b", "1")
+    assert sub.recv_string() == "a.b"
+    assert sub.recv(copy=False).bytes == b"1"
+    assert seen == [(0, True), (0, False)]
+
+
+def shapes(alphabet, most):
+    """Return all byte strings of up to `most` items of an alphabet."""
+    for size in range(most + 1):
+        for items in itertools.product(alphabet, repeat=size):
+            yield b"".join(items)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "patterns"),
+    [
+        ("nats", [">"]), ("nats", ["*"]), ("nats", ["*.*"]), ("nats", ["*.>"]), ("nats", ["*.a.*"]),
+        ("nats", ["*.a.>"]), ("nats", ["*.*.a"]), ("nats", ["*.\u00e9"]), ("nats", ["*.a", "a.*", "b"]),
+        ("nats", ["*.b", "*", "*.*.*", "*.a.>"]), ("nats", ["*.a", "a.a", "b.b", "a.>", "b.>"]),
+        ("kubemq", ["*.a*"]), ("kubemq", ["*.a*", "*.b"]), ("raims.rv", ["*.a"]), ("mqtt", ["+"]),
+        ("nats", ["*.a", b"b."]), ("nats", ["*.a", b"b\xc3"]), ("redis", ["ab", "*.b"]),
+        ("kubemq", ["*.a", "b.a*"]), ("nats", ["*.a", oz.compile("*b", "redis")]), ("rv", ["*.*", "a.b.>"]),
+        ("redis", ["*a?"]),
+    ],
+)  # fmt: skip
+def test_a_subject_is_received_if_a_pattern_matches_it(context, dialect, patterns):
+    """Each subject of a small alphabet, also with empty tokens, text beyond ASCII and no text at all."""
+    compiled = [oz.compile(one, "zmq" if isinstance(one, bytes) else dialect) for one in patterns]
+    subjects = list(shapes([b"a", b"b", b".", b"\xc3\xa9", b"\xff"], 5))
+
+    def matches(pattern, subject):
+        try:
+            return pattern.matches(subject)
+        except oz.SubjectError:
+            return False
+
+    def is_wanted(subject):
+        return any(matches(pattern, subject) for pattern in compiled)
+
+    with context.socket(zmq.PUB) as pub, oz.SubSocket(context, dialect=dialect) as sub:
+        sub.rcvhwm = pub.sndhwm = 0
+        pub.bind("inproc://subjects")
+        sub.connect("inproc://subjects")
+        for pattern in patterns:
+            sub.subscribe(pattern)
+        for subject in subjects:
+            pub.send(subject)
+        pub.send_multipart([next(filter(is_wanted, subjects)), b"end"])
+        found = [sub.recv()]
+        while not sub.rcvmore:
+            found.append(sub.recv())
+    assert found[:-1] == [*filter(is_wanted, subjects)]
+
+
+@pytest.mark.parametrize("receive", ["copy", "frame", "multipart"])
+def test_refused_messages_now_and_then_do_not_prolong_a_receive(context, receive):
+    is_over = threading.Event()
+    with context.socket(zmq.XPUB) as pub, oz.SubSocket(context, dialect="nats") as sub:
+        port = pub.bind_to_random_port("tcp://127.0.0.1")
+        sub.connect(f"tcp://127.0.0.1:{port}")
+        sub.subscribe("a.*")
+        assert pub.recv() == b"\1a."
+
+        def publish():
+            while not is_over.wait(0.02):
+                pub.send_multipart([b"a.refused.x", b"1"])
+
+        thread = Thread(publish)
+        sub.rcvtimeo = 200
+        call = {
+            "copy": sub.recv, "frame": lambda: sub.recv(copy=False), "multipart": sub.recv_multipart,
+        }[receive]  # fmt: skip
+        receiving = Thread(call)
+        with pytest.raises(zmq.Again):
+            receiving.outcome()
+        is_over.set()
+        thread.outcome()
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("timeout", [-1, int(DEADLINE * 1000)])
+def test_a_wait_goes_on_after_refused_messages(make_sub, publisher, copies, timeout):
+    """While it waits other threads run: the test would hang otherwise."""
+    sub = make_sub("a.*")
+    sub.rcvtimeo = timeout
+    received = Thread(lambda: sub.recv(copy=copies))
+    for _ in range(3):
+        received.wait_until_stuck()
+        publisher.send("a.b.c", "x")
+    received.wait_until_stuck()
+    publisher.send("a.b", "y")
+    found = received.outcome()
+    assert (found if copies else found.bytes) == b"a.b"
+    assert sub.recv() == b"y"
+
+
+def test_a_long_run_of_refused_messages_is_skipped(make_sub, publisher):
+    sub = make_sub("a.*", "end")
+    sub.rcvhwm = 0
+    for number in range(20_000):
+        publisher.send(f"a.{number}.refused", "x")
+    publisher.send("end")
+    assert sub.recv() == b"end"
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_frames_of_a_refused_message_are_no_subjects(make_sub, publisher, copies):
+    sub = make_sub("a.*", oz.compile("b?", "redis"))
+    publisher.expect()
+    for _ in range(3):
+        publisher.send("a.b.c", "a.x", "b1", "a.y")
+        publisher.send("bcd", "a.x")
+        publisher.send("a.b", "a.z")
+    for subject in [b"a.b", b"a.z"] * 3:
+        frame = sub.recv(copy=copies)
+        assert (frame if copies else frame.bytes) == subject
+
+
+def test_frames_of_a_message_stay_in_libzmq_for_a_plain_poller(make_sub, publisher):
+    sub = make_sub("a.*")
+    publisher.send("a.b.c", "x")
+    publisher.send("a.b", "1", "2")
+    assert sub.recv() == b"a.b"
+    poller = zmq.Poller()
+    poller.register(sub, zmq.POLLIN)
+    for frame in (b"1", b"2"):
+        assert poller.poll(DEADLINE * 1000) == [(sub, zmq.POLLIN)]
+        assert sub.recv(zmq.NOBLOCK) == frame
+    assert poller.poll(0) == []
+
+
+# Closed sockets and signals -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("receive", [lambda sub: sub.recv(), lambda sub: sub.recv(copy=False)])
+@pytest.mark.parametrize("patterns", [("a.*",), (b"a.",)])
+def test_a_socket_that_another_thread_closed_says_so(make_sub, publisher, receive, patterns):
+    sub = make_sub(*patterns)
+    publisher.send("a.b", "1")
+    assert receive(sub)
+    Thread(sub.close).outcome()
+    for _ in range(3):
+        with pytest.raises(zmq.ZMQError) as raised:
+            receive(sub)
+        assert raised.value.errno == zmq.ENOTSOCK
+
+
+@pytest.mark.parametrize("receive", [lambda sub: sub.recv(), lambda sub: sub.recv(copy=False)])
+def test_a_closed_socket_does_not_receive_from_a_new_one_in_the_same_memory(context, receive):
+    with context.socket(zmq.PUB) as pub:
+        pub.bind("inproc://memory")
+        address, closed, others = 0, None, []
+        while closed is None or all(other.underlying != address for other in others):
+            closed = oz.SubSocket(context, dialect="nats")
+            closed.subscribe("*")
+            address = closed.underlying
+            closed.close()
+            # libzmq frees it in a thread of its own.
+            others += [context.socket(zmq.SUB) for _ in range(20)]
+            if len(others) > 600:
+                pytest.skip("the memory was not used again")
+        other = next(one for one in others if one.underlying == address)
+        other.connect("inproc://memory")
+        other.subscribe("")
+        other.rcvtimeo = int(DEADLINE * 1000)
+        pub.send(b"a")
+        assert other.poll(DEADLINE * 1000)
+        with pytest.raises(zmq.ZMQError) as raised:
+            receive(closed)
+        assert raised.value.errno == zmq.ENOTSOCK
+        assert other.recv() == b"a"
+        for one in others:
+            one.close()
+
+
+def test_the_end_of_the_context_ends_a_wait_and_a_message():
+    context = zmq.Context()
+    pub, sub = context.socket(zmq.XPUB), oz.SubSocket(context, dialect="nats")
+    pub.bind("inproc://end")
+    sub.connect("inproc://end")
+    sub.subscribe("a.*")
+    assert pub.recv() == b"\1a."
+    received = threading.Event()
+
+    def receive():
+        try:
+            assert sub.recv() == b"a.b"
+            received.set()
+            sub.recv()
+            sub.recv()
+        finally:
+            pub.close(0)
+            sub.close(0)
+
+    waiting = Thread(receive)
+    pub.send_multipart([b"a.b", b"1"])
+    assert received.wait(DEADLINE)
+    waiting.wait_until_stuck()
+    context.term()
+    with pytest.raises(zmq.ContextTerminated):
+        waiting.outcome()
+
+
+class Interruption(Exception):
+    """Raised by the signal handler."""
+
+
+needs_timers = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="the system has no interval timers"
+)
+
+
+@needs_timers
+@pytest.mark.parametrize("copies", [True, False])
+def test_signal_handlers_run_while_a_receive_waits(make_sub, publisher, copies):
+    sub = make_sub("a.*")
+    calls = []
+
+    def handle(number, frame):
+        calls.append(number)
+        if len(calls) == 5:
+            publisher.send("a.b.c")
+            publisher.send("a.b", "1")
+
+    with alarms(handle, 0.01):
+        found = sub.recv(copy=copies)
+    assert len(calls) >= 5
+    assert (found if copies else found.bytes) == b"a.b"
+
+
+@needs_timers
+def test_a_handler_that_raises_ends_a_wait_and_nothing_is_lost(make_sub, publisher):
+    sub = make_sub("a.*", "end")
+
+    def handle(number, frame):
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise Interruption
+
+    for number in range(20):
+        is_armed = True
+        with pytest.raises(Interruption), alarms(handle, 0.005):
+            sub.recv()
+        publisher.send("a.b.c", "x")
+        publisher.send(f"a.{number}", "1", "2")
+        assert sub.recv() == b"a.%d" % number
+        assert sub.recv() == b"1"
+        assert sub.recv() == b"2"
+
+
+@needs_timers
+def test_a_handler_may_close_the_socket(make_sub):
+    sub = make_sub("a.*")
+    with alarms(lambda number, frame: sub.close(0), 0.01), pytest.raises(zmq.ZMQError) as raised:
+        sub.recv()
+    assert raised.value.errno == zmq.ENOTSOCK
+
+
+@needs_timers
+@pytest.mark.parametrize("patterns", [("a.*", "b.*"), ("a.*", "b.*", oz.compile("c?", "redis"))])
+def test_an_exception_around_a_receive_costs_at_most_the_message_in_hand(
+    make_sub, publisher, monkeypatch, patterns
+):
+    """The handler raises wherever the program is; a message that was read and not stored is in hand."""
+    # pyzmq lets an exception pass that comes while a Frame is freed.
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
+    sub = make_sub(*patterns[:2])
+    for pattern in patterns[2:]:
+        sub.subscribe(pattern)
+        publisher.expect()
+    sub.rcvhwm = 0
+    is_over = threading.Event()
+
+    def publish():
+        sent = 0
+        while not is_over.is_set():
+            frame = b"%d" % sent
+            publisher.send(b"b.refused." + frame, *[b"refused"] * 3)
+            publisher.send(b"a." + frame, *[frame] * 5)
+            sent += 1
+            if sent % 100 == 0:
+                is_over.wait(0.001)
+
+    def handle(number, frame):
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise Interruption
+
+    got, interruptions, is_armed = [], 0, False
+    thread = Thread(publish)
+    try:
+        with alarms(handle, 0.0005):
+            while interruptions < 100 or len(got) < 100:
+                frames = []
+                try:
+                    is_armed = True
+                    frames.append(sub.recv())
+                    while sub.rcvmore:
+                        frames.append(sub.recv())
+                    is_armed = False
+                except Interruption:
+                    interruptions += 1
+                    while sub.rcvmore:
+                        sub.recv()
+                else:
+                    got.append(frames)
+    finally:
+        is_over.set()
+        thread.outcome()
+    numbers = []
+    for subject, *rest in got:
+        assert subject.startswith(b"a.")
+        assert rest == [subject[2:]] * 5
+        numbers.append(int(subject[2:]))
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] - numbers[0] + 1 - len(numbers) <= interruptions
+
+
+def test_a_pattern_that_exceeds_its_time_costs_its_message(make_sub, publisher, monkeypatch):
+    from oz.dropin import filter as filter_module
+
+    sub = make_sub("a.*", "end")
+    is_slow = True
+
+    def find(self, subject):
+        if is_slow and subject.startswith(b"\xffa"):
+            raise oz.PatternTimeout("pattern", subject, 0.05)
+        return original(self, subject)
+
+    original = filter_module.Filter.find
+    monkeypatch.setattr(filter_module.Filter, "find", find)
+    sub.subscribe(b"\xff")
+    publisher.expect()
+    publisher.send(b"\xffa", "a.1", "a.2")
+    publisher.send("a.b", "3")
+    with pytest.raises(oz.PatternTimeout):
+        sub.recv()
+    assert not sub.rcvmore
+    assert sub.recv() == b"a.b"
+    assert sub.recv() == b"3"
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_makes_a_socket_of_its_own(make_sub, publisher):
+    sub = make_sub("a.*")
+    publisher.send("a.1")
+    assert sub.recv() == b"a.1"
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            sub.close()
+            with zmq.Context() as context, context.socket(zmq.PUB) as pub:
+                pub.bind("inproc://child")
+                with oz.SubSocket(context, dialect="nats") as own:
+                    own.connect("inproc://child")
+                    own.subscribe("b.*")
+                    pub.send(b"b.c.d")
+                    pub.send(b"b.c")
+                    status = int(own.recv() != b"b.c")
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    publisher.send("a.2")
+    assert sub.recv() == b"a.2"
+
+
+@pytest.mark.skipif(HOT is None, reason="the compiled part does not run")
+def test_no_reference_stays_of_received_frames(context):
+    """Counts those that the C code handles by hand: the state's True and False, the socket, its state, the subjects."""
+    with context.socket(zmq.PUB) as pub, oz.SubSocket(context, dialect="nats") as sub:
+        sub.rcvhwm = pub.sndhwm = 0
+        pub.bind("inproc://references")
+        sub.connect("inproc://references")
+        sub.subscribe("*.b")
+        sub.subscribe(oz.compile("x?", "redis"))
+        watched = [
+            sub,
+            sub._reading,
+            sub._reading.filter,
+            sub._reading.rules,
+            zmq.NOBLOCK,
+            oz.SubSocket.recv,
+            *held(),
+        ]
+
+        def work():
+            for number in range(1000):
+                pub.send_multipart([b"a.b.c", b"refused"])
+                pub.send_multipart([b"x%d" % (number % 10), b"\xff" * 600])
+                pub.send_multipart([b"xyz%d" % number, b""])
+            for _ in range(1000):
+                frames = [sub.recv(zmq.NOBLOCK), sub.recv(copy=False), zmq.Socket.recv]
+                assert len(frames[1].bytes) == 600
+                with pytest.raises(zmq.Again):
+                    empty.recv(zmq.NOBLOCK)
+                with pytest.raises(TypeError):
+                    sub.recv("wrong")
+
+        with oz.SubSocket(context, dialect="nats") as empty:
+            empty.subscribe("a.*")
+            work()
+            gc.collect()
+            before, blocks = [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+            work()
+            gc.collect()
+            after = [sys.getrefcount(one) for one in watched]
+            assert sys.getallocatedblocks() - blocks < 500
+        grown = [one - other for one, other in zip(after, before, strict=True)]
+        assert max(map(abs, grown)) < 100, dict(zip(map(repr, watched), grown, strict=True))
+
+
+def held():
+    """Return objects that every frame refers to, if their references are counted."""
+    return [] if sys.version_info >= (3, 12) else [True, False, None]
