@@ -148,7 +148,8 @@ class Queue:
         dropped = 0
         if self.overflow == "conflate":
             dropped = self._conflate(message.subject)
-        while len(items) >= self.max_pending:
+        others: list[Gap] = []
+        while items and len(items) + len(others) >= self.max_pending:
             oldest = items.popleft()
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
@@ -156,15 +157,18 @@ class Queue:
             elif oldest.count is not None and oldest.reason == "full":
                 dropped += oldest.count
             else:
-                # A gap of another kind stays in front.
-                second = items.popleft() if items else None
-                if isinstance(second, Message):
-                    self._count_drop(second)
-                    dropped += 1
-                items.appendleft(oldest)
-                break
+                # Gaps of other kinds stay in front. Equal kinds are joined, so that they do not accumulate.
+                before = others.pop() if others else None
+                if before is not None and (before.origin, before.reason) == (oldest.origin, oldest.reason):
+                    unknown = before.count is None or oldest.count is None
+                    count = None if unknown else (before.count or 0) + (oldest.count or 0)
+                    oldest = Gap(oldest.origin, count, 0, oldest.reason)
+                elif before is not None:
+                    others.append(before)
+                others.append(oldest)
         if dropped:
             items.appendleft(Gap(origin, dropped, 0, "full"))
+        items.extendleft(reversed(others))
         return True
 
     def _conflate(self, subject: str) -> int:

@@ -3,7 +3,7 @@
 It runs in a thread of its own, on asyncio. What it can do:
 
 - `cut`: end connections by RST, which loses what is on its way, or by FIN;
-- `stall`: pass nothing on until `resume`; both ends see a peer that is there and takes nothing;
+- `stall`: pass nothing on until `resume`, in both directions or in one; both ends keep their connections;
 - `half_open`: reset one end of each connection; the other end stays open and gets no more bytes;
 - `throttle`: pass on so many bytes a second at most.
 """
@@ -20,6 +20,7 @@ from contextlib import suppress
 _CHUNK = 16_384
 _RESET = struct.pack("ii", 1, 0)
 _PATIENCE = 30.0
+_DIRECTIONS = ("up", "down")
 
 
 class _Link:
@@ -27,19 +28,20 @@ class _Link:
 
     def __init__(self, near, far):
         self.near, self.far = near, far
-        self.may_pass = asyncio.Event()
-        self.may_pass.set()
+        self.may_pass = {"up": asyncio.Event(), "down": asyncio.Event()}
+        for one in self.may_pass.values():
+            one.set()
         self.rate = None
-        self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1]))]
-        self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1])))
+        self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1], self.may_pass["up"]))]
+        self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1], self.may_pass["down"])))
 
-    async def _pump(self, reader, writer):
+    async def _pump(self, reader, writer, may_pass):
         with suppress(OSError):
             while True:
-                await self.may_pass.wait()
+                await may_pass.wait()
                 data = await reader.read(_CHUNK if self.rate is None else max(1, self.rate // 50))
                 # What was read just as it stalled waits too.
-                await self.may_pass.wait()
+                await may_pass.wait()
                 if not data:
                     break
                 writer.write(data)
@@ -78,7 +80,7 @@ class FaultProxy:
         self._accepting = set()
         self._links = []
         self._stale = []
-        self._is_stalled = False
+        self._stalled = set()
         self._rate = None
         self.faults = []
         self._loop = asyncio.new_event_loop()
@@ -119,8 +121,8 @@ class FaultProxy:
             one.transport.set_write_buffer_limits(high=_CHUNK)
         link = _Link((reader, writer), far)
         link.rate = self._rate
-        if self._is_stalled:
-            link.may_pass.clear()
+        for direction in self._stalled:
+            link.may_pass[direction].clear()
         self._links.append(link)
 
     # faults ----------------------------------------------------------------------------------------------
@@ -163,19 +165,24 @@ class FaultProxy:
         for link, end in stale:
             link.end(reset=True, ends=(end,))
 
-    def stall(self):
-        """Pass nothing on until `resume`."""
-        self._call(self._stall("stall", True))
+    def stall(self, *directions):
+        """Pass nothing on until `resume`. Connections that are accepted meanwhile stall too.
+
+        Args:
+            directions: `"up"` to the upstream, `"down"` from it; none for both.
+        """
+        self._call(self._stall("stall", set(directions or _DIRECTIONS)))
 
     def resume(self):
-        """Go on."""
-        self._call(self._stall("resume", False))
+        """Pass on in both directions."""
+        self._call(self._stall("resume", set()))
 
-    async def _stall(self, name, is_stalled):
+    async def _stall(self, name, directions):
         self.faults.append(name)
-        self._is_stalled = is_stalled
+        self._stalled = directions
         for link in self._links:
-            (link.may_pass.clear if is_stalled else link.may_pass.set)()
+            for direction, may_pass in link.may_pass.items():
+                (may_pass.clear if direction in directions else may_pass.set)()
 
     def throttle(self, rate):
         """Pass on so many bytes a second in each direction of a connection; None for no limit."""
@@ -205,9 +212,9 @@ class FaultProxy:
             elif fault == "half open":
                 await self._half_open()
             elif fault == "stall":
-                await self._stall("stall", True)
+                await self._stall("stall", set(_DIRECTIONS))
                 await asyncio.sleep(self._random.uniform(0.02, longest))
-                await self._stall("resume", False)
+                await self._stall("resume", set())
             else:
                 await self._throttle(self._random.choice((20_000, 200_000)))
                 await asyncio.sleep(self._random.uniform(0.02, longest))

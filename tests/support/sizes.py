@@ -37,3 +37,11 @@ def in_suite(values, others):
     """Give values that the suite has, and others that the heavy run has as well."""
     others = (one if isinstance(one, tuple) else (one,) for one in others)
     return [*values, *(pytest.param(*one, marks=pytest.mark.heavy) for one in others)]
+
+
+def first_in_suite(*axes):
+    """Return all combinations: the suite has the first one, the heavy run has all."""
+    return [
+        pytest.param(*values, marks=pytest.mark.heavy if at else ())
+        for at, values in enumerate(product(*axes))
+    ]

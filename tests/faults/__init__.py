@@ -1,0 +1,1 @@
+"""Faults of connections and processes, with an exact account of every message."""

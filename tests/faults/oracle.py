@@ -1,0 +1,127 @@
+"""The account of one subscriber: what it received and what gaps reported, held against what was published.
+
+The oracle knows only the numbers in the payloads and the lines of the log; see `faults.subscribing`.
+"""
+
+import itertools
+from pathlib import Path
+
+
+def read_log(path):
+    """Return the events of a log, in order: tuples of kind and fields."""
+    events = []
+    for line in Path(path).read_text().splitlines():
+        kind, *fields = line.split()
+        if kind in "mr":
+            run, number, *when = fields
+            events.append((kind, int(run), int(number), float(when[0]) if when else None))
+        elif kind == "g":
+            events.append((kind, None if fields[0] == "?" else int(fields[0]), fields[1]))
+        else:
+            events.append((kind, *fields))
+    return events
+
+
+def messages(events):
+    return [(one[1], one[2]) for one in events if one[0] in "mr"]
+
+
+def gaps(events):
+    return [one[1:] for one in events if one[0] == "g"]
+
+
+def check_order(events):
+    """Check that the messages are in order, that none came twice and that each was wanted."""
+    assert not [one for one in events if one[0] == "u"], "messages that no pattern matches"
+    found = messages(events)
+    for before, after in itertools.pairwise(found):
+        assert before < after, f"{after} came after {before}"
+
+
+def check_complete(events, published, run=1):
+    """Check that each message of one publisher came once, in order, and that no gap was reported."""
+    check_order(events)
+    assert gaps(events) == []
+    found = messages(events)
+    missing = sorted({(run, one) for one in range(published)} - set(found))
+    assert not missing, f"{len(missing)} of {published} missing without a gap: {missing[:10]}"
+    assert len(found) == published
+
+
+def check_counted(events, published, run=1, *, in_place=True):
+    """Check that the messages and the counts of the gaps are all that was published.
+
+    Args:
+        events: of the log.
+        published: messages that match.
+        run: of the publisher.
+        in_place: whether each gap is where its messages are missing.
+    """
+    check_order(events)
+    lost = [count for count, _ in gaps(events)]
+    assert None not in lost, f"a loss of unknown size: {gaps(events)}"
+    delivered = len(messages(events))
+    assert delivered + sum(lost) == published, (
+        f"{delivered} delivered and {sum(lost)} reported lost of {published} published; {gaps(events)[:10]}"
+    )
+    if in_place:
+        following = counted = 0
+        for one in [*events, ("m", run, published)]:
+            if one[0] == "g":
+                counted += one[1]
+            else:
+                assert one[2] - following == counted, (
+                    f"{counted} reported lost between {following - 1} and {one[2]}"
+                )
+                following, counted = one[2] + 1, 0
+
+
+def check_newest(events, published, subjects):
+    """Check that the newest message of each subject came."""
+    found = {number for _, number in messages(events)}
+    newest = set(range(max(0, published - subjects), published))
+    assert newest <= found, f"the newest messages {sorted(newest - found)} are missing"
+
+
+def check_group(logs, published, run=1):
+    """Check that the members of a group received each message, and that repeats are marked.
+
+    Args:
+        logs: events of each member, also of members that were killed.
+        published: messages that match.
+        run: of the publisher.
+    """
+    unmarked, marked = [], set()
+    for events in logs:
+        unmarked += [one[2] for one in events if one[0] == "m"]
+        marked.update(one[2] for one in events if one[0] == "r")
+    twice = (
+        sorted({one for one in unmarked if unmarked.count(one) > 1})
+        if len(unmarked) > len(set(unmarked))
+        else []
+    )
+    assert not twice, f"{len(twice)} came twice without a mark: {twice[:10]}"
+    missing = sorted(set(range(published)) - set(unmarked) - marked)
+    assert not missing, f"{len(missing)} of {published} are missing: {missing[:10]}"
+
+
+def check_holes(events, *, reports_changes=True):
+    """Check that messages are missing only where a gap of unknown size or of this size was reported.
+
+    Args:
+        events: of the log.
+        reports_changes: whether a gap is due between two runs of the publisher.
+    """
+    check_order(events)
+    before, reported = None, []
+    for one in events:
+        if one[0] == "g":
+            reported.append(one[1])
+            continue
+        here = one[1:3]
+        is_change = before is not None and before[0] != here[0] and not reports_changes
+        if before is not None and None not in reported and not is_change:
+            assert before[0] == here[0], f"{here} follows {before} without a gap of unknown size"
+            missing = here[1] - before[1] - 1
+            assert missing == sum(reported), f"{reported} reported between {before} and {here}"
+        before, reported = here, []
