@@ -21,8 +21,8 @@ looks at the list; `publish` appends, then looks at `is_resting`. At least one o
 
 An exception inside the machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
 `_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the
-subscribers greet again and report a gap of unknown size. The sockets are never inside a message then, because
-whole messages are sent and read by one call of C.
+subscribers greet again and report a gap of unknown size. `LinkListener` completes a message that was
+interrupted.
 
 Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
 are called when there is news for them.
