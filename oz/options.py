@@ -23,7 +23,8 @@ class Limits:
         patterns: subscriptions of one link at a publisher.
         pattern_time: seconds for one match. A pattern that takes longer three times is suspended.
         subscription_bytes: bytes of the subscriptions of one plain subscriber.
-        message_bytes: bytes of one message; a peer that sends a larger one is disconnected.
+        message_bytes: bytes of the payload of one message. `publish` refuses a larger one, and a peer that
+            sends a larger one is disconnected.
         peers: links of one publisher.
         handshake: seconds within which a peer ends ZeroMQ's handshake.
     """
@@ -45,7 +46,8 @@ class Options:
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
-        high_water_mark: messages that wait for one subscriber at most, without `max_pending`.
+        high_water_mark: messages that wait for one subscriber at most, without `max_pending`; 0 for no limit
+            but `pending_bytes`.
         pending_bytes: bytes that wait for one subscriber at most.
         resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
@@ -71,10 +73,13 @@ class Options:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Check that every number is positive."""
-        _check_positive(self, but=("batch_delay",))
-        if not self.batch_delay >= 0:
-            raise _not_positive("batch_delay", self.batch_delay, "0 or more")
+        """Check that no number is negative, and that 0 has a meaning."""
+        may_be_zero = ("high_water_mark", "batch_delay")
+        _check_positive(self, but=may_be_zero)
+        for name in may_be_zero:
+            value = getattr(self, name)
+            if not value >= 0:
+                raise _not_positive(name, value, "0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,7 +241,13 @@ class Publisher(PublisherBase):
         except TypeError:
             # A bytearray has no hash.
             way = UNKNOWN
-        if headers is None and key is None and id is None and type(payload) is bytes:
+        if (
+            headers is None
+            and key is None
+            and id is None
+            and type(payload) is bytes
+            and len(payload) <= self._most_bytes
+        ):
             if way:
                 waiting, engine = self._waiting, self._engine
                 if waiting and not engine.is_pressed:

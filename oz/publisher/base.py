@@ -71,6 +71,7 @@ class PublisherBase(ABC):
         # For the hot path of `publish`.
         self._quick, self._batcher = engine.quick, engine.batcher
         self._waiting, self._full_length = engine.waiting, engine.full_length
+        self._most_bytes = engine.most_bytes
         self._begin(engine)
         try:
             for one in as_list(bind):

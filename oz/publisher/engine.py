@@ -21,8 +21,8 @@ looks at the list; `publish` appends, then looks at `is_resting`. At least one o
 
 An exception inside the machine, such as a KeyboardInterrupt in a publishing thread, may leave it inconsistent.
 `_recover` replaces it by an empty one with the same numbers, and sends a probe to each link, so that the
-subscribers greet again and report a gap of unknown size. The sockets are never inside a message then, because
-whole messages are sent and read by one call of C.
+subscribers greet again and report a gap of unknown size. `LinkListener` completes a message that was
+interrupted.
 
 Waits are described as `Steps` (`oz.transport.steps`): `room`, `subscribers`, `acknowledgements`. `waiters`
 are called when there is news for them.
@@ -63,8 +63,6 @@ SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
-BYE_LINGER = 0.5
-"""Seconds for which libzmq tries to deliver the last frames of links, beside the timeout of `close`."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
@@ -108,6 +106,7 @@ class Engine:
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
+        most_bytes: bytes of a payload at most.
         is_resting: whether the attending side sleeps without regard to `waiting`.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
         is_foreign: whether this is the child of a fork.
@@ -139,6 +138,7 @@ class Engine:
         options = Options() if options is None else options
         _check(on_full, links, security, context, options)
         self.options, self.on_full = options, on_full
+        self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
         self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         self.lock = threading.RLock()
@@ -284,6 +284,8 @@ class Engine:
             payload = self._codec.encode(payload)
         if type(payload) is not bytes:
             payload = _as_bytes(payload)
+        if len(payload) > self.most_bytes:
+            raise _too_large(len(payload), self.most_bytes)
         if headers is None and key is None and message_id is None:
             return Outgoing(text, raw, payload, None, None)
         extras = check_extras(Extras(headers, None, message_id, key)) or None
@@ -679,9 +681,8 @@ class Engine:
         self._endpoints.close()
         self._plain.close(linger)
         if self._listener is not None:
-            # Without an acknowledgement for a second, the last frames of a link are not worth a long wait.
-            short = int(BYE_LINGER * 1000)
-            self._listener.close(short if linger < 0 else min(linger, short))
+            # A connection that was stalled gets the last frames if it reads again in this time.
+            self._listener.close(linger)
         self._tell()
 
     def end_context(self) -> None:
@@ -727,8 +728,20 @@ def _info(session: Session, now: float) -> SubscriberInfo:
 def _as_bytes(payload: Any) -> bytes:
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
+    if isinstance(payload, (list, tuple)):
+        raise TypeError(
+            f"a payload is one body of bytes, not a {type(payload).__name__}: join the parts, publish one "
+            "message for each, or give the publisher a codec="
+        )
     raise TypeError(
         f"a payload is bytes, not {type(payload).__name__}: encode it, or give the publisher a codec="
+    )
+
+
+def _too_large(size: int, most: int) -> ValueError:
+    return ValueError(
+        f"a payload of {size:,} bytes: at most {most:,} are allowed, because subscribers disconnect a "
+        "publisher that sends more; send it in parts, or raise Limits(message_bytes=) on both sides"
     )
 
 

@@ -105,7 +105,6 @@ class PlainSubscribers:
         for _ in range(limit):
             if not self.has_input():
                 break
-            # The iteration is in C: a signal handler that raises cannot lose a frame.
             unread.extend(map(_recv, (self.socket,), _ONE))
         if not unread:
             return False
@@ -151,7 +150,8 @@ class PlainSubscribers:
         """
         socket = self.socket
         try:
-            # The iteration is in C: a signal handler that raises cannot leave half a message in the socket.
+            # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
+            # signal comes during the first send.
             deque(map(_send, (socket, socket), (subject, payload), _FLAGS), 0)
         except zmq.Again:
             return False

@@ -44,6 +44,7 @@ every second                 PING                             PING; accepted: cl
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 """Reasons of drops, as indexes into `Stream.drops`."""
 
+NO_LIMIT = sys.maxsize
+"""Limit of a backlog that only bytes bound."""
+
 UP, DOWN, ENDED = "up", "down", "ended"
 
 
@@ -73,7 +77,7 @@ class Settings:
         window_bytes: bytes without acknowledgement at most, plus one body.
         pending_bytes: bytes of one session (window, backlogs and held messages) at most.
         total_bytes: bytes of all sessions at most, plus 1 ÷ 64.
-        high_water_mark: messages in the backlog of a stream without `max_pending`.
+        high_water_mark: messages in the backlog of a stream without `max_pending`; 0 for no limit.
         on_full: "drop", "block" or "raise", for streams without an overflow policy.
         resume_seconds: a session that is DOWN for longer has ended.
         largest_frame: bytes of the largest frame that the publisher accepts.
@@ -192,7 +196,7 @@ class Stream:
         self.session, self.number, self.options, self.group = session, number, options, group
         settings = session.settings
         self.overflow = options.overflow
-        self.limit = options.max_pending or settings.high_water_mark
+        self.limit = options.max_pending or settings.high_water_mark or NO_LIMIT
         self.redelivers = options.redeliver and group is not None
         self.holds = group is not None and (options.redeliver or options.handled)
         default = HANDLED_PREFETCH if options.handled else RECEIVED_PREFETCH
@@ -703,6 +707,11 @@ class Session:
     def pending(self) -> int:
         """Number of messages that the subscriber has not acknowledged, or that wait."""
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the socket has not accepted all messages."""
+        return self.sent < self.following or any(stream.pending for stream in self.streams.values())
 
     @property
     def oldest(self) -> float | None:

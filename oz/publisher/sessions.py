@@ -694,18 +694,27 @@ class Sessions:
     def acknowledging_until(self, began: float, now: float) -> float | None:
         """Return until when `close` waits for sessions, as far as known; None if it need not wait.
 
-        It waits for sessions with pending messages that were heard within the last second, and for each one
-        for a second at least: a healthy session without messages is heard once a second only.
+        It waits for sessions with pending messages:
+
+        - UP with messages that the socket has not accepted: until it has accepted them.
+        - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
+          least. A healthy session without messages is heard once a second only. Then the linger time of the
+          socket delivers the messages.
+        - DOWN: until a second after the cut, because a reconnection takes a tenth of it.
 
         Args:
             began: time at which `close` was called, in seconds.
             now: in seconds.
         """
-        times = [
-            max(session.heard_at, began) + 1.0
-            for session in self.by_id.values()
-            if session.is_up and now - max(session.heard_at, began) < 1.0 and session.pending
-        ]
+        times = []
+        for session in self.by_id.values():
+            if not session.pending:
+                continue
+            since = max(session.heard_at, began) if session.is_up else session.down_at
+            if session.is_up and session.has_unsent:
+                times.append(now + 1.0)
+            elif since is not None and now - since < 1.0:
+                times.append(since + 1.0)
         return min(times, default=None)
 
     def drops(self) -> list[int]:

@@ -130,7 +130,9 @@ class Publisher(PublisherBase):
             SubjectError: the dialect does not allow the subject.
             WouldBlock: a subscriber is full, and `on_full` is "raise", or is "block" and `send_timeout` is
                 over.
-            TypeError, ValueError: another argument is not allowed.
+            TypeError: the payload is not bytes and there is no codec, or another argument is not allowed.
+            ValueError: the payload has more bytes than `limits.message_bytes`, or another argument is not
+                allowed.
             ClosedError: the publisher is closed.
             OwnershipError: this is the child of a fork.
         """
@@ -139,7 +141,13 @@ class Publisher(PublisherBase):
         except TypeError:
             # A bytearray has no hash.
             way = UNKNOWN
-        if headers is None and key is None and id is None and type(payload) is bytes:
+        if (
+            headers is None
+            and key is None
+            and id is None
+            and type(payload) is bytes
+            and len(payload) <= self._most_bytes
+        ):
             if way:
                 waiting, engine = self._waiting, self._engine
                 if waiting and not engine.is_pressed:
@@ -216,8 +224,8 @@ class Publisher(PublisherBase):
     def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
-        Waits for sessions that acknowledge, and with an own context for plain subscribers that read. A
-        session that was not heard for a second is not waited for.
+        Waits until each connected subscriber has been sent its messages. Acknowledgements of messages that
+        were sent are waited for while the subscriber was heard within a second.
 
         Args:
             timeout: seconds for all of it; None waits for ever.

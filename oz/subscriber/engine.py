@@ -16,8 +16,8 @@ Each endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subs
 Waits are steps (`oz.transport.steps`). A step looks at the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
 
-An exception of a signal handler may interrupt `attend`. The frame in progress is then taken back, and the next
-`attend` reads it again.
+An exception of a signal handler may interrupt `attend`. The delivery of the frame in progress is then undone,
+and the next `attend` gets the same frame from the `Dialler`.
 """
 
 from __future__ import annotations
@@ -281,7 +281,8 @@ class Engine:
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns()
         self._clock = ListeningClock()
-        self._inside = 0
+        # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
+        self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
         self.poll = Poll()
         self._has_descriptor = False
         self._dialler: Dialler | None = None
@@ -292,8 +293,7 @@ class Engine:
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
         self._unacked: dict[Place, None] = {}
-        self._current: tuple[Place, bytes] | None = None
-        self._again: tuple[Place, bytes] | None = None
+        self._current: Link | None = None
         self._tick_at = 0.0
         self._is_draining = False
         self._handlers_running = self._drains = self.handled = 0
@@ -316,17 +316,20 @@ class Engine:
         self.version += 1
         self.tell()
 
-    def enter(self) -> None:
-        """Begin to listen: a program waits."""
-        with self.lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._clock.enter()
+    def enter(self, wait: object) -> None:
+        """Begin to listen: a program waits.
 
-    def leave(self) -> None:
-        """Stop to listen."""
+        Args:
+            wait: passed to `leave` later.
+        """
         with self.lock:
-            self._inside -= 1
+            self._inside.add(wait)
+            self._clock.enter()
+
+    def leave(self, wait: object) -> None:
+        """Stop to listen, if no other wait goes on."""
+        with self.lock:
+            self._inside.discard(wait)
             if not self._inside:
                 self._clock.leave(_clock())
 
@@ -421,8 +424,9 @@ class Engine:
 
     def _hang_up(self, place: Place) -> None:
         assert self._dialler is not None
+        assert place.link_endpoint is not None
         self._by_handle.pop(place.handle, None)
-        self._dialler.hang_up(place.handle)
+        self._dialler.hang_up(place.link_endpoint)
 
     def _open_plain(self, place: Place, *, binds: bool = False) -> None:
         plain = PlainSocket(
@@ -637,10 +641,7 @@ class Engine:
             return False
         stats, time_ns = self.dispatcher.stats, time.time_ns()
         limit = stats.received + MAX_MESSAGES
-        if self._again is not None:
-            (place_again, frame), self._again = self._again, None
-            if by_handle.get(place_again.handle) is place_again:
-                self._on_frame(place_again, frame, now, time_ns)
+        dialler.begin()
         for _ in range(MAX_READ):
             message = dialler.read()
             if message is None:
@@ -648,12 +649,12 @@ class Engine:
                 return False
             clock.read(now)
             place = by_handle.get(message[0])
-            if place is None:
-                continue
-            if len(message) != 2:
-                stats.malformed += 1
-                continue
-            self._on_frame(place, message[1], now, time_ns)
+            if place is not None:
+                if len(message) == 2:
+                    self._on_frame(place, message[1], now, time_ns)
+                else:
+                    stats.malformed += 1
+            dialler.discard()
             if stats.received >= limit:
                 break
         return True
@@ -661,7 +662,8 @@ class Engine:
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link
         assert link is not None
-        self._current = place, frame
+        link.settle()
+        self._current = link
         place.heard_at = now
         self._touched[place] = None
         before = link.state
@@ -851,16 +853,14 @@ class Engine:
                 self._follow(place)
 
     def _take_back(self) -> None:
-        """Undo the frame whose delivery an exception interrupted, so that it is read again."""
+        """Undo the delivery that an exception interrupted: the frame is read again."""
         self._tick_at = 0.0
-        current, self._current = self._current, None
-        if current is None or current[0].link is None:
+        link, self._current = self._current, None
+        if link is None:
             return
-        link = current[0].link
         sequence = link.take_back()
         if sequence is not None:
             self.dispatcher.take_back(link, sequence)
-        self._again = current
 
     # sending
 
@@ -872,18 +872,15 @@ class Engine:
         if now is None:
             now = _clock()
         has_sent = False
-        unsent = []
         touched = self._touched
-        while touched:
-            place, _ = touched.popitem()
+        for place in [*touched]:
             result = self._send_all(place, now)
             has_sent |= result is not None
-            if result is False:
-                unsent.append(place)
+            if result is not False:
+                # Only now, because an exception of a signal handler may have come before.
+                touched.pop(place, None)
             if place.link is not None and place.link.ack_at == inf:
                 self._unacked.pop(place, None)
-        for place in unsent:
-            touched[place] = None
         # A send may have consumed the signal of the descriptor.
         if has_sent and dialler.is_readable():
             self.poll.ring()

@@ -357,9 +357,10 @@ class Link:
                     self._head = None
                     self._on_batch(head, None, effects)
             elif links.is_body(frame):
-                head_before, self._head = self._head, None
-                if head_before is not None:
-                    self._on_batch(head_before, frame, effects)
+                if self._head is not None:
+                    # The head is forgotten behind the body: an interrupted body is read again.
+                    self._on_batch(self._head, frame, effects)
+                    self._head = None
             else:
                 self._on_control(links.decode_control(frame), listened, effects)
         except ProtocolError:
@@ -510,6 +511,10 @@ class Link:
         bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))
         self._end(listened)
         self._bye, self._retry_at = bye, listened + MAX_BACKOFF
+
+    def settle(self) -> None:
+        """Record that the last frame was delivered: `take_back` does not undo it any more."""
+        self._undo = None
 
     def take_back(self) -> int | None:
         """Undo the last frame, because an exception of a signal handler interrupted its delivery.

@@ -3,12 +3,15 @@
 Theory of operation
 -------------------
 Each connection has a handle, the routing id that names it in frames. A handle is used once: libzmq aborts on
-a duplicate. To replace a connection, `replace` disconnects its endpoint, which ends every connection to it,
-and connects with a new handle. Frames of a handle that is not current are discarded by the engine.
+a duplicate. To replace a connection, the engine calls `hang_up`, which ends every connection to the endpoint,
+and `dial`, which connects with a new handle. Frames of a handle that is not current are discarded by the
+engine.
 
-`read` returns whole messages only, because libzmq aborts if a pipe ends inside the read of a multipart
-message. An exception of a signal handler may come between two calls: `read` then reads the rest of the
-message, and `send` completes the message with an empty frame, which a publisher ignores.
+Whole messages are read, because libzmq aborts if a pipe ends inside the read of a multipart message. An
+exception of a signal handler may come between two instructions of Python, and at the end of each call of
+pyzmq's `send` and `recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted.
+`read` returns the same message until the engine calls `discard`, so that an interruption elsewhere loses no
+frame. A lost frame costs a new connection, and a publisher accepts few of them in a row.
 
 The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
 engine checks `is_readable` after each send.
@@ -16,6 +19,7 @@ engine checks `is_readable` after each send.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
@@ -34,7 +38,9 @@ MAX_EVENTS = 100
 LINGER = 200
 """Milliseconds for which libzmq delivers a BYE after `close`."""
 
-_MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
+_LAST = int(zmq.NOBLOCK)
+_READ = (_LAST, _LAST)
+_SEND = (int(zmq.SNDMORE | zmq.NOBLOCK), _LAST)
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 _get: Any = zmq.backend.Socket.get
 _send: Any = zmq.backend.Socket.send
@@ -116,15 +122,16 @@ class Dialler:
 
     Attributes:
         router: socket of pyzmq.
-        handles: endpoint of each current handle.
+        monitor: of the connections, while one is needed.
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
-        self.handles: dict[bytes, str] = {}
         self.monitor: Monitor | None = None
+        self._pair = (self.router, self.router)
+        self._message: list[bytes] = []
 
     @property
     def fd(self) -> int:
@@ -139,17 +146,13 @@ class Dialler:
         """
         self.router.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
         with refused_by_libzmq(endpoint, "name a host and a port"):
-            handle = routers.dial(self.router, endpoint)
-        self.handles[handle] = endpoint
-        return handle
+            return routers.dial(self.router, endpoint)
 
-    def hang_up(self, handle: bytes) -> None:
-        """End the connection of a handle. All messages that were begun must be read."""
-        endpoint = self.handles.pop(handle, None)
-        if endpoint is not None:
-            # ENOENT: the connection of an inproc endpoint has ended already.
-            with suppress(zmq.ZMQError):
-                self.router.disconnect(endpoint)
+    def hang_up(self, endpoint: str) -> None:
+        """End all connections to a link endpoint. All messages that were begun must be read."""
+        # ENOENT: there is none, or the connection of an inproc endpoint has ended already.
+        with suppress(zmq.ZMQError):
+            self.router.disconnect(endpoint)
 
     def watch(self) -> Monitor:
         """Return the monitor of the connections; it is created at the first call."""
@@ -164,27 +167,44 @@ class Dialler:
         if monitor is not None:
             monitor.close()
 
+    def begin(self) -> None:
+        """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
+        while _get(self.router, _RCVMORE):
+            _recv(self.router, _LAST)
+
     def read(self) -> list[bytes] | None:
-        """Return handle and frame of the next message, None without any. A hostile peer may send more frames."""
-        try:
-            return read(self.router)
-        except zmq.Again:
-            return None
+        """Return handle and frame of the next message, None without any. `discard` frees the message.
+
+        A hostile peer may send more frames. They are read, and the list has three entries then.
+        """
+        message, router = self._message, self.router
+        if not message:
+            try:
+                # It assigns both frames or none.
+                message[:] = map(_recv, self._pair, _READ)
+            except zmq.Again:
+                return None
+        if _get(router, _RCVMORE):
+            message.append(b"")
+            self.begin()
+        return message
+
+    def discard(self) -> None:
+        """Free the message that `read` returned last."""
+        self._message.clear()
 
     def send(self, handle: bytes, frame: bytes) -> bool:
         """Send a frame; return whether the socket has accepted it."""
-        router = self.router
         try:
-            _send(router, handle, _MORE)
-            _send(router, frame, _LAST)
+            deque(map(_send, self._pair, (handle, frame), _SEND), 0)
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
             raise
         except BaseException:
-            # Without a message that was begun, libzmq ignores a frame alone.
+            # A publisher ignores an empty frame. Outside a message, libzmq ignores it.
             with suppress(zmq.ZMQError):
-                _send(router, b"", _LAST)
+                _send(self.router, b"", _LAST)
             raise
         return True
 

@@ -148,27 +148,22 @@ class Queue:
         dropped = 0
         if self.overflow == "conflate":
             dropped = self._conflate(message.subject)
-        others: list[Gap] = []
-        while items and len(items) + len(others) >= self.max_pending:
+        # Gaps of other kinds stay in front.
+        kept: list[Gap] = []
+        while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
                 dropped += 1
             elif oldest.count is not None and oldest.reason == "full":
                 dropped += oldest.count
+            elif kept and kept[-1].origin == oldest.origin and kept[-1].reason == oldest.reason:
+                kept[-1] = _joined(kept[-1], oldest)
             else:
-                # Gaps of other kinds stay in front. Equal kinds are joined, so that they do not accumulate.
-                before = others.pop() if others else None
-                if before is not None and (before.origin, before.reason) == (oldest.origin, oldest.reason):
-                    unknown = before.count is None or oldest.count is None
-                    count = None if unknown else (before.count or 0) + (oldest.count or 0)
-                    oldest = Gap(oldest.origin, count, 0, oldest.reason)
-                elif before is not None:
-                    others.append(before)
-                others.append(oldest)
+                kept.append(oldest)
         if dropped:
             items.appendleft(Gap(origin, dropped, 0, "full"))
-        items.extendleft(reversed(others))
+        items.extendleft(reversed(kept))
         return True
 
     def _conflate(self, subject: str) -> int:
@@ -730,6 +725,12 @@ class Dispatcher:
                 if last.sequence is None or last.sequence < sequence:
                     break
                 items.pop()
+
+
+def _joined(one: Gap, other: Gap) -> Gap:
+    """Return the sum of two gaps of one kind."""
+    count = None if one.count is None or other.count is None else one.count + other.count
+    return Gap(one.origin, count, one.recovered + other.recovered, one.reason)
 
 
 def _delivery(message: Message, left: list[int] | None) -> Message:

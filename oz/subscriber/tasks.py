@@ -114,7 +114,7 @@ class TaskWaits:
 class _Wait:
     """One run of steps: the version that the steps have seen."""
 
-    __slots__ = ("_engine", "_has_entered", "_seen", "_waits")
+    __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
     def __init__(self, waits: TaskWaits) -> None:
         self._waits, self._engine = waits, waits._engine
@@ -124,8 +124,8 @@ class _Wait:
     async def __call__(self, until: float | None) -> None:
         engine = self._engine
         if not self._has_entered:
-            engine.enter()
             self._has_entered = True
+            engine.enter(self)
         if engine.version == self._seen:
             if engine.attend():
                 # Messages that no subscription wants: let the loop run.
@@ -137,7 +137,7 @@ class _Wait:
     def close(self) -> None:
         """End the run."""
         if self._has_entered:
-            self._engine.leave()
+            self._engine.leave(self)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -68,7 +68,7 @@ class ThreadWaits:
 class _Wait:
     """One run of steps: the version that the steps have seen."""
 
-    __slots__ = ("_engine", "_has_entered", "_seen", "_waits")
+    __slots__ = ("__weakref__", "_engine", "_has_entered", "_seen", "_waits")
 
     def __init__(self, waits: ThreadWaits) -> None:
         self._waits, self._engine = waits, waits._engine
@@ -78,8 +78,8 @@ class _Wait:
     def __call__(self, until: float | None) -> None:
         engine = self._engine
         if not self._has_entered:
-            engine.enter()
             self._has_entered = True
+            engine.enter(self)
         if engine.version == self._seen:
             if engine.reading.acquire(blocking=False):
                 try:
@@ -110,4 +110,4 @@ class _Wait:
     def close(self) -> None:
         """End the run."""
         if self._has_entered:
-            self._engine.leave()
+            self._engine.leave(self)

@@ -50,6 +50,7 @@ import inspect
 import os
 import select
 import threading
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -663,7 +664,11 @@ class Publisher(_Publishing):
             self._api.shell.call(batch.__exit__, None, None, None)
 
     def publish_in_one_task(self, pairs):
-        """Publish pairs by one coroutine that awaits each `publish`; return the turns of another task."""
+        """Publish pairs by one coroutine that awaits each `publish`.
+
+        Returns:
+            Turns of another task, and the seconds of processor time of the loop.
+        """
         turns = 0
 
         async def count_turns():
@@ -675,12 +680,12 @@ class Publisher(_Publishing):
         async def publish_all():
             other = asyncio.ensure_future(count_turns())
             await asyncio.sleep(0)
-            before = turns
+            before, start = turns, time.thread_time()
             for subject, payload in pairs:
                 await self._raw.publish(subject, payload)
-            made = turns - before
+            made, seconds = turns - before, time.thread_time() - start
             other.cancel()
-            return made
+            return made, seconds
 
         return self._api.shell.call(publish_all)
 

@@ -526,13 +526,32 @@ def test_close_counts_backlogs_as_dropped_and_says_bye():
 
 
 def test_close_waits_for_sessions_that_were_heard():
-    publisher, _session = up(**SMALL)
+    publisher, session = up()
     publisher.publish("a.1", "a.2", "a.3")
     assert publisher.sessions.unacknowledged() == 3
+    publisher.pull(session)
     now = publisher.now
     assert publisher.sessions.acknowledging_until(now, now) == now + 1
     assert publisher.sessions.acknowledging_until(now, now + 2) is None
     assert publisher.sessions.acknowledging_until(now + 2, now + 2.5) == now + 3
+
+
+def test_close_waits_for_messages_that_the_socket_has_not_accepted():
+    publisher, session = up(**SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    # The third message waits for the window.
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 5) == now + 6
+
+
+def test_close_waits_a_second_for_a_session_that_reconnects():
+    publisher, session = up()
+    publisher.publish("a.1")
+    now = publisher.now
+    publisher.sessions.unreachable(session, now)
+    assert publisher.sessions.acknowledging_until(now - 5, now + 0.5) == now + 1
+    assert publisher.sessions.acknowledging_until(now - 5, now + 1.5) is None
 
 
 def test_a_flush_does_not_add_up_all_sessions():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from contextlib import suppress
 
@@ -282,6 +283,27 @@ def test_an_interrupted_delivery_is_done_again(sub, publisher, monkeypatch, plac
     assert len(interruptions) == 3
     with pytest.raises(Timeout):
         sub.receive(timeout=0.05)
+
+
+@pytest.mark.parametrize("name", ["enter", "leave"])
+def test_an_interrupted_wait_does_not_stop_the_clock_of_silence(sub, publisher, monkeypatch, name):
+    ready(sub, "a")
+    clock = sub._engine._clock
+    with monkeypatch.context() as patched:
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        patched.setattr(type(clock), name, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sub.receive(timeout=0.01)
+    before = clock.time(time.monotonic())
+    with pytest.raises(Timeout):
+        sub.receive(timeout=0.05)
+    after = clock.time(time.monotonic())
+    assert after > before
+    # Outside a wait the clock stands.
+    assert clock.time(time.monotonic() + 10) == after
 
 
 def test_interruptions_lose_at_most_the_message_in_hand(publisher):

@@ -67,6 +67,16 @@ def test_a_full_queue_drops_and_puts_a_gap_in_place(overflow, expected):
     assert not one.dispatcher.is_full
 
 
+@pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
+def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
+    one = Receiver()
+    inbox = one.subscribe("a.*", max_pending=3, overflow=overflow, own=True)
+    for count, reason in ((5, "dropped"), (7, "malformed"), (8, "malformed"), (None, "lost")):
+        one.dispatcher.put_gap(Gap(ORIGIN, count, 0, reason), 0)
+    one.deliver(*(f"a.{number}" for number in range(6)))
+    assert shown(inbox.queue) == ["dropped 5", "malformed 15", "lost None", "full 5", "a.5"]
+
+
 def test_a_full_queue_without_policy_stops_reading():
     one = Receiver()
     inbox = one.subscribe("a.*", max_pending=2, own=True)

@@ -3,9 +3,11 @@
 import time
 
 import pytest
+import zmq
 
 from contract.adapter import Options, errors
 from contract.promises import cases, promise
+from support.waiting import DEADLINE
 
 NO_PREFIX = {"prefix": "A plain ZeroMQ message has subject and payload only."}
 
@@ -70,6 +72,22 @@ def test_fields_of_a_message(sockets):
     assert len({one.origin for one in messages}) == 1
     first = messages[0].sequence
     assert [one.sequence for one in messages] == [first, first + 1, first + 2]
+
+
+@promise(
+    "All frames of a message of a foreign publisher are in `message.frames`.",
+    not_for={"publisher": "A foreign publisher filters by prefix."},
+)
+def test_foreign_publisher_may_send_several_frames(sockets):
+    with zmq.Context() as context, context.socket(zmq.XPUB) as foreign:
+        foreign.linger = 0
+        foreign.bind("tcp://127.0.0.1:*")
+        got = sockets.subscriber(foreign.last_endpoint.decode()).subscribe("a.*")
+        assert foreign.poll(DEADLINE * 1000)
+        foreign.send_multipart([b"a.b", b"first", b"", b"x" * 200_000])
+        message = got.receive()
+    assert message.frames == [b"a.b", b"first", b"", b"x" * 200_000]
+    assert message.payload == b"first"
 
 
 @promise("reply to a message that is no request raises an error.")
