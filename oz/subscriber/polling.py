@@ -64,6 +64,7 @@ class Poll:
         self._wake_up.clear()
 
     def close(self) -> None:
-        """Close the selectors."""
+        """Close the descriptors."""
         self._selector.close()
         self._alone.close()
+        self._wake_up.close()
