@@ -54,6 +54,7 @@ from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport.steps import Steps
+from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
 
@@ -143,7 +144,7 @@ class Engine:
         self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
-        self.waiters: set[Callable[[], object]] = set()
+        self.waiters: Waiters = set()
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
         self._own_context = context is None
@@ -487,8 +488,7 @@ class Engine:
                 break
 
     def _tell(self) -> None:
-        for notify in tuple(self.waiters):
-            notify()
+        tell(self.waiters)
 
     def attend(self, *, flushes: bool = False) -> bool:
         """Read, apply declarations, do what is due, and send; return whether there is more to do at once.

@@ -15,8 +15,8 @@ from oz.program_end import CLOSE_TIMEOUT, close_all, end_daemon
 from oz.publisher.base import PublisherBase
 from oz.publisher.engine import UNKNOWN, Engine
 from oz.publisher.thread import PublisherThread
-from oz.publisher.waiting import wait_in_thread
 from oz.transport.steps import run
+from oz.transport.waiting import wait_in_thread
 
 _MAX_COUNT = 2**31
 

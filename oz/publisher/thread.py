@@ -10,8 +10,8 @@ from collections.abc import Callable
 from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.publisher.engine import Engine
-from oz.publisher.wakeup import WakeUp
 from oz.system import POLLIN, Poll, make_poll
+from oz.transport.wakeups import WakeUp
 
 _log = peer_logger("oz.publisher")
 

@@ -12,6 +12,7 @@ from oz.errors import ClosedError, ConfigurationError
 from oz.numbers import check_count, check_wait
 from oz.options import Delivery
 from oz.subjects.pattern import PatternLike
+from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.engine import FOREIGN
 from oz.subscriber.message import Message
@@ -92,7 +93,7 @@ class Subscription(SubscriptionBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        return bool(await self._subscriber._run(self._engine.drain(self._inbox, timeout)))
+        return bool(await self._subscriber._run(waits.drain(self._engine, self._inbox, timeout)))
 
     def _start(self) -> None:
         """Start the task of the handler, if a loop runs."""
@@ -233,7 +234,9 @@ class Subscriber(SubscriberBase):
 
     async def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
-        message: Message = await self._run(self._engine.receive(queue, timeout, asyncio.current_task()))
+        message: Message = await self._run(
+            waits.receive(self._engine, queue, timeout, asyncio.current_task())
+        )
         return message
 
     async def _run(self, wanted: Any) -> Any:
@@ -291,7 +294,7 @@ class Subscriber(SubscriberBase):
             OwnershipError: the subscriber was created before a fork.
         """
         check_wait("timeout", timeout)
-        count: int = await self._run(self._engine.run(timeout))
+        count: int = await self._run(waits.run(self._engine, timeout))
         return count
 
     async def wait_ready(self, *, timeout: float | None = 10.0) -> None:
@@ -306,7 +309,7 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        await self._run(self._engine.wait_ready(timeout))
+        await self._run(waits.wait_ready(self._engine, timeout))
 
     async def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions and keep the messages that were published before; see `oz.Subscriber.drain`.
@@ -323,7 +326,7 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        return bool(await self._run(self._engine.drain(None, timeout)))
+        return bool(await self._run(waits.drain(self._engine, None, timeout)))
 
     def close(self) -> Awaitable[None]:
         """Close the subscriber at once and cancel its handlers. Waits in other tasks raise ClosedError.

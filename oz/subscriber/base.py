@@ -14,8 +14,9 @@ from oz.errors import ClosedError
 from oz.options import Delivery, Options
 from oz.subjects.pattern import Pattern
 from oz.subscriber import checks
-from oz.subscriber.engine import CLOSED, FOREIGN, Engine, PublisherInfo
+from oz.subscriber.engine import CLOSED, FOREIGN, Engine
 from oz.subscriber.message import Gap, Message
+from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.codec import Codec, find_codec

@@ -13,7 +13,7 @@ something else. What a full socket refuses is sent at the next call.
 Each endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
 `filtering="auto"`.
 
-Waits are steps (`oz.transport.steps`). A step looks at the queues and the state; between steps the waits of
+Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state; between steps the waits of
 `oz.subscriber.threads` or `oz.subscriber.tasks` call `attend`.
 
 An exception of a signal handler may interrupt `attend`. The delivery of the frame in progress is then undone,
@@ -25,14 +25,13 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-import selectors
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import zmq
 
@@ -42,23 +41,23 @@ from oz.errors import (
     OwnershipError,
     PermissionDenied,
     ProtocolError,
-    Timeout,
 )
 from oz.logs import peer_logger
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all, end_daemon
 from oz.subjects.pattern import Pattern
 from oz.subscriber import link as machine
-from oz.subscriber.fallback import ASKING, LINK, MOVING, PREFIX, Fallback
+from oz.subscriber.fallback import ASKING, MOVING, Fallback
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.places import Place, PublisherInfo
 from oz.subscriber.plain import PlainPatterns, PlainSocket, prefixes_of
+from oz.subscriber.polling import Poll
 from oz.subscriber.queue import Dispatcher, Inbox, Queue, Stats
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.routers import FRAME_SPACE, link_endpoint
-from oz.transport.steps import Steps
 from oz.wire import links
 from oz.wire.links import StreamOptions
 
@@ -68,8 +67,6 @@ MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
 """Messages of one plain connection that are read at once."""
-READ_BELOW = 1_000
-"""Messages in the queue of the subscriber below which a call reads although the queue has a message."""
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
 LARGEST_WINDOW = 1_024
@@ -79,146 +76,6 @@ TICK_INTERVAL = 0.1
 
 _clock = time.monotonic
 _log = peer_logger("oz.subscriber")
-
-
-class PublisherInfo(NamedTuple):
-    """State of one endpoint.
-
-    Attributes:
-        endpoint: connected or bound.
-        mode: "link", "prefix" or "connecting".
-        origin: id of the publisher's process, 16 bytes; None if unknown.
-        last_heard: seconds since the last frame; None before the first one.
-        refusal: reason of the last refused subscription, or None.
-    """
-
-    endpoint: str
-    mode: str
-    origin: bytes | None
-    last_heard: float | None
-    refusal: str | None
-
-
-class Place:
-    """One endpoint of a subscriber.
-
-    Attributes:
-        endpoint: of the publisher; the real one if it is bound here.
-        link_endpoint: of its links, None without.
-        link: None without.
-        handle: of the current connection of the link.
-        fallback: with `filtering="auto"`, else None.
-        plain: plain connection, or None.
-        gaps: known losses since the last message, by stream; None for losses of the link.
-        refusals: refused subscriptions.
-        refusal: last refusal, or None.
-        heard_at: time of the last frame or message, or None.
-        is_bound: whether the subscriber binds the endpoint.
-        is_twin: whether another link reaches the same publisher.
-        drained: whether the plain connection was read empty since `drain` began.
-    """
-
-    __slots__ = (
-        "drained",
-        "endpoint",
-        "fallback",
-        "gaps",
-        "handle",
-        "heard_at",
-        "is_bound",
-        "is_twin",
-        "link",
-        "link_endpoint",
-        "plain",
-        "refusal",
-        "refusals",
-    )
-
-    def __init__(self, endpoint: str, link_endpoint: str | None) -> None:
-        self.endpoint, self.link_endpoint = endpoint, link_endpoint
-        self.link: Link | None = None
-        self.handle = b""
-        self.fallback: Fallback | None = None
-        self.plain: PlainSocket | None = None
-        self.gaps: dict[int | None, int] = {}
-        self.refusals: dict[int, links.Refusal] = {}
-        self.refusal: str | None = None
-        self.heard_at: float | None = None
-        self.is_bound = self.is_twin = self.drained = False
-
-
-class Poll:
-    """Descriptors that a waiting program polls.
-
-    Attributes:
-        is_polling: whether a thread polls.
-        is_full: whether it waits for `ring` only, because a queue is full.
-    """
-
-    def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._reader, self._writer = (
-            os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
-        )
-        self._selector.register(self._reader, selectors.EVENT_READ)
-        self._alone = selectors.DefaultSelector()
-        self._alone.register(self._reader, selectors.EVENT_READ)
-        self.is_polling = self.is_full = False
-
-    def add(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors."""
-        for one in descriptors:
-            self._selector.register(one, selectors.EVENT_READ)
-
-    def remove(self, descriptors: Iterable[int]) -> None:
-        """Poll descriptors no more, before they are closed."""
-        for one in descriptors:
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(one)
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable if one of the descriptors is."""
-        selector: Any = self._selector
-        return int(selector.fileno())
-
-    def wait(self, seconds: float | None, *, is_full: bool) -> None:
-        """Wait for a descriptor or `ring`.
-
-        Args:
-            seconds: at most; None for ever.
-            is_full: whether to wait for `ring` only.
-        """
-        self.is_full = is_full
-        try:
-            (self._alone if is_full else self._selector).select(seconds)
-        finally:
-            self.is_full = False
-
-    def ring(self) -> None:
-        """End a wait, or the next one."""
-        # A full pipe has ended it already; a closed one has no waiter.
-        with suppress(OSError):
-            os.write(self._writer, b"!")
-
-    def silence(self) -> None:
-        """Forget earlier calls of `ring`."""
-        with suppress(OSError):
-            while len(os.read(self._reader, 4_096)) == 4_096:
-                pass
-
-    def close(self) -> None:
-        """Close the descriptors."""
-        self._selector.close()
-        self._alone.close()
-        os.close(self._reader)
-        os.close(self._writer)
-
-
-def _pipe() -> tuple[int, int]:
-    ends = os.pipe()
-    for one in ends:
-        os.set_blocking(one, False)
-    return ends
 
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
@@ -235,6 +92,8 @@ class Engine:
         dispatcher: queues.
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
         attend_at: time from which a call attends although its queue has a message.
+        runs_handlers: whether waits run the handlers.
+        handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
     """
@@ -263,7 +122,7 @@ class Engine:
         """
         check_running("Subscriber")
         self.filtering, self.options = filtering, options
-        self._link_endpoints, self._on_gap, self._runs_handlers = link_endpoints, on_gap, runs_handlers
+        self._link_endpoints, self._on_gap, self.runs_handlers = link_endpoints, on_gap, runs_handlers
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
         self.lock = threading.RLock()
         self.reading = threading.RLock()
@@ -296,7 +155,7 @@ class Engine:
         self._current: Link | None = None
         self._tick_at = 0.0
         self._is_draining = False
-        self._handlers_running = self._drains = self.handled = 0
+        self.handlers_running = self._drains = self.handled = 0
         self._ended_links: list[Link] = []
         _engines.add(self)
 
@@ -526,7 +385,7 @@ class Engine:
                     for entry in inbox.entries:
                         self.subscriptions.remove(entry)
                     raise
-            self.dispatcher.add(inbox, delivery.max_pending, stream.overflow, has_work=self._runs_handlers)
+            self.dispatcher.add(inbox, delivery.max_pending, stream.overflow, has_work=self.runs_handlers)
             if falls_back and self.filtering != "publisher":
                 self._patterns.add(inbox)
                 for place in self.places.values():
@@ -955,12 +814,12 @@ class Engine:
     @contextmanager
     def handling(self) -> Iterator[None]:
         """Count a handler that runs, for `drain` and `run`."""
-        self._handlers_running += 1
+        self.handlers_running += 1
         self.handled += 1
         try:
             yield
         finally:
-            self._handlers_running -= 1
+            self.handlers_running -= 1
             if self._drains:
                 with self.lock:
                     self._changed()
@@ -1003,31 +862,6 @@ class Engine:
                 self._touched[place] = None
                 self._flush(now)
 
-    # waits
-
-    def take(self, queue: Queue, owner: Any) -> Message | None:
-        """Return the next message of a queue, None without any. Report the gaps before it.
-
-        Args:
-            queue: of the subscriber or of a subscription.
-            owner: thread or task that takes the message.
-        """
-        if self._runs_handlers:
-            while self.dispatcher.work and self.run_handler():
-                pass
-        items = queue.items
-        while True:
-            try:
-                item = items.popleft()
-            except IndexError:
-                return None
-            if not isinstance(item, Message):
-                self.report(item)
-                continue
-            if isinstance(item, HandledMessage):
-                self.in_hand[owner] = item
-            return item
-
     def release(self, owner: Any) -> None:
         """Acknowledge the message that a thread or task took last: it takes another one.
 
@@ -1035,23 +869,14 @@ class Engine:
         own.
         """
         owners = [owner]
-        if not self._runs_handlers:
+        if not self.runs_handlers:
             owners += [one for one in self.in_hand if one is not owner and one.done()]
         for one in owners:
             message = self.in_hand.pop(one, None)
             if message is not None:
                 message.ack()
 
-    def attend_between(self) -> None:
-        """Attend to the sockets although the queue of the caller has a message."""
-        if self.reading.acquire(blocking=False):
-            try:
-                self.attend(may_read=len(self.dispatcher.shared.items) < READ_BELOW)
-            finally:
-                self.reading.release()
-        elif self.poll.is_full and not self.dispatcher.is_full:
-            # Another thread has stopped reading because a queue was full.
-            self.poll.ring()
+    # parts of the waits
 
     def is_exhausted(self, inbox: Inbox | None) -> bool:
         """Return whether no message can arrive any more: for a subscription, or for the subscriber."""
@@ -1059,91 +884,22 @@ class Engine:
             return True
         return inbox is not None and not inbox.is_active
 
-    def receive(self, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
-        """Wait for the next message of a queue; see `Subscriber.receive`."""
-        if self.in_hand:
-            self.release(owner)
-        deadline = None if timeout is None else _clock() + timeout
-        has_waited = False
-        while True:
-            message = self.take(queue, owner)
-            if message is not None:
-                if _clock() >= self.attend_at:
-                    self.attend_between()
-                return message
-            self.check_open()
-            if self.is_exhausted(queue.inbox):
-                raise ClosedError(
-                    "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
-                )
-            if has_waited and deadline is not None and _clock() >= deadline:
-                raise Timeout(f"no message in {timeout:g} s")
-            yield deadline
-            has_waited = True
+    def missing(self) -> list[str]:
+        """Return why endpoints are not ready.
 
-    def run(self, timeout: float | None) -> Steps[int]:
-        """Run handlers; see `Subscriber.run`."""
-        begin = seen = self.handled
-        idle_since = _clock()
-        has_waited = False
-        while True:
-            while self._runs_handlers and self.run_handler():
-                if _clock() >= self.attend_at:
-                    self.attend_between()
-            if self.handled != seen or self._handlers_running:
-                seen, idle_since, has_waited = self.handled, _clock(), False
-            if self.state == FOREIGN:
-                self.check_open()
-            if self.is_exhausted(None):
-                return self.handled - begin
-            deadline = None if timeout is None else idle_since + timeout
-            if has_waited and deadline is not None and _clock() >= deadline:
-                return self.handled - begin
-            yield deadline
-            has_waited = True
-
-    def wait_ready(self, timeout: float | None) -> Steps[None]:
-        """Wait until each endpoint is ready; see `Subscriber.wait_ready`."""
-        deadline = None if timeout is None else _clock() + timeout
-        has_waited = False
-        while True:
-            self.check_open()
-            with self.lock:
-                missing = [text for one in self.places.values() if (text := self._missing(one))]
-                self._raise_refusals()
-            if not missing:
-                return
-            if has_waited and deadline is not None and _clock() >= deadline:
-                raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
-            yield deadline
-            has_waited = True
-
-    def _missing(self, place: Place) -> str | None:
-        """Return why an endpoint is not ready, None if it is."""
-        if place.is_twin:
-            return None
-        link, fallback, plain = place.link, place.fallback, place.plain
-        if link is not None and link.is_answered:
-            if fallback is None or fallback.state == LINK:
-                return None
-            return f"{place.endpoint} moves to its link"
-        needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
-        if plain is not None and plain.is_ready and not (link is not None and needs_link):
-            return None
-        if link is None:
-            return f"nothing answers at {place.endpoint}: start the publisher, or check host and port"
-        where = f"{place.endpoint} (link endpoint {place.link_endpoint})"
-        if link.state == LIVE:
-            return f"{where} has not answered the subscriptions yet"
-        if plain is not None and plain.is_ready:
-            return (
-                f"{where} is a plain publisher or its link port is closed, and group, last_value, overflow "
-                'and ack="handled" need a link: use oz.Publisher there, open the link port, or give links='
-            )
-        return (
-            f"nothing answers at {where}: start the publisher, or check host, port and the firewall of both ports"
-            + ("" if self.filtering == "auto" else '; a plain publisher needs filtering="auto"')
-        )
+        Raises:
+            PermissionDenied, ProtocolError: a publisher refuses a subscription.
+            ClosedError, OwnershipError: as `check_open`.
+        """
+        self.check_open()
+        with self.lock:
+            needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
+            found = [
+                one.missing(needs_link=needs_link, may_fall_back=self.filtering == "auto")
+                for one in self.places.values()
+            ]
+            self._raise_refusals()
+            return [one for one in found if one]
 
     def _raise_refusals(self) -> None:
         for place in self.places.values():
@@ -1156,9 +912,15 @@ class Engine:
                     raise PermissionDenied(text, rule=refusal.rule, subject=refusal.witness)
                 raise ProtocolError(text)
 
-    def drain(self, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
-        """End one subscription or all, and deliver what was published before; see `Subscriber.drain`."""
-        deadline = None if timeout is None else _clock() + timeout
+    def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
+        """Remove one subscription or all at the publishers; return the inboxes and the revision.
+
+        Args:
+            inbox: None for all.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_open`.
+        """
         with self.lock:
             self.check_open()
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
@@ -1171,29 +933,36 @@ class Engine:
                     for place in self.places.values():
                         if place.plain is not None:
                             place.plain.unsubscribe(prefixes_of(one))
-            revision = self.subscriptions.revision
             for place in self.places.values():
                 place.drained = place.plain is None
             self._declare()
-        try:
-            while True:
-                if self._runs_handlers:
-                    while self.run_handler():
-                        pass
-                self.check_open()
-                with self.lock:
-                    is_done = all(self._is_drained(one, revision) for one in self.places.values())
-                    is_done = is_done and not self._handlers_running
-                    is_done = is_done and not any(
-                        one.handler and one.queue and one.queue.items for one in inboxes
-                    )
-                if is_done or (deadline is not None and _clock() >= deadline):
-                    return is_done
-                yield deadline
-        finally:
-            self._end_drain(inbox, inboxes)
+            return inboxes, self.subscriptions.revision
 
-    def _end_drain(self, inbox: Inbox | None, inboxes: list[Inbox]) -> None:
+    def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
+        """Return whether all messages that were published before `begin_drain` are delivered.
+
+        Args:
+            inboxes: of `begin_drain`.
+            revision: of `begin_drain`.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_open`.
+        """
+        self.check_open()
+        with self.lock:
+            return (
+                all(one.is_drained(revision) for one in self.places.values())
+                and not self.handlers_running
+                and not any(one.handler and one.queue and one.queue.items for one in inboxes)
+            )
+
+    def end_drain(self, inboxes: list[Inbox], *, is_last: bool) -> None:
+        """End the subscriptions of `begin_drain`.
+
+        Args:
+            inboxes: of `begin_drain`.
+            is_last: whether the subscriber is drained.
+        """
         with self.lock:
             self._drains -= 1
             if self.state in (CLOSED, FOREIGN):
@@ -1206,21 +975,9 @@ class Engine:
                     self.dispatcher.inboxes.pop(one, None)
                     self._patterns.discard(one)
             self.dispatcher.forget()
-            if inbox is None:
+            if is_last:
                 self.state = DRAINED
             self._changed()
-
-    @staticmethod
-    def _is_drained(place: Place, revision: int) -> bool:
-        link = place.link
-        if place.plain is not None and not place.drained:
-            return False
-        if link is None or place.is_twin or link.origin is None:
-            return True
-        if link.state == LIVE:
-            return link.idle >= revision
-        # A session that may resume has messages to come.
-        return link.epoch == links.UNKNOWN_EPOCH
 
     # what the program sees
 
@@ -1261,24 +1018,7 @@ class Engine:
         """State of each endpoint."""
         with self.lock:
             now = _clock()
-            return [
-                PublisherInfo(
-                    one.endpoint,
-                    self._mode(one),
-                    None if one.link is None else one.link.origin,
-                    None if one.heard_at is None else now - one.heard_at,
-                    one.refusal,
-                )
-                for one in self.places.values()
-            ]
-
-    @staticmethod
-    def _mode(place: Place) -> str:
-        if place.plain is not None:
-            return "prefix" if place.plain.is_ready else "connecting"
-        if place.link is not None and (place.link.state == LIVE or place.is_twin):
-            return "link"
-        return "connecting"
+            return [one.info(now) for one in self.places.values()]
 
     # end
 
@@ -1347,5 +1087,3 @@ def _disown_all() -> None:
 
 os.register_at_fork(after_in_child=_disown_all)
 atexit.register(lambda: close_all(_engines))
-
-__all__ = ["ASKING", "PREFIX", "Engine", "Place", "PublisherInfo"]

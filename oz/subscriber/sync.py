@@ -11,6 +11,7 @@ from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
 from oz.options import Delivery
 from oz.subjects.pattern import PatternLike
+from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.engine import FOREIGN
 from oz.subscriber.message import Message
@@ -76,7 +77,7 @@ class Subscription(SubscriptionBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        is_done: bool = self._subscriber._waits.run(self._engine.drain(self._inbox, timeout))
+        is_done: bool = self._subscriber._waits.run(waits.drain(self._engine, self._inbox, timeout))
         return is_done
 
 
@@ -217,7 +218,7 @@ class Subscriber(SubscriberBase):
 
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
-        return self._waits.run(self._engine.receive(queue, timeout, _owner()))
+        return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
     def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
@@ -262,7 +263,7 @@ class Subscriber(SubscriberBase):
             OwnershipError: the subscriber was created before a fork.
         """
         check_wait("timeout", timeout)
-        return self._waits.run(self._engine.run(timeout))
+        return self._waits.run(waits.run(self._engine, timeout))
 
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
         """Wait until each endpoint serves the subscriptions.
@@ -279,7 +280,7 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        self._waits.run(self._engine.wait_ready(timeout))
+        self._waits.run(waits.wait_ready(self._engine, timeout))
 
     def drain(self, *, timeout: float | None = 5.0) -> bool:
         """End all subscriptions and keep the messages that were published before.
@@ -297,7 +298,7 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
         """
         check_wait("timeout", timeout)
-        return self._waits.run(self._engine.drain(None, timeout))
+        return self._waits.run(waits.drain(self._engine, None, timeout))
 
     def close(self) -> None:
         """Close the subscriber. Waits in other threads raise ClosedError. A second call has no effect."""

@@ -17,6 +17,7 @@ from oz.errors import ClosedError
 from oz.subscriber.engine import CLOSED, FOREIGN, Engine
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox
+from oz.subscriber.waits import receive
 from oz.transport import steps
 from oz.transport.steps import Steps
 
@@ -155,7 +156,7 @@ async def serve(engine: Engine, waits: TaskWaits, inbox: Inbox) -> None:
     assert queue is not None
     while True:
         try:
-            message = await waits.run(engine.receive(queue, None, owner))
+            message = await waits.run(receive(engine, queue, None, owner))
         except ClosedError:
             return
         with engine.handling():

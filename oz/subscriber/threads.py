@@ -1,19 +1,17 @@
 """Waits of a subscriber in threads.
 
-One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads wait for a
-condition, which the engine notifies after each change. When the polling thread has what it wants, another one
-takes its place.
+One thread at a time polls the sockets and reads; it holds `Engine.reading`. Other threads sleep until the engine
+has news. When the polling thread has what it wants, another one takes its place.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TypeVar
 
 from oz.subscriber.engine import Engine
 from oz.transport import steps
 from oz.transport.steps import Steps
+from oz.transport.waiting import ThreadWait, Waiters, tell
 
 T = TypeVar("T")
 
@@ -23,8 +21,7 @@ class ThreadWaits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._condition = threading.Condition(threading.Lock())
-        self._followers = 0
+        self._followers: Waiters = set()
         engine.tell = self._tell
 
     def run(self, wanted: Steps[T]) -> T:
@@ -39,30 +36,19 @@ class ThreadWaits:
         poll = self._engine.poll
         if poll.is_polling:
             poll.ring()
-        if self._followers:
-            self._notify()
-
-    def _notify(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
+        tell(self._followers)
 
     def follow(self, seen: int, until: float | None) -> None:
         """Wait until the version is not `seen`, or until a time, or until no thread polls."""
         if self._engine.poll.is_full and not self._engine.dispatcher.is_full:
             self._engine.poll.ring()
-        with self._condition:
-            self._followers += 1
-            try:
-                seconds = None if until is None else max(0.0, until - time.monotonic())
-                if self._engine.version == seen:
-                    self._condition.wait(seconds)
-            finally:
-                self._followers -= 1
+        with ThreadWait(self._followers) as wait:
+            if self._engine.version == seen:
+                wait.sleep(until)
 
     def pass_on(self) -> None:
         """Wake the threads that follow, because the thread that polled stops."""
-        if self._followers:
-            self._notify()
+        tell(self._followers)
 
 
 class _Wait:

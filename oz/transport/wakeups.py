@@ -26,18 +26,24 @@ class WakeUp:
         return self._read
 
     def wake(self) -> None:
-        """Make the descriptor readable."""
+        """Make the descriptor readable. After `close` it has no effect."""
         # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
-        with suppress(BlockingIOError):
+        with suppress(OSError):
             os.write(self._write, _ONE)
 
     def clear(self) -> None:
         """Make the descriptor unreadable."""
-        with suppress(BlockingIOError):
+        with suppress(OSError):
             while os.read(self._read, 1024) and self._read != self._write:
                 pass
 
+    def close(self) -> None:
+        """Close the descriptor. A second call has no effect."""
+        descriptors = {self._read, self._write} - {-1}
+        self._read = self._write = -1
+        for one in descriptors:
+            os.close(one)
+
     def __del__(self) -> None:
-        """Close the descriptor. No thread can be inside `wake` then."""
-        for descriptor in {self._read, self._write}:
-            os.close(descriptor)
+        """Close the descriptor."""
+        self.close()

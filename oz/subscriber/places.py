@@ -1,0 +1,141 @@
+"""Endpoints of a subscriber: what each one has, and whether it is ready."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oz.subscriber.fallback import LINK, Fallback
+from oz.subscriber.link import LIVE, Link
+from oz.subscriber.plain import PlainSocket
+from oz.wire import links
+
+
+class PublisherInfo(NamedTuple):
+    """State of one endpoint.
+
+    Attributes:
+        endpoint: connected or bound.
+        mode: "link", "prefix" or "connecting".
+        origin: id of the publisher's process, 16 bytes; None if unknown.
+        last_heard: seconds since the last frame; None before the first one.
+        refusal: reason of the last refused subscription, or None.
+    """
+
+    endpoint: str
+    mode: str
+    origin: bytes | None
+    last_heard: float | None
+    refusal: str | None
+
+
+class Place:
+    """One endpoint of a subscriber.
+
+    Attributes:
+        endpoint: of the publisher; the real one if it is bound here.
+        link_endpoint: of its links, None without.
+        link: None without.
+        handle: of the current connection of the link.
+        fallback: with `filtering="auto"`, else None.
+        plain: plain connection, or None.
+        gaps: known losses since the last message, by stream; None for losses of the link.
+        refusals: refused subscriptions.
+        refusal: last refusal, or None.
+        heard_at: time of the last frame or message, or None.
+        is_bound: whether the subscriber binds the endpoint.
+        is_twin: whether another link reaches the same publisher.
+        drained: whether the plain connection was read empty since `drain` began.
+    """
+
+    __slots__ = (
+        "drained",
+        "endpoint",
+        "fallback",
+        "gaps",
+        "handle",
+        "heard_at",
+        "is_bound",
+        "is_twin",
+        "link",
+        "link_endpoint",
+        "plain",
+        "refusal",
+        "refusals",
+    )
+
+    def __init__(self, endpoint: str, link_endpoint: str | None) -> None:
+        self.endpoint, self.link_endpoint = endpoint, link_endpoint
+        self.link: Link | None = None
+        self.handle = b""
+        self.fallback: Fallback | None = None
+        self.plain: PlainSocket | None = None
+        self.gaps: dict[int | None, int] = {}
+        self.refusals: dict[int, links.Refusal] = {}
+        self.refusal: str | None = None
+        self.heard_at: float | None = None
+        self.is_bound = self.is_twin = self.drained = False
+
+    def mode(self) -> str:
+        """Return "link", "prefix" or "connecting"."""
+        if self.plain is not None:
+            return "prefix" if self.plain.is_ready else "connecting"
+        if self.link is not None and (self.link.state == LIVE or self.is_twin):
+            return "link"
+        return "connecting"
+
+    def info(self, now: float) -> PublisherInfo:
+        """Return the state for the program.
+
+        Args:
+            now: in seconds.
+        """
+        origin = None if self.link is None else self.link.origin
+        heard = None if self.heard_at is None else now - self.heard_at
+        return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
+
+    def missing(self, *, needs_link: bool, may_fall_back: bool) -> str | None:
+        """Return why the endpoint is not ready, None if it is.
+
+        Args:
+            needs_link: whether a subscription needs a link.
+            may_fall_back: whether a plain publisher may serve other subscriptions.
+        """
+        if self.is_twin:
+            return None
+        link, fallback, plain = self.link, self.fallback, self.plain
+        if link is not None and link.is_answered:
+            if fallback is None or fallback.state == LINK:
+                return None
+            return f"{self.endpoint} moves to its link"
+        if plain is not None and plain.is_ready and not (link is not None and needs_link):
+            return None
+        if link is None:
+            return f"nothing answers at {self.endpoint}: start the publisher, or check host and port"
+        where = f"{self.endpoint} (link endpoint {self.link_endpoint})"
+        if link.state == LIVE:
+            return f"{where} has not answered the subscriptions yet"
+        if plain is not None and plain.is_ready:
+            return (
+                f"{where} is a plain publisher or its link port is closed, and group, last_value, overflow "
+                'and ack="handled" need a link: use oz.Publisher there, open the link port, or give links='
+            )
+        return (
+            f"nothing answers at {where}: start the publisher, or check host, port and the firewall of both ports"
+            + ("" if may_fall_back else '; a plain publisher needs filtering="auto"')
+        )
+
+    def is_drained(self, revision: int) -> bool:
+        """Return whether nothing is to come that was published before a declaration.
+
+        Args:
+            revision: of the declaration, which removed subscriptions.
+        """
+        link = self.link
+        if self.plain is not None and not self.drained:
+            return False
+        if link is None or self.is_twin or link.origin is None:
+            return True
+        if link.state == LIVE:
+            return link.idle >= revision
+        # A session that may resume has messages to come.
+        return link.epoch == links.UNKNOWN_EPOCH

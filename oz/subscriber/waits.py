@@ -1,0 +1,167 @@
+"""Waits of a subscriber as steps, for threads and asyncio.
+
+Each function does what it can without waiting, and yields the time until which it waits. Between two steps the
+waits of `oz.subscriber.threads` or `oz.subscriber.tasks` call `Engine.attend`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from oz.errors import ClosedError, Timeout
+from oz.subscriber.engine import FOREIGN, Engine
+from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.queue import Inbox, Queue
+from oz.transport.steps import Steps
+
+READ_BELOW = 1_000
+"""Messages in the queue of the subscriber below which a call reads although the queue has a message."""
+
+_clock = time.monotonic
+
+
+def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
+    """Wait for the next message of a queue; see `Subscriber.receive`.
+
+    Args:
+        engine: of the subscriber.
+        queue: of the subscriber or of a subscription.
+        timeout: in seconds, None for ever.
+        owner: thread or task that takes the message.
+
+    Raises:
+        Timeout: no message came in time.
+        ClosedError: no message can come any more.
+        OwnershipError: the subscriber was created before a fork.
+    """
+    if engine.in_hand:
+        engine.release(owner)
+    deadline = None if timeout is None else _clock() + timeout
+    has_waited = False
+    while True:
+        message = _take(engine, queue, owner)
+        if message is not None:
+            if _clock() >= engine.attend_at:
+                _attend_between(engine)
+            return message
+        engine.check_open()
+        if engine.is_exhausted(queue.inbox):
+            raise ClosedError(
+                "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
+            )
+        if has_waited and deadline is not None and _clock() >= deadline:
+            raise Timeout(f"no message in {timeout:g} s")
+        yield deadline
+        has_waited = True
+
+
+def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
+    """Return the next message of a queue, None without any. Report the gaps before it."""
+    if engine.runs_handlers:
+        while engine.dispatcher.work and engine.run_handler():
+            pass
+    items = queue.items
+    while True:
+        try:
+            item = items.popleft()
+        except IndexError:
+            return None
+        if not isinstance(item, Message):
+            engine.report(item)
+            continue
+        if isinstance(item, HandledMessage):
+            engine.in_hand[owner] = item
+        return item
+
+
+def _attend_between(engine: Engine) -> None:
+    """Attend to the sockets although the queue of the caller has a message."""
+    if engine.reading.acquire(blocking=False):
+        try:
+            engine.attend(may_read=len(engine.dispatcher.shared.items) < READ_BELOW)
+        finally:
+            engine.reading.release()
+    elif engine.poll.is_full and not engine.dispatcher.is_full:
+        # Another thread has stopped reading because a queue was full.
+        engine.poll.ring()
+
+
+def run(engine: Engine, timeout: float | None) -> Steps[int]:
+    """Run handlers; see `Subscriber.run`.
+
+    Args:
+        engine: of the subscriber.
+        timeout: seconds without a message after which it ends, None without end.
+
+    Raises:
+        OwnershipError: the subscriber was created before a fork.
+    """
+    begin = seen = engine.handled
+    idle_since = _clock()
+    has_waited = False
+    while True:
+        while engine.runs_handlers and engine.run_handler():
+            if _clock() >= engine.attend_at:
+                _attend_between(engine)
+        if engine.handled != seen or engine.handlers_running:
+            seen, idle_since, has_waited = engine.handled, _clock(), False
+        if engine.state == FOREIGN:
+            engine.check_open()
+        if engine.is_exhausted(None):
+            return engine.handled - begin
+        deadline = None if timeout is None else idle_since + timeout
+        if has_waited and deadline is not None and _clock() >= deadline:
+            return engine.handled - begin
+        yield deadline
+        has_waited = True
+
+
+def wait_ready(engine: Engine, timeout: float | None) -> Steps[None]:
+    """Wait until each endpoint is ready; see `Subscriber.wait_ready`.
+
+    Args:
+        engine: of the subscriber.
+        timeout: in seconds, None for ever.
+
+    Raises:
+        Timeout: an endpoint is not ready in time.
+        PermissionDenied, ProtocolError: a publisher refuses a subscription.
+        ClosedError, OwnershipError: the subscriber cannot be used.
+    """
+    deadline = None if timeout is None else _clock() + timeout
+    has_waited = False
+    while True:
+        missing = engine.missing()
+        if not missing:
+            return
+        if has_waited and deadline is not None and _clock() >= deadline:
+            raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
+        yield deadline
+        has_waited = True
+
+
+def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[bool]:
+    """End one subscription or all, and deliver what was published before; see `Subscriber.drain`.
+
+    Args:
+        engine: of the subscriber.
+        inbox: of the subscription, None for all.
+        timeout: in seconds, None for ever.
+
+    Raises:
+        ClosedError, OwnershipError: the subscriber cannot be used.
+    """
+    deadline = None if timeout is None else _clock() + timeout
+    inboxes, revision = engine.begin_drain(inbox)
+    try:
+        while True:
+            if engine.runs_handlers:
+                while engine.run_handler():
+                    pass
+            is_done = engine.is_drained(inboxes, revision)
+            if is_done or (deadline is not None and _clock() >= deadline):
+                return is_done
+            yield deadline
+    finally:
+        engine.end_drain(inboxes, is_last=inbox is None)

@@ -1,0 +1,68 @@
+"""Waits of threads for news of an engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from oz.transport.steps import Steps, run
+
+_Result = TypeVar("_Result")
+
+Waiters = set[Callable[[], object]]
+"""Functions of the threads and tasks that wait. An engine calls each of them when it has news."""
+
+
+def tell(waiters: Waiters) -> None:
+    """Wake all threads and tasks that wait."""
+    for notify in tuple(waiters):
+        notify()
+
+
+class ThreadWait:
+    """Wait of one thread: it sleeps until news or a time. It is a context manager."""
+
+    def __init__(self, waiters: Waiters) -> None:
+        """Prepare the wait.
+
+        Args:
+            waiters: of the engine.
+        """
+        self._waiters = waiters
+        self._news = threading.Event()
+
+    def __enter__(self) -> Self:
+        """Begin to listen for news. A change that comes later ends the next sleep."""
+        self._waiters.add(self._news.set)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop to listen for news."""
+        self._waiters.discard(self._news.set)
+
+    def sleep(self, until: float | None) -> None:
+        """Sleep until there is news, or until a time in seconds of `time.monotonic`; None for ever."""
+        left = None if until is None else until - time.monotonic()
+        if left is None or left > 0:
+            self._news.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+        # A change that has set the event is visible to the caller, which looks again.
+        self._news.clear()
+
+
+def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:
+    """Run steps in the calling thread, which sleeps until an engine has news.
+
+    Args:
+        waiters: of the engine.
+        steps: of the engine.
+
+    Raises:
+        Exception: any error of the steps.
+    """
+    with ThreadWait(waiters) as wait:
+        return run(steps, wait.sleep)
