@@ -254,7 +254,7 @@ class Engine:
                 is_new = self._dialler.monitor is None
                 monitor = self._dialler.watch()
                 if is_new:
-                    self.poll.add([int(monitor.pair.getsockopt(zmq.FD))])
+                    self.poll.add([monitor.fd])
         place.link = Link(
             self._member,
             self.subscriptions,
@@ -470,6 +470,8 @@ class Engine:
     def _attend(self, may_read: bool) -> bool:
         now = _clock()
         self.attend_at = now + ATTEND_INTERVAL
+        if self._current is not None:
+            self._take_back()
         self.poll.silence()
         has_more = is_empty = False
         if may_read and not self.dispatcher.is_full:
@@ -638,7 +640,7 @@ class Engine:
         if dialler is None or dialler.monitor is None:
             return
         if not self._undecided:
-            self.poll.remove([int(dialler.monitor.pair.getsockopt(zmq.FD))])
+            self.poll.remove([dialler.monitor.fd])
             dialler.unwatch()
 
     def _read_plain(self, now: float) -> bool:
@@ -712,14 +714,19 @@ class Engine:
                 self._follow(place)
 
     def _take_back(self) -> None:
-        """Undo the delivery that an exception interrupted: the frame is read again."""
+        """Undo the delivery that an exception interrupted: the frame is read again.
+
+        Another exception may interrupt this too: then it is repeated.
+        """
         self._tick_at = 0.0
-        link, self._current = self._current, None
+        link = self._current
         if link is None:
             return
-        sequence = link.take_back()
+        sequence = link.undo_sequence
         if sequence is not None:
             self.dispatcher.take_back(link, sequence)
+            link.take_back()
+        self._current = None
 
     # sending
 
@@ -1039,7 +1046,7 @@ class Engine:
                 self._close_plain(place)
             if self._dialler is not None:
                 if self._dialler.monitor is not None:
-                    self.poll.remove([int(self._dialler.monitor.pair.getsockopt(zmq.FD))])
+                    self.poll.remove([self._dialler.monitor.fd])
                 self.poll.remove([self._dialler.fd])
                 self._dialler.close()
             self.dispatcher.shared.items.clear()
