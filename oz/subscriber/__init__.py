@@ -2,7 +2,7 @@
 
 - `link.py`, `subscriptions.py`, `queue.py`, `fallback.py`, `message.py`: decisions, without sockets and clocks.
 - `links.py`, `plain.py`, `polling.py`: sockets and descriptors. `places.py`: state of each endpoint.
-- `engine.py`: sockets, lock and clock.
+- `connections.py`: endpoints, frames in and out, the clock. `engine.py`: subscriptions, handlers, the end.
 - `waits.py`: the waits as steps. `threads.py`, `tasks.py`: they run the steps in threads and in an asyncio loop.
 - `base.py`, `sync.py`, `aio.py`: `Subscriber` and `Subscription`. `checks.py` checks their arguments.
 """
