@@ -14,7 +14,8 @@ from oz.errors import ClosedError
 from oz.options import Delivery, Options
 from oz.subjects.pattern import Pattern
 from oz.subscriber import checks
-from oz.subscriber.engine import CLOSED, FOREIGN, Engine
+from oz.subscriber.connections import CLOSED, FOREIGN
+from oz.subscriber.engine import Engine
 from oz.subscriber.message import Gap, Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats

@@ -516,18 +516,19 @@ class Link:
         """Record that the last frame was delivered: `take_back` does not undo it any more."""
         self._undo = None
 
-    def take_back(self) -> int | None:
+    @property
+    def undo_sequence(self) -> int | None:
+        """First sequence of the messages of the last frame; None if it had none, or was settled."""
+        return None if self._undo is None else self._undo[0].sequence
+
+    def take_back(self) -> None:
         """Undo the last frame, because an exception of a signal handler interrupted its delivery.
 
-        The engine passes the same frame to `on_frame` again.
-
-        Returns:
-            First sequence of its messages, None if it had none.
+        The engine passes the same frame to `on_frame` again. A second call has no effect.
         """
         if self._undo is None:
-            return None
+            return
         head, drops = self._undo
-        self._undo = None
         self.expected = head.sequence
         if drops is None:
             self.drops.pop(head.stream, None)
@@ -536,7 +537,7 @@ class Link:
         if head.stream in self._marks:
             self._marks[head.stream].take_back(head.sequence)
         self._head = head
-        return head.sequence
+        self._undo = None
 
     def _replace(self, reason: str, effects: list[Effect]) -> None:
         self.state = NEW

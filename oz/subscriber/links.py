@@ -41,7 +41,7 @@ LINGER = 200
 _LAST = int(zmq.NOBLOCK)
 _READ = (_LAST, _LAST)
 _SEND = (int(zmq.SNDMORE | zmq.NOBLOCK), _LAST)
-_POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
+_POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE), int(zmq.FD)
 _get: Any = zmq.backend.Socket.get
 _send: Any = zmq.backend.Socket.send
 _recv: Any = zmq.backend.Socket.recv
@@ -85,12 +85,15 @@ class Monitor:
 
     Attributes:
         pair: socket that receives the events.
+        fd: descriptor that signals events.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
         self._socket = socket
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
         address = f"inproc://oz-subscriber-{id(self):x}-{next(_numbers)}"
+        # Read once: garbage collection may close the socket before its owner.
+        self.fd = int(_get(self.pair, _FD))
         try:
             self.pair.setsockopt(zmq.RCVHWM, 0)
             self.pair.setsockopt(zmq.LINGER, 0)
@@ -122,6 +125,7 @@ class Dialler:
 
     Attributes:
         router: socket of pyzmq.
+        fd: descriptor that signals messages.
         monitor: of the connections, while one is needed.
     """
 
@@ -129,14 +133,10 @@ class Dialler:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
+        self.fd = int(_get(self.router, _FD))
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
         self._message: list[bytes] = []
-
-    @property
-    def fd(self) -> int:
-        """Descriptor that signals messages."""
-        return int(_get(self.router, int(zmq.FD)))
 
     def dial(self, endpoint: str) -> bytes:
         """Connect to a link endpoint and return the handle.

@@ -87,6 +87,7 @@ class PlainSocket:
         self._bound: str | None = None
         self.monitor: Monitor | None = None
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
+        self.fds = [int(self.socket.getsockopt(zmq.FD))]
         try:
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
         except BaseException:
@@ -116,6 +117,7 @@ class PlainSocket:
         if not self.is_ready:
             events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
+            self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name a host and a port"):
             if binds:
                 self._files.bind(self.socket, endpoint)
@@ -157,12 +159,6 @@ class PlainSocket:
     def is_readable(self) -> bool:
         """Return whether the socket or its monitor has a message."""
         return is_readable(self.socket) or (self.monitor is not None and is_readable(self.monitor.pair))
-
-    @property
-    def fds(self) -> list[int]:
-        """Descriptors that signal messages and events."""
-        sockets = [self.socket] if self.monitor is None else [self.socket, self.monitor.pair]
-        return [int(one.getsockopt(zmq.FD)) for one in sockets]
 
     def close(self) -> None:
         """Close the socket."""

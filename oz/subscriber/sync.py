@@ -13,7 +13,7 @@ from oz.options import Delivery
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
-from oz.subscriber.engine import FOREIGN
+from oz.subscriber.connections import FOREIGN
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits

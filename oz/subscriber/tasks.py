@@ -14,7 +14,8 @@ import weakref
 from typing import Any, TypeVar
 
 from oz.errors import ClosedError
-from oz.subscriber.engine import CLOSED, FOREIGN, Engine
+from oz.subscriber.connections import CLOSED, FOREIGN
+from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Inbox
 from oz.subscriber.waits import receive

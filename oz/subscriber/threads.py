@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from oz.subscriber.connections import CLOSED
 from oz.subscriber.engine import Engine
 from oz.transport import steps
 from oz.transport.steps import Steps
@@ -82,7 +83,7 @@ class _Wait:
         if engine.attend() or engine.version != self._seen:
             return
         seconds = engine.wait_seconds(until)
-        if engine.state == "closed":
+        if engine.state == CLOSED:
             return
         poll.is_polling = True
         try:

@@ -10,7 +10,8 @@ import time
 from typing import Any
 
 from oz.errors import ClosedError, Timeout
-from oz.subscriber.engine import FOREIGN, Engine
+from oz.subscriber.connections import FOREIGN
+from oz.subscriber.engine import Engine
 from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.queue import Inbox, Queue
 from oz.transport.steps import Steps

@@ -1,0 +1,624 @@
+"""Connections of a subscriber: endpoints, frames in and out, moves of `filtering="auto"`, and the clock.
+
+Everything here runs under the lock of the engine (`oz.subscriber.engine`), which is the only subclass. Each
+endpoint is a `Place`. It has a link, a plain connection, or both; `oz.subscriber.fallback` decides with
+`filtering="auto"`.
+
+`connect` sends at once. What a full socket refuses is sent at the next call: `_touched` holds the places that may
+have frames to send.
+
+An exception of a signal handler may interrupt the delivery of a frame. `_take_back` undoes the delivery, and the
+`Dialler` returns the same frame again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import zmq
+
+from oz.errors import (
+    ClosedError,
+    ConfigurationError,
+    OwnershipError,
+)
+from oz.logs import peer_logger
+from oz.options import Options
+from oz.program_end import end_daemon
+from oz.subscriber import link as machine
+from oz.subscriber.fallback import ASKING, MOVING, Fallback
+from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
+from oz.subscriber.links import Dialler
+from oz.subscriber.message import Gap, Message
+from oz.subscriber.places import Place
+from oz.subscriber.plain import PlainPatterns, PlainSocket
+from oz.subscriber.polling import Poll
+from oz.subscriber.queue import Dispatcher
+from oz.subscriber.subscriptions import Subscriptions
+from oz.transport.endpoints import EndpointError, check
+from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.wire import links
+
+MAX_READ = 100
+"""Frames of links that are read at once."""
+MAX_MESSAGES = 512
+"""Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
+MAX_PLAIN = 1_000
+"""Messages of one plain connection that are read at once."""
+LARGEST_WINDOW = 1_024
+"""Batches without acknowledgement that a publisher may send."""
+TICK_INTERVAL = 0.1
+"""Listened seconds between two checks of all links at least."""
+
+_clock = time.monotonic
+_log = peer_logger("oz.subscriber")
+
+OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
+
+
+class Connections(ABC):
+    """Sockets and machines of one subscriber.
+
+    Attributes:
+        lock: held by everything that touches a socket.
+        reading: held by the thread that reads.
+        version: changes with each event that a wait may be waiting for.
+        tell: wakes the waits after a change of `version`; set by the waits.
+        dispatcher: queues.
+        state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
+        places: by endpoint.
+        poll: descriptors of the sockets.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[Any] | None,
+        filtering: str,
+        decode: Callable[[bytes], Any] | None,
+        link_endpoints: str | Mapping[str, str] | None,
+        options: Options,
+    ) -> None:
+        """Create the state without endpoints. The arguments are those of `Engine`."""
+        self.filtering, self.options = filtering, options
+        self._link_endpoints = link_endpoints
+        self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.lock = threading.RLock()
+        self.reading = threading.RLock()
+        self.version = 0
+        self.tell: Callable[[], None] = lambda: None
+        self.state = OPEN
+        self.subscriptions = Subscriptions()
+        self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
+        self._member = os.urandom(16)
+        # A batch of small messages has up to 1 MiB, so that a link must accept as much.
+        self._message_bytes = max(options.limits.message_bytes, 1 << 20)
+        self._patterns = PlainPatterns()
+        self._clock = ListeningClock()
+        # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
+        self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.poll = Poll()
+        self._dialler: Dialler | None = None
+        self.places: dict[str, Place] = {}
+        self._by_handle: dict[bytes, Place] = {}
+        self._plains: dict[Place, None] = {}
+        self._undecided: dict[Place, None] = {}
+        self._place_of: dict[Link, Place] = {}
+        self._touched: dict[Place, None] = {}
+        self._unacked: dict[Place, None] = {}
+        self._current: Link | None = None
+        self._tick_at = 0.0
+        self._drains = 0
+        self._ended_links: list[Link] = []
+
+    @abstractmethod
+    def acknowledge(self, message: Message) -> None:
+        """Record that a message is handled."""
+
+    # state
+
+    def check_open(self) -> None:
+        """Raise ClosedError or OwnershipError if the subscriber cannot be used."""
+        if self.state == CLOSED:
+            end_daemon()
+            raise ClosedError("the subscriber is closed")
+        if self.state == FOREIGN:
+            raise OwnershipError(
+                "the subscriber belongs to the parent process: create another one after the fork"
+            )
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.tell()
+
+    def enter(self, wait: object) -> None:
+        """Begin to listen: a program waits.
+
+        Args:
+            wait: passed to `leave` later.
+        """
+        with self.lock:
+            self._inside.add(wait)
+            self._clock.enter()
+
+    def leave(self, wait: object) -> None:
+        """Stop to listen, if no other wait goes on."""
+        with self.lock:
+            self._inside.discard(wait)
+            if not self._inside:
+                self._clock.leave(_clock())
+
+    # endpoints
+
+    def connect(self, endpoint: str) -> None:
+        """Connect to a publisher; see `Subscriber.connect`."""
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            self._refuse_multicast(endpoint)
+            if endpoint in self.places:
+                return
+            place = Place(endpoint, None)
+            if self.filtering != "prefix":
+                place.link_endpoint = self._link_endpoint_of(endpoint)
+            if place.link_endpoint is None:
+                self._open_plain(place)
+            else:
+                self._start_link(place)
+            self.places[endpoint] = place
+            self._flush()
+
+    def _link_endpoint_of(self, endpoint: str) -> str | None:
+        """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
+        known = self._link_endpoints
+        if isinstance(known, str):
+            if self.places:
+                raise ConfigurationError(
+                    "links", known, "argument",
+                    "one link endpoint serves one endpoint; give a dict of endpoint to link endpoint",
+                )  # fmt: skip
+            return known
+        if known is not None and endpoint in known:
+            return known[endpoint]
+        try:
+            return link_endpoint(endpoint)
+        except EndpointError:
+            if self.filtering == "publisher":
+                raise
+            return None
+
+    @staticmethod
+    def _refuse_multicast(endpoint: str) -> None:
+        if endpoint.startswith(("epgm://", "pgm://")):
+            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+
+    def _start_link(self, place: Place) -> None:
+        assert place.link_endpoint is not None
+        if any(one.link_endpoint == place.link_endpoint for one in self.places.values()):
+            raise EndpointError(
+                f"{place.endpoint!r}: another endpoint has the link endpoint {place.link_endpoint!r}; "
+                "connect to each publisher once"
+            )
+        if self._dialler is None:
+            dialler = Dialler(self._context, message_bytes=self._message_bytes, window=LARGEST_WINDOW)
+            self._dialler = dialler
+            self.poll.add([dialler.fd])
+        if self.filtering == "auto":
+            place.fallback = Fallback(_clock())
+            self._undecided[place] = None
+            if not place.link_endpoint.startswith("inproc://"):
+                is_new = self._dialler.monitor is None
+                monitor = self._dialler.watch()
+                if is_new:
+                    self.poll.add([monitor.fd])
+        place.link = Link(
+            self._member,
+            self.subscriptions,
+            _new_id,
+            resume_seconds=self.options.resume_seconds,
+            largest_frame=self._message_bytes + FRAME_SPACE,
+            largest_window=LARGEST_WINDOW,
+        )
+        self._place_of[place.link] = place
+        try:
+            self._dial(place)
+        except BaseException:
+            del self._place_of[place.link]
+            raise
+
+    def _dial(self, place: Place) -> None:
+        assert self._dialler is not None
+        assert place.link is not None
+        assert place.link_endpoint is not None
+        place.handle = self._dialler.dial(place.link_endpoint)
+        self._by_handle[place.handle] = place
+        place.link.connect(self._clock.time(_clock()))
+        place.is_twin = False
+        self._touched[place] = None
+        self._tick_at = 0.0
+
+    def _hang_up(self, place: Place) -> None:
+        assert self._dialler is not None
+        assert place.link_endpoint is not None
+        self._by_handle.pop(place.handle, None)
+        self._dialler.hang_up(place.link_endpoint)
+
+    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+        plain = PlainSocket(
+            self._context,
+            place.endpoint,
+            self._patterns.prefixes(),
+            binds=binds,
+            message_bytes=self.options.limits.message_bytes,
+            high_water_mark=self.options.high_water_mark,
+        )
+        place.plain = plain
+        self._plains[place] = None
+        if binds:
+            place.endpoint = plain.endpoint
+        self.poll.add(plain.fds)
+        self.poll.ring()
+
+    def _close_plain(self, place: Place) -> None:
+        plain, place.plain = place.plain, None
+        self._plains.pop(place, None)
+        if plain is not None:
+            self.poll.remove(plain.fds)
+            plain.close()
+
+    def bind(self, endpoint: str) -> str:
+        """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            self._refuse_multicast(endpoint)
+            if self.filtering == "publisher":
+                raise ConfigurationError(
+                    "filtering", "publisher", "argument",
+                    'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
+                    '"prefix"',
+                )  # fmt: skip
+            place = Place(endpoint, None)
+            place.is_bound = True
+            self._open_plain(place, binds=True)
+            self.places[place.endpoint] = place
+            return place.endpoint
+
+    def disconnect(self, endpoint: str, *, is_bound: bool = False) -> None:
+        """Disconnect or unbind; see `Subscriber.disconnect`."""
+        with self.lock:
+            self.check_open()
+            place = self.places.get(endpoint)
+            if place is None or place.is_bound != is_bound:
+                verb = "bound" if is_bound else "connected"
+                known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
+                raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            del self.places[endpoint]
+            self._close_plain(place)
+            if place.link is not None:
+                place.link.close()
+                self._send_all(place, _clock())
+                self._hang_up(place)
+                del self._place_of[place.link]
+                self._ended_links.append(place.link)
+            self._touched.pop(place, None)
+            self._unacked.pop(place, None)
+            self._undecided.pop(place, None)
+            self._unwatch()
+            self._changed()
+
+    # subscriptions
+
+    def _declare(self) -> None:
+        for place in self.places.values():
+            if place.link is not None:
+                place.link.declare()
+                self._touched[place] = None
+        self._flush()
+
+    # reading
+
+    def _read_links(self, now: float) -> bool:
+        """Read frames of links; return whether more may be there."""
+        dialler, by_handle, clock = self._dialler, self._by_handle, self._clock
+        if dialler is None:
+            clock.empty(now)
+            return False
+        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        limit = stats.received + MAX_MESSAGES
+        dialler.begin()
+        for _ in range(MAX_READ):
+            message = dialler.read()
+            if message is None:
+                clock.empty(now)
+                return False
+            clock.read(now)
+            place = by_handle.get(message[0])
+            if place is not None:
+                if len(message) == 2:
+                    self._on_frame(place, message[1], now, time_ns)
+                else:
+                    stats.malformed += 1
+            dialler.discard()
+            if stats.received >= limit:
+                break
+        return True
+
+    def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
+        link = place.link
+        assert link is not None
+        link.settle()
+        self._current = link
+        place.heard_at = now
+        self._touched[place] = None
+        before = link.state
+        effects = link.on_frame(frame, self._clock.time(now))
+        if effects:
+            self._apply(place, link, effects, time_ns)
+        if frame and frame[0] == links.WELCOME and link.state == LIVE:
+            self._on_welcome(place, link, now)
+        elif link.state == ENDED and before != ENDED:
+            self._on_end(place)
+        elif self._drains and frame and frame[0] == links.PING:
+            self._changed()
+        self._current = None
+
+    def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
+        for effect in effects:
+            if isinstance(effect, machine.Messages):
+                self._unacked[place] = None
+                if self._is_moving(place, effect):
+                    continue
+                gap = 0
+                if place.gaps:
+                    gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
+                self.dispatcher.deliver(link, effect, time_ns, gap, self.acknowledge)
+            elif isinstance(effect, machine.Gap):
+                if effect.count is not None:
+                    place.gaps[effect.stream] = place.gaps.get(effect.stream, 0) + effect.count
+                if effect.reason == "malformed" and effect.count is not None:
+                    self.dispatcher.stats.received += effect.count
+                    self.dispatcher.stats.malformed += effect.count
+                self.dispatcher.put_gap(Gap(link.origin, effect.count, 0, effect.reason), effect.stream)
+                self._changed()
+            elif isinstance(effect, machine.Replace):
+                self._replace(place)
+            else:
+                self._on_answer(place, effect)
+
+    def _is_moving(self, place: Place, effect: machine.Messages) -> bool:
+        """Return whether the plain connection still serves the messages of a link."""
+        fallback = place.fallback
+        if fallback is None or fallback.state != MOVING:
+            return False
+        options = self.subscriptions.options_of(effect.stream)
+        if options is None or options.group or options.handled or options.overflow:
+            return False
+        # The plain connection delivers these messages too. Its rest is discarded at ANSWER.
+        self.dispatcher.stats.repeated += len(effect.positions)
+        fallback.has_delivered = True
+        return True
+
+    def _replace(self, place: Place) -> None:
+        self._hang_up(place)
+        self._dial(place)
+
+    def _on_welcome(self, place: Place, link: Link, now: float) -> None:
+        for other in self.places.values():
+            if other is place or other.link is None or other.is_twin:
+                continue
+            if other.link.state == LIVE and other.link.origin == link.origin:
+                _log.warning(
+                    "%s and %s reach the same publisher; the first link is used",
+                    other.endpoint,
+                    place.endpoint,
+                )
+                link.leave(self._clock.time(now))
+                place.is_twin = True
+                if place.fallback is not None:
+                    place.fallback.duplicate()
+                    self._follow(place)
+                self._changed()
+                return
+        if place.fallback is not None:
+            place.fallback.welcomed()
+        self._changed()
+
+    def _on_answer(self, place: Place, effect: machine.Refused) -> None:
+        place.refusals = {one.sid: one for one in effect.refusals}
+        for one in effect.refusals:
+            place.refusal = one.reason
+            entry = self.subscriptions.by_sid.get(one.sid)
+            if entry is not None and entry.owner.refusal is None:
+                _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
+                entry.owner.refusal = one
+        if place.fallback is not None:
+            origin = None if place.link is None else place.link.origin
+            if place.fallback.answered():
+                self.dispatcher.put_gap(Gap(origin, None, 0, "moved"), None)
+            self._follow(place)
+        self._changed()
+
+    def _on_end(self, place: Place) -> None:
+        if place.fallback is not None:
+            place.fallback.ended()
+            self._follow(place)
+        self._changed()
+
+    def _follow(self, place: Place) -> None:
+        """Open or close the plain connection, as the fallback has decided."""
+        assert place.fallback is not None
+        if place.fallback.has_plain and place.plain is None:
+            self._open_plain(place)
+        elif not place.fallback.has_plain and place.plain is not None:
+            self._close_plain(place)
+        self._unwatch()
+        self._changed()
+
+    def _unwatch(self) -> None:
+        """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        for place in [*self._undecided]:
+            if place.fallback is None or place.fallback.state != ASKING:
+                del self._undecided[place]
+        dialler = self._dialler
+        if dialler is None or dialler.monitor is None:
+            return
+        if not self._undecided:
+            self.poll.remove([dialler.monitor.fd])
+            dialler.unwatch()
+
+    def _read_plain(self, now: float) -> bool:
+        """Read plain messages; return whether more may be there."""
+        has_more = False
+        for place in self._plains:
+            plain = place.plain
+            if plain is None:
+                continue
+            messages = plain.read(MAX_PLAIN)
+            if messages:
+                place.heard_at = now
+                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+                if found and place.fallback is not None:
+                    place.fallback.has_delivered = True
+            if plain.is_empty:
+                place.drained = True
+            else:
+                has_more = True
+        return has_more
+
+    def _read_monitors(self) -> None:
+        for place in self._plains:
+            if place.plain is not None and place.plain.read_monitor():
+                self._changed()
+        dialler = self._dialler
+        if dialler is None or dialler.monitor is None:
+            return
+        for event, where in list(dialler.monitor.read()):
+            place_found = self._place_at(where)
+            if place_found is None or place_found.fallback is None:
+                continue
+            if event == zmq.EVENT_CONNECTED:
+                place_found.fallback.stands()
+            elif place_found.fallback.refused():
+                self._follow(place_found)
+
+    def _place_at(self, where: str) -> Place | None:
+        """Return the place of an event of a monitor, which may name an address in place of a host."""
+        found = [one for one in self.places.values() if one.link_endpoint == where]
+        if not found:
+            port = where.rpartition(":")[2]
+            found = [
+                one
+                for one in self.places.values()
+                if one.link_endpoint is not None and one.link_endpoint.rpartition(":")[2] == port
+            ]
+        return found[0] if len(found) == 1 else None
+
+    def _tick(self, now: float) -> None:
+        """Do what is due by the clock. The sockets are read."""
+        listened = self._clock.time(now)
+        if listened >= self._tick_at:
+            deadline = inf
+            for place in [*self.places.values()]:
+                link = place.link
+                if link is None:
+                    continue
+                before = link.state
+                if before == NEW:
+                    # An exception interrupted the replacement of its connection.
+                    self._replace(place)
+                self._apply(place, link, link.tick(listened), time.time_ns())
+                if link.state == ENDED and before != ENDED:
+                    self._on_end(place)
+                self._touched[place] = None
+                deadline = min(deadline, link.next_deadline())
+            self._tick_at = max(deadline, listened + TICK_INTERVAL)
+        for place in [*self._undecided]:
+            if place.fallback is not None and place.fallback.tick(now):
+                self._follow(place)
+
+    def _take_back(self) -> None:
+        """Undo the delivery that an exception interrupted: the frame is read again.
+
+        Another exception may interrupt this too: then it is repeated.
+        """
+        self._tick_at = 0.0
+        link = self._current
+        if link is None:
+            return
+        sequence = link.undo_sequence
+        if sequence is not None:
+            self.dispatcher.take_back(link, sequence)
+            link.take_back()
+        self._current = None
+
+    # sending
+
+    def _flush(self, now: float | None = None) -> bool:
+        """Send what waits; return whether the socket has a message."""
+        dialler = self._dialler
+        if dialler is None:
+            return False
+        if now is None:
+            now = _clock()
+        has_sent = False
+        touched = self._touched
+        for place in [*touched]:
+            result = self._send_all(place, now)
+            has_sent |= result is not None
+            if result is not False:
+                # Only now, because an exception of a signal handler may have come before.
+                touched.pop(place, None)
+            if place.link is not None and place.link.ack_at == inf:
+                self._unacked.pop(place, None)
+        # A send may have consumed the signal of the descriptor.
+        if has_sent and dialler.is_readable():
+            self.poll.ring()
+            return True
+        return False
+
+    def _send_all(self, place: Place, now: float) -> bool | None:
+        """Send the frames of a link; return False if the socket is full, None without frames."""
+        dialler, link = self._dialler, place.link
+        if link is None or dialler is None:
+            return None
+        result = None
+        while (frame := link.next_frame()) is not None:
+            if not dialler.send(place.handle, frame):
+                return False
+            link.taken(now)
+            result = True
+        return result
+
+    # time
+
+    def wait_seconds(self, until: float | None) -> float | None:
+        """Return for how many seconds a wait polls at most, None for ever.
+
+        Args:
+            until: time at which the caller wants to be woken; None without.
+        """
+        now = _clock()
+        deadline = inf if until is None else until
+        with self.lock:
+            listened = self._clock.time(now)
+            if self.places:
+                deadline = min(deadline, now + max(0.0, self._tick_at - listened))
+            for place in self._undecided:
+                if place.fallback is not None:
+                    deadline = min(deadline, place.fallback.deadline)
+            for place in self._unacked:
+                if place.link is not None:
+                    deadline = min(deadline, place.link.ack_at)
+        return None if deadline == inf else max(0.0, deadline - now)
+
+
+def _new_id() -> bytes:
+    return os.urandom(16)
