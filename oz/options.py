@@ -78,8 +78,8 @@ class Options:
         _check_positive(self, but=may_be_zero)
         for name in may_be_zero:
             value = getattr(self, name)
-            if not value >= 0:
-                raise _not_positive(name, value, "0 or more")
+            if type(value) not in (int, float) or not value >= 0:
+                raise _not_positive(name, value, "a number, 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,6 +204,8 @@ class Publisher(PublisherBase):
     loop's turn.
     """
 
+    _class_name = "oz.asyncio.Publisher"
+
     def _begin(self, engine: Engine) -> None:
         self._life = _Life(engine)
         self._attendance = self._life.attendance

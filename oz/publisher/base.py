@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import zmq
 
@@ -14,12 +14,15 @@ from oz.options import Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
 from oz.publisher.stats import PublisherStats, SubscriberInfo
+from oz.suggestions import no_attribute, refuse_unknown
 from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.codec import Codec
 
 
 class PublisherBase(ABC):
     """Publisher without the calls that wait."""
+
+    _class_name = "oz.Publisher"
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class PublisherBase(ABC):
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options | None = None,
+        **unknown: Any,
     ) -> None:
         """Bind and connect to endpoints.
 
@@ -50,12 +54,15 @@ class PublisherBase(ABC):
             security: keys and permissions; not supported yet.
             context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
             options: see `oz.options.Options`.
+            unknown: misspelled arguments, for an error with a suggestion.
 
         Raises:
+            TypeError: there is no such argument.
             EndpointError: an endpoint cannot be used.
             ConfigurationError: an argument has no meaning here.
             ClosedError: the program ends.
         """
+        refuse_unknown(self._class_name, unknown, PublisherBase.__init__)
         check_running("publisher")
         engine = Engine(
             codec=codec,
@@ -178,6 +185,10 @@ class PublisherBase(ABC):
     def subscribers(self) -> list[SubscriberInfo]:
         """State of each link."""
         return self._engine.subscriber_infos()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError with a suggestion."""
+        raise no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         """Show the endpoints."""

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import zmq
 
+from oz import suggestions
 from oz.errors import ClosedError
 from oz.options import Delivery, Options
 from oz.subjects.pattern import Pattern
@@ -74,7 +75,7 @@ class SubscriptionBase:
         return queue or self._engine.own_queue(self._inbox, self._delivery, self._overflow)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise checks.no_attribute(self._class_name, type(self), name)
+        raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         texts = ", ".join(repr(one.text) for one in self.patterns)
@@ -103,7 +104,7 @@ class SubscriberBase:
         options: Options = Options(),  # noqa: B008 - it is frozen
         **unknown: Any,
     ) -> None:
-        checks.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
+        suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
         checks.check_subscriber(dialect, filtering, on_gap, security, options, links)
         found = find_codec(codec)
         self._dialect, self._filtering = dialect, filtering
@@ -184,7 +185,7 @@ class SubscriberBase:
         unknown: dict[str, Any],
     ) -> Any:
         public: Any = type(self)
-        checks.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
+        suggestions.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
         checks.check_subscription(handler, max_messages)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
@@ -195,7 +196,7 @@ class SubscriberBase:
             return subscription_class(self, inbox, delivery, overflow)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise checks.no_attribute(self._class_name, type(self), name)
+        raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __del__(self) -> None:
         engine = self.__dict__.get("_engine")

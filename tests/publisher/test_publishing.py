@@ -6,6 +6,7 @@ import pytest
 
 import oz
 from oz.errors import ConfigurationError, SubjectError, Timeout
+from oz.options import Options
 from support.waiting import Thread, until
 
 
@@ -328,3 +329,55 @@ def test_many_links(make, join):
     assert [len(peer.messages) for peer in peers] == [501 if number == 7 else 500 for number in range(60)]
     assert peers[7].payloads[-1] == b"own"
     assert all(not peer.gaps for peer in peers)
+
+
+# wrong arguments
+
+
+@pytest.mark.parametrize("payload", [[b"a", b"b"], (b"a",)])
+def test_a_payload_is_one_body(make, payload):
+    publisher = make()
+    with pytest.raises(TypeError, match=r"one body of bytes.*join the parts"):
+        publisher.publish("a", payload)
+
+
+@pytest.mark.parametrize("size", [101, 5_000])
+def test_a_large_payload_is_refused_with_and_without_subscribers(make, join, size):
+    publisher = make(message_bytes=100)
+    text = f"a payload of {size:,} bytes: at most 100 are allowed"
+    with pytest.raises(ValueError, match=text):
+        publisher.publish("a", b"x" * size)
+    peer = join(publisher, "a")
+    # The second message is published without a look at the route.
+    publisher.publish("a", b"0")
+    publisher.publish("a", b"1" * 100)
+    with pytest.raises(ValueError, match=text):
+        publisher.publish("a", b"x" * size)
+    assert peer.receive(2) == [b"0", b"1" * 100]
+    assert publisher.stats.published == 2
+
+
+def test_without_a_high_water_mark_bytes_are_the_limit(make, join):
+    publisher = make(high_water_mark=0, resume_bytes=1_000)
+    peer = join(publisher, "a")
+    peer.is_acking = False
+    for number in range(20_000):
+        publisher.publish("a", b"%d" % number)
+    peer.is_acking = True
+    assert peer.receive(20_000) == [b"%d" % number for number in range(20_000)]
+    assert peer.gaps == []
+
+
+@pytest.mark.parametrize("value", [-1, "10"])
+def test_a_high_water_mark_is_a_number(value):
+    with pytest.raises(ConfigurationError, match=r"high_water_mark.*0 or more"):
+        Options(high_water_mark=value)
+
+
+def test_misspelled_names_get_a_suggestion(make):
+    publisher = make()
+    publisher = getattr(publisher, "raw", publisher)
+    with pytest.raises(AttributeError, match=r"oz\.(asyncio\.)?Publisher .*'publsh'.*did you mean 'publish'"):
+        publisher.publsh  # noqa: B018
+    with pytest.raises(TypeError, match=r"oz\.(asyncio\.)?Publisher .*'on_ful'.*did you mean 'on_full'"):
+        type(publisher)(on_ful="drop")
