@@ -129,21 +129,31 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap."""
+        """Append a gap; with "drop_newest", join it with a last gap of its kind, so that the queue is bounded."""
+        if self.overflow == "drop_newest" and self._join_last(gap):
+            return
         self.items.append(gap)
         if self.work is not None:
             self.work.append(self)
+
+    def _join_last(self, gap: Gap) -> bool:
+        """Add a gap to the last item, if it is a gap of the same kind; return whether it is."""
+        try:
+            last = self.items[-1]
+            if isinstance(last, Gap) and (last.origin, last.reason) == (gap.origin, gap.reason):
+                self.items[-1] = _joined(last, gap)
+                return True
+        except IndexError:
+            # A receiver in another thread has taken the last item.
+            pass
+        return False
 
     def _make_space(self, message: Message, origin: bytes | None) -> bool:
         """Drop messages of a full queue; return whether the new message enters it."""
         items = self.items
         if self.overflow == "drop_newest":
-            last = items[-1] if items else None
             self._count_drop(message)
-            if isinstance(last, Gap) and last.reason == "full" and last.origin == origin:
-                items[-1] = Gap(origin, (last.count or 0) + 1, 0, "full")
-            else:
-                self.put_gap(Gap(origin, 1, 0, "full"))
+            self.put_gap(Gap(origin, 1, 0, "full"))
             return False
         dropped = 0
         if self.overflow == "conflate":

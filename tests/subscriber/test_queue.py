@@ -67,6 +67,16 @@ def test_a_full_queue_drops_and_puts_a_gap_in_place(overflow, expected):
     assert not one.dispatcher.is_full
 
 
+def test_a_full_queue_joins_gaps_of_publishers():
+    one = Receiver()
+    inbox = one.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
+    for number in range(5):
+        one.deliver(f"a.{number}")
+        one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 0)
+        one.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 0)
+    assert shown(inbox.queue) == ["a.0", "dropped 5", *["full 1", "dropped 5"] * 4]
+
+
 @pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
 def test_a_full_queue_keeps_the_gaps_of_publishers(overflow):
     one = Receiver()
