@@ -18,7 +18,6 @@ Waits are steps (`oz.subscriber.waits`). A step checks the queues and the state;
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -43,6 +42,7 @@ from oz.subscriber.message import Gap, HandledMessage, Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.system import after_fork
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
@@ -532,5 +532,5 @@ def _disown_all() -> None:
     _engines.clear()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+after_fork(_disown_all)
 atexit.register(lambda: close_all(_engines))
