@@ -249,10 +249,10 @@ def test_an_unclosed_subscriber_warns_and_closes(publisher):
     publisher.wait_for(lambda sessions: not sessions.by_id)
 
 
-def test_close_survives_sockets_that_garbage_collection_has_closed(publisher):
+def test_close_survives_a_socket_that_garbage_collection_has_closed(publisher):
     sub = sync.Subscriber(publisher.endpoint)
     sub.subscribe("a")
-    sub._engine._dialler.monitor.pair.close(0)
+    # Not the end of the monitor: an I/O thread would wait for it for ever.
     sub._engine._dialler.router.close(0)
     sub.close()
     assert sub.closed
