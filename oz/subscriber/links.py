@@ -80,9 +80,9 @@ def read(socket: zmq.Socket[bytes]) -> list[bytes]:
 class Monitor:
     """Events of the connections of one socket.
 
-    An I/O thread of libzmq waits for ever if the other end of a monitor is full, or closed before the monitor
-    ends. So the end has no limit, `close` ends the monitor first, and `_pairs` keeps the end from garbage
-    collection.
+    An I/O thread of libzmq waits for ever if the end of a monitor is full, or if the end or the socket is closed
+    before the monitor is ended. So the end has no limit, `close` ends the monitor first, and `_open` keeps both
+    from garbage collection.
 
     Attributes:
         pair: socket that receives the events.
@@ -92,7 +92,7 @@ class Monitor:
     def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
         self._socket = socket
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
-        _pairs.add(self.pair)
+        _open.add(self)
         address = f"inproc://oz-subscriber-{id(self):x}-{next(_numbers)}"
         # Read once: garbage collection may close the socket before its owner.
         self.fd = int(_get(self.pair, _FD))
@@ -116,11 +116,11 @@ class Monitor:
         """End the monitor, before its socket closes."""
         with suppress(zmq.ZMQError):
             self._socket.monitor(None, 0)
-        _pairs.discard(self.pair)
+        _open.discard(self)
         self.pair.close(0)
 
 
-_pairs: set[zmq.Socket[bytes]] = set()
+_open: set[Monitor] = set()
 _numbers = iter(range(1, 1 << 62))
 
 

@@ -249,15 +249,6 @@ def test_an_unclosed_subscriber_warns_and_closes(publisher):
     publisher.wait_for(lambda sessions: not sessions.by_id)
 
 
-def test_close_survives_a_socket_that_garbage_collection_has_closed(publisher):
-    sub = sync.Subscriber(publisher.endpoint)
-    sub.subscribe("a")
-    # Not the end of the monitor: an I/O thread would wait for it for ever.
-    sub._engine._dialler.router.close(0)
-    sub.close()
-    assert sub.closed
-
-
 # interruption
 
 
