@@ -308,6 +308,7 @@ def test_an_interrupted_wait_does_not_stop_the_clock_of_silence(sub, publisher, 
     assert clock.time(time.monotonic() + 10) == after
 
 
+@pytest.mark.heavy
 def test_interruptions_lose_at_most_the_message_in_hand(publisher):
     """Interrupt the receiving main thread again and again."""
     program = textwrap.dedent("""
