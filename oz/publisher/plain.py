@@ -32,7 +32,6 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
-        changes: subscriptions and unsubscriptions that were read.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
-        self.changes = 0
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()
@@ -128,7 +126,6 @@ class PlainSubscribers:
             return
         if is_new:
             self._lengths = sorted(set(map(len, counts)))
-            self.changes += 1
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has a prefix of a subject."""

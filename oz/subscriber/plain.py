@@ -84,7 +84,6 @@ class PlainSocket:
             EndpointError: libzmq refuses the endpoint.
         """
         self._files = SocketFiles()
-        self._bound: str | None = None
         self.monitor: Monitor | None = None
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
@@ -121,7 +120,6 @@ class PlainSocket:
         with refused_by_libzmq(endpoint, "name a host and a port"):
             if binds:
                 self._files.bind(self.socket, endpoint)
-                self._bound = endpoint
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
