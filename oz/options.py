@@ -54,7 +54,10 @@ class Options:
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
         batch: messages of a batch at most.
         batch_delay: seconds that a message waits for a batch at most.
-        delimiter: separator between the tokens of a subject, in place of the dialect's.
+        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are
+            one frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a
+            subject that contains the delimiter. A subscriber splits messages of plain publishers at the
+            first delimiter, and counts a message without one as malformed. Links do not use it.
         dedupe: whether a subscriber drops messages whose id it has seen.
         multicast: options of `epgm://` and `pgm://` endpoints.
         limits: what a peer can cost.
@@ -67,7 +70,7 @@ class Options:
     send_timeout: float = 10.0
     batch: int = 512
     batch_delay: float = 0.0005
-    delimiter: str | None = None
+    delimiter: bytes | None = None
     dedupe: bool = False
     multicast: Any = None
     limits: Limits = field(default_factory=Limits)
@@ -76,6 +79,9 @@ class Options:
         """Check that no number is negative, and that 0 has a meaning."""
         may_be_zero = ("high_water_mark", "batch_delay")
         _check_positive(self, but=may_be_zero)
+        if self.delimiter is not None and (not isinstance(self.delimiter, bytes) or not self.delimiter):
+            rule = 'it is bytes between subject and payload, such as b" ", and not empty'
+            raise ConfigurationError("delimiter", self.delimiter, "argument", rule)
         for name in may_be_zero:
             value = getattr(self, name)
             if type(value) not in (int, float) or not value >= 0:

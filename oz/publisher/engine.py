@@ -141,7 +141,7 @@ class Engine:
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = set()
@@ -181,6 +181,7 @@ class Engine:
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
             refuses=self._refuses,
+            delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
             self._plain, self._create_listener, links, own_context=self._own_context
@@ -754,10 +755,5 @@ def _check(on_full: str, links: Any, security: Any, context: Any, options: Optio
         raise TypeError(f"options is an Options, not {type(options).__name__}")
     if context is not None and not isinstance(context, zmq.Context):
         raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
-    for name, value in (
-        ("security", security),
-        ("multicast", options.multicast),
-        ("delimiter", options.delimiter),
-    ):
-        if value is not None:
-            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")
+    if security is not None:
+        raise ConfigurationError("security", security, "argument", "publishers on links do not have it yet")

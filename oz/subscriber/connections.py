@@ -100,7 +100,7 @@ class Connections(ABC):
         self._member = os.urandom(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
-        self._patterns = PlainPatterns()
+        self._patterns = PlainPatterns(options.delimiter)
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -484,7 +484,9 @@ class Connections(ABC):
             messages = plain.read(MAX_PLAIN)
             if messages:
                 place.heard_at = now
-                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+                found = self.dispatcher.deliver_plain(
+                    messages, time.time_ns(), self._patterns.match, self.options.delimiter
+                )
                 if found and place.fallback is not None:
                     place.fallback.has_delivered = True
             if plain.is_empty:

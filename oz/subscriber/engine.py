@@ -40,7 +40,6 @@ from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
 from oz.subscriber.message import Gap, HandledMessage, Message
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
 from oz.wire.links import StreamOptions
@@ -135,7 +134,7 @@ class Engine(Connections):
                 self._patterns.add(inbox)
                 for place in self.places.values():
                     if place.plain is not None:
-                        place.plain.subscribe(prefixes_of(inbox))
+                        place.plain.subscribe(self._patterns.prefixes_of(inbox))
             self._declare()
             return inbox
 
@@ -160,7 +159,7 @@ class Engine(Connections):
         if inbox.falls_back and self._patterns.discard(inbox):
             for place in self.places.values():
                 if place.plain is not None:
-                    place.plain.unsubscribe(prefixes_of(inbox))
+                    place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
         """End the subscriptions that have received as many messages as they want."""
@@ -383,7 +382,7 @@ class Engine(Connections):
                 if one.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(prefixes_of(one))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(one))
             for place in self.places.values():
                 place.drained = place.plain is None
             self._declare()

@@ -25,7 +25,13 @@ from oz.transport.ipc_paths import SocketFiles
 class PlainPatterns:
     """Patterns that plain publishers may serve."""
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: bytes | None = None) -> None:
+        """Start without patterns.
+
+        Args:
+            delimiter: bytes behind the subject in messages of one frame, or None.
+        """
+        self._delimiter = delimiter
         self._index: PatternIndex[Inbox] = PatternIndex(cache_size=0)
         self._inboxes: dict[Inbox, None] = {}
 
@@ -50,12 +56,15 @@ class PlainPatterns:
 
     def prefixes(self) -> Iterable[bytes]:
         """Return the prefixes of all patterns, with repetitions."""
-        return [prefix for inbox in self._inboxes for prefix in prefixes_of(inbox)]
+        return [prefix for inbox in self._inboxes for prefix in self.prefixes_of(inbox)]
 
-
-def prefixes_of(inbox: Inbox) -> Iterable[bytes]:
-    """Return the prefixes of the patterns of an inbox."""
-    return [prefix for entry in inbox.entries for prefix in entry.pattern.prefixes]
+    def prefixes_of(self, inbox: Inbox) -> Iterable[bytes]:
+        """Return the prefixes of the patterns of an inbox. A literal ends with the delimiter, so that it is exact."""
+        found: list[bytes] = []
+        for entry in inbox.entries:
+            literal = None if self._delimiter is None else entry.pattern.literal
+            found += entry.pattern.prefixes if literal is None else (literal + (self._delimiter or b""),)
+        return found
 
 
 class PlainSocket:

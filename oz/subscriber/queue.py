@@ -642,6 +642,7 @@ class Dispatcher:
         batch: Iterable[list[bytes]],
         time_ns: int,
         match: Callable[[bytes], tuple[Inbox, ...]],
+        delimiter: bytes | None = None,
     ) -> int:
         """Deliver messages of a plain publisher; return how many were wanted.
 
@@ -649,6 +650,7 @@ class Dispatcher:
             batch: frames of each message.
             time_ns: time at which the messages were read.
             match: returns the inboxes that a subject matches.
+            delimiter: bytes between subject and payload in messages of one frame; None for other messages.
         """
         routes, decode, shared_arrival = self._plain_routes, self._decode, Arrival(None, time_ns)
         wanted = 0
@@ -657,6 +659,11 @@ class Dispatcher:
         for frames in batch:
             self.stats.received += 1
             subject = frames[0]
+            if delimiter is not None:
+                subject, found, rest = subject.partition(delimiter)
+                if not found:
+                    self.stats.malformed += 1
+                    continue
             route = routes.get(subject)
             if route is None:
                 route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
@@ -670,7 +677,9 @@ class Dispatcher:
             wanted += 1
             arrival, body = shared_arrival, None
             payload: Any = frames[1] if len(frames) > 1 else b""
-            if len(frames) != 2:
+            if delimiter is not None:
+                payload = rest
+            if len(frames) != 2 or delimiter is not None:
                 arrival = Arrival(None, time_ns, frames=frames)
             if decode is not None:
                 body = payload
