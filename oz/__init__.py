@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
-    from oz.protocol.multicast.options import Multicast
+    from oz.options import Multicast
     from oz.protocol.node.advisories import Advisory
     from oz.protocol.node.subscription import NodeStats
     from oz.protocol.stats import PublisherStats, SubscriberStats
@@ -166,7 +166,7 @@ _PLACES = {
     "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
     "Message": "oz.message",
-    "Multicast": "oz.protocol.multicast.options",
+    "Multicast": "oz.options",
     "Advisory": "oz.protocol.node.advisories",
     "NodeStats": "oz.protocol.node.subscription",
     "PublisherStats": "oz.protocol.stats",

@@ -31,13 +31,16 @@ from oz.errors import (
     OwnershipError,
 )
 from oz.logs import peer_logger
-from oz.options import Options
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import silence_libpgm
+from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, MOVING, Fallback
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Gap, Message
+from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.polling import Poll
@@ -88,6 +91,7 @@ class Connections(ABC):
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
+        silence_libpgm()
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
         self.lock = threading.RLock()
@@ -109,6 +113,7 @@ class Connections(ABC):
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
         self._plains: dict[Place, None] = {}
+        self._multicasts: dict[Place, None] = {}
         self._undecided: dict[Place, None] = {}
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
@@ -162,8 +167,10 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
             if endpoint in self.places:
+                return
+            if is_multicast(endpoint):
+                self._join(endpoint)
                 return
             place = Place(endpoint, None)
             if self.filtering != "prefix":
@@ -194,10 +201,26 @@ class Connections(ABC):
                 raise
             return None
 
-    @staticmethod
-    def _refuse_multicast(endpoint: str) -> None:
-        if endpoint.startswith(("epgm://", "pgm://")):
-            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+    def _join(self, endpoint: str) -> None:
+        """Join the group of a multicast endpoint."""
+        if self.filtering == "publisher":
+            rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
+            raise ConfigurationError("filtering", "publisher", "argument", rule)
+        for inbox in self.dispatcher.inboxes:
+            if not inbox.falls_back:
+                raise needs_link(endpoint)
+        place = Place(endpoint, None)
+        multicast = self.options.multicast or Multicast()
+        if multicast.plain:
+            self._open_plain(place, multicast=multicast)
+        else:
+            source = place.multicast = MulticastSource(
+                self._context, endpoint, multicast, self.dispatcher, self._patterns.match
+            )
+            self._multicasts[place] = None
+            self.poll.add([source.listener.fd])
+            self.poll.ring()
+        self.places[endpoint] = place
 
     def _start_link(self, place: Place) -> None:
         assert place.link_endpoint is not None
@@ -250,7 +273,7 @@ class Connections(ABC):
         self._by_handle.pop(place.handle, None)
         self._dialler.hang_up(place.link_endpoint)
 
-    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+    def _open_plain(self, place: Place, *, binds: bool = False, multicast: Multicast | None = None) -> None:
         plain = PlainSocket(
             self._context,
             place.endpoint,
@@ -258,6 +281,7 @@ class Connections(ABC):
             binds=binds,
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
+            multicast=multicast,
         )
         place.plain = plain
         self._plains[place] = None
@@ -272,13 +296,21 @@ class Connections(ABC):
         if plain is not None:
             self.poll.remove(plain.fds)
             plain.close()
+        source, place.multicast = place.multicast, None
+        self._multicasts.pop(place, None)
+        if source is not None:
+            self.poll.remove([source.listener.fd])
+            source.close()
 
     def bind(self, endpoint: str) -> str:
         """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(
+                    f"{endpoint!r}: a subscriber connects to multicast endpoints; use connect="
+                )
             if self.filtering == "publisher":
                 raise ConfigurationError(
                     "filtering", "publisher", "argument",
@@ -495,6 +527,18 @@ class Connections(ABC):
                 has_more = True
         return has_more
 
+    def _read_multicast(self, now: float) -> bool:
+        """Read frames of multicast; return whether more may be there."""
+        has_more = False
+        for place in self._multicasts:
+            source = place.multicast
+            if source is not None:
+                if source.read(MAX_READ, now):
+                    place.heard_at = now
+                place.drained |= source.listener.is_empty
+                has_more |= not source.listener.is_empty
+        return has_more
+
     def _read_monitors(self) -> None:
         for place in self._plains:
             if place.plain is not None and place.plain.read_monitor():
@@ -619,6 +663,9 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
+            for place in self._multicasts:
+                if place.multicast is not None:
+                    deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
 
 

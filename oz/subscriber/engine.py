@@ -39,6 +39,7 @@ from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
 from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
@@ -113,6 +114,8 @@ class Engine(Connections):
             if self.state == DRAINED or self._is_draining:
                 raise ClosedError("the subscriber is drained: create another one")
             falls_back = not (stream.group or last_value or stream.handled or stream.overflow)
+            if self._multicasts and not falls_back:
+                raise needs_link(next(iter(self._multicasts)).endpoint)
             inbox = Inbox(
                 handler,
                 is_inline=delivery.inline,
@@ -215,6 +218,7 @@ class Engine(Connections):
             has_more = self._read_links(now)
             is_empty = not has_more
             has_more |= self._read_plain(now)
+            has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
             # Frames wait unread, so that silence means nothing.
             self._clock.leave(now)
@@ -384,7 +388,7 @@ class Engine(Connections):
                         if place.plain is not None:
                             place.plain.unsubscribe(self._patterns.prefixes_of(one))
             for place in self.places.values():
-                place.drained = place.plain is None
+                place.drained = place.plain is None and place.multicast is None
             self._declare()
             return inboxes, self.subscriptions.revision
 

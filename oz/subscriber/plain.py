@@ -15,6 +15,9 @@ from typing import Any
 
 import zmq
 
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import Claim, configure
+from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
 from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
@@ -86,8 +89,18 @@ class PlainSocket:
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
+        multicast: Multicast | None = None,
     ) -> None:
         """Create the SUB and connect or bind it.
+
+        Args:
+            context: of the socket.
+            endpoint: to connect to, or to bind.
+            prefixes: first subscriptions.
+            binds: whether to bind.
+            message_bytes: bytes of a frame at most.
+            high_water_mark: messages that wait at most.
+            multicast: options of a multicast endpoint, else None.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -97,6 +110,9 @@ class PlainSocket:
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         try:
+            if multicast is not None:
+                configure(self.socket, multicast, is_publisher=False)
+                endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
         except BaseException:
             self.close()
@@ -120,8 +136,8 @@ class PlainSocket:
             self.socket.setsockopt(option, value)
         self.subscribe(prefixes)
         self.is_empty = False
-        # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
-        self.is_ready = binds or endpoint.startswith("inproc://")
+        # Over inproc and multicast there is no handshake, and no one reports a peer to a socket that is bound.
+        self.is_ready = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
         if not self.is_ready:
             events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
