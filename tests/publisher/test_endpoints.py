@@ -195,7 +195,3 @@ def test_what_is_no_endpoint(make, endpoint):
     with pytest.raises(EndpointError):
         make(endpoint)
 
-
-def test_multicast_has_no_links_yet(make):
-    with pytest.raises((ConfigurationError, Exception), match=r"multicast|epgm"):
-        make("epgm://127.0.0.1;239.192.1.1:5555")
