@@ -197,9 +197,8 @@ def test_an_interrupted_publish_costs_a_gap_of_unknown_size(endpoint, monkeypatc
                 raise KeyboardInterrupt
 
             interrupted.setattr("oz.multicast.sender.encode_messages", encode)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), publisher.batch():
                 publisher.publish("md.x", b"interrupted")
-                publisher.flush()
         publisher.publish("md.x", b"next")
         assert payloads(subscriber, 1) == [b"next"]
         assert [(gap.count, gap.reason) for gap in gaps] == [(None, "restarted")]

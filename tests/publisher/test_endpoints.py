@@ -8,7 +8,6 @@ import socket
 import pytest
 import zmq
 
-from oz.errors import ConfigurationError
 from oz.publisher.links import LinkListener
 from oz.transport.endpoints import EndpointError
 from support.waiting import until
