@@ -193,4 +193,3 @@ def test_ipv6(make, join):
 def test_what_is_no_endpoint(make, endpoint):
     with pytest.raises(EndpointError):
         make(endpoint)
-
