@@ -12,7 +12,6 @@ import oz
 from oz.cli.options import Number, Whole, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.stop_signals import stop_on_signals
-from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
@@ -55,6 +54,13 @@ _DEFAULTS = oz.Multicast()
     multiple=True,
     metavar="ENDPOINT",
     help="The endpoint where applications publish; may be repeated.",
+)
+@click.option(
+    "--connect-publishers",
+    "connect",
+    multiple=True,
+    metavar="ENDPOINT",
+    help="The endpoint of an application that publishes; may be repeated.",
 )
 @click.option(
     "--rate-kbps",
@@ -109,6 +115,7 @@ def gateway(
     send: str | None,
     bind: tuple[str, ...],
     publishers: tuple[str, ...],
+    connect: tuple[str, ...],
     no_echo: bool,
     no_origins: bool,
     security: oz.Security | None,
@@ -119,17 +126,16 @@ def gateway(
     from oz.services.gateway import Gateway
 
     raise_descriptors()
-    limits = resolve_limits()
     try:
         made = Gateway(
             receive=receive,
             send=send,
             subscribers=bind,
             publishers=publishers,
+            connect=connect,
             multicast=oz.Multicast(**multicast),
             echo=not no_echo,
             keep_origins=not no_origins,
-            limits=limits,
             security=security,
         )
     except zmq.ZMQError:
