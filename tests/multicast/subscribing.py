@@ -126,9 +126,7 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, keeps=False, **opti
         stats = sub.stats
         assert tally.told == stats.lost, (tally.told, stats)
         first = keeping.first(expected[-1]) if keeping else None
-    counts = {
-        name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed")
-    }
+    counts = {name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed")}
     said = {
         "publishers": tally.rows(),
         "advisories": tally.advisories,
