@@ -183,7 +183,7 @@ class Replay:
         """Publish a message, when subscribers have room; return False if the replay is stopped before."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record) or None,
-            "message_id": record.message_id,
+            "message_id": record.id,
         }
         payload: Any = record.frames[1] if len(record.frames) == 2 else record.frames[1:] or b""
         while not self.is_stopped:

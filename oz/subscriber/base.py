@@ -12,12 +12,13 @@ import zmq
 
 from oz import suggestions
 from oz.errors import ClosedError
+from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.subjects.pattern import Pattern
 from oz.subscriber import checks
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine
-from oz.subscriber.message import Gap, Message
+from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.transport.endpoints import Endpoints, as_list

@@ -31,13 +31,14 @@ from oz.errors import (
     OwnershipError,
 )
 from oz.logs import peer_logger
+from oz.message import Gap
 from oz.options import Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, MOVING, Fallback
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
-from oz.subscriber.message import Gap, Message
+from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.polling import Poll

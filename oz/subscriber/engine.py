@@ -34,11 +34,12 @@ from oz.errors import (
     ProtocolError,
 )
 from oz.logs import peer_logger
+from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
-from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from oz.errors import NoRequest
+from oz import message
 from oz.message import Extras
-
-_NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Messages that a publisher sent and that do not arrive.
-
-    Attributes:
-        origin: id of the publisher's process, 16 bytes; None if unknown.
-        count: messages; None if the number is unknown.
-        recovered: messages that arrived later after all.
-        reason: "lost" (over the resume limits), "dropped" (by the publisher), "full" (by the queue of the
-            subscription), "malformed", "restarted" (another process of the publisher), "closed" (the
-            publisher ended the session), "moved" (from a plain connection to a link).
-    """
-
-    origin: bytes | None
-    count: int | None
-    recovered: int
-    reason: str
 
 
 class Arrival:
@@ -106,7 +83,7 @@ class MessageFields(NamedTuple):
     body: bytes | None
 
 
-class Message(MessageFields):
+class Message(MessageFields, message.Message):
     """A message that a subscriber received. Two messages are equal only if they are the same object.
 
     Attributes:
@@ -119,14 +96,10 @@ class Message(MessageFields):
 
     __slots__ = ()
 
+    __repr__ = message.Message.__repr__
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
-
-    @property
-    def subject_bytes(self) -> bytes:
-        """Subject as bytes."""
-        return self.subject.encode("utf-8", "surrogateescape")
 
     @property
     def frames(self) -> list[bytes]:
@@ -135,21 +108,6 @@ class Message(MessageFields):
         if frames is not None:
             return list(frames)
         return [self.subject_bytes, self.payload if self.body is None else self.body]
-
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """Headers that were published with the message; empty without any."""
-        return _NO_HEADERS if self.extras is None else self.extras.headers or _NO_HEADERS
-
-    @property
-    def reply_to(self) -> str | None:
-        """Subject to publish the reply on, or None."""
-        return None if self.extras is None else self.extras.reply_to
-
-    @property
-    def id(self) -> bytes | tuple[bytes, int] | None:
-        """Id that the message was published with: bytes, or a series and a number; or None."""
-        return None if self.extras is None else self.extras.message_id
 
     @property
     def time_ns(self) -> int:
@@ -172,27 +130,6 @@ class Message(MessageFields):
         if self.route is None:
             return ()
         return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
-
-    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
-        """Raise NoRequest: only a message that came through a node has a reply.
-
-        Raises:
-            NoRequest: always.
-        """
-        if self.reply_to is None:
-            raise NoRequest(f"{self.subject!r} is no request: it has no subject to reply on")
-        raise NoRequest(
-            f"{self.subject!r} did not come through a node; publish the reply on {self.reply_to!r}"
-        )
-
-    def ack(self) -> None:
-        """Acknowledge a message of a subscription with `ack="handled"`. Without it there is no effect."""
-
-    def __repr__(self) -> str:
-        shown = repr(self.payload)
-        if len(shown) > 80:
-            shown = f"{shown[:70]}… "
-        return f"<oz.Message {self.subject!r} {shown}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the content. Subscriptions belong to a process."""

@@ -30,9 +30,9 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
-from oz.message import Extras
+from oz.message import Extras, Gap
 from oz.subscriber.link import Link, Messages
-from oz.subscriber.message import Arrival, Gap, HandledMessage, Message
+from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire.extras import decode_extras

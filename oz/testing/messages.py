@@ -6,7 +6,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from oz.errors import SubjectError
-from oz.message import DELIVERED, Arrival, Extras, Message, MessageId, RichMessage
+from oz.message import Extras, MessageId
+from oz.protocol.messages import DELIVERED, Arrival, Message, RichMessage
 
 INBOX = "_INBOX.testing"
 """Where the messages of `message` are to be answered, unless said otherwise."""

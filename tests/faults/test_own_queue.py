@@ -1,7 +1,8 @@
 """The full queue of a subscription keeps the gaps that publishers have reported."""
 
 from faults import oracle
-from oz.subscriber.message import Arrival, Gap, Message
+from oz.message import Gap
+from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Queue
 
 ORIGIN = b"origin of a test"

@@ -10,7 +10,7 @@ import zmq
 
 import oz
 from oz.journal import GAP, Journal, JournalGap, Writer
-from oz.message import Gap
+from oz.protocol.messages import Gap
 from oz.services.recorder import Recorder, place_of, spanning_pattern
 from support import scripts, waiting
 from support.ports import lasting_endpoint

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 import oz
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from support.waiting import DEADLINE
 

@@ -16,7 +16,7 @@ import zmq
 from oz.configuration import Configuration, resolve
 from oz.errors import ConfigurationError
 from oz.logs import peer_logger
-from oz.message import Gap
+from oz.protocol.messages import Gap
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.security.identity import make_uuid_of
 from oz.security.limits import Limits, check_limits
