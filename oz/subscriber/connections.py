@@ -35,7 +35,7 @@ from oz.message import Gap
 from oz.options import Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
-from oz.subscriber.fallback import ASKING, MOVING, Fallback
+from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Message
@@ -47,6 +47,7 @@ from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.wire import links
+from oz.wire.links import SID
 
 MAX_READ = 100
 """Frames of links that are read at once."""
@@ -54,6 +55,8 @@ MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
 """Messages of one plain connection that are read at once."""
+LAST_READS = 20
+"""Reads of a plain connection before it closes. A fast publisher may fill it again and again."""
 LARGEST_WINDOW = 1_024
 """Batches without acknowledgement that a publisher may send."""
 TICK_INTERVAL = 0.1
@@ -213,12 +216,7 @@ class Connections(ABC):
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
             place.fallback = Fallback(_clock())
-            self._undecided[place] = None
-            if not place.link_endpoint.startswith("inproc://"):
-                is_new = self._dialler.monitor is None
-                monitor = self._dialler.watch()
-                if is_new:
-                    self.poll.add([monitor.fd])
+            self._watch(place)
         place.link = Link(
             self._member,
             self.subscriptions,
@@ -233,6 +231,18 @@ class Connections(ABC):
         except BaseException:
             del self._place_of[place.link]
             raise
+
+    def _watch(self, place: Place) -> None:
+        """Begin to read the events of the link's connection."""
+        self._undecided[place] = None
+        dialler = self._dialler
+        assert dialler is not None
+        assert place.link_endpoint is not None
+        if not place.link_endpoint.startswith("inproc://"):
+            is_new = dialler.monitor is None
+            monitor = dialler.watch()
+            if is_new:
+                self.poll.add([monitor.fd])
 
     def _dial(self, place: Place) -> None:
         assert self._dialler is not None
@@ -255,7 +265,7 @@ class Connections(ABC):
         plain = PlainSocket(
             self._context,
             place.endpoint,
-            self._patterns.prefixes(),
+            None if place.fallback is not None else self._patterns.prefixes(),
             binds=binds,
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
@@ -318,11 +328,14 @@ class Connections(ABC):
     # subscriptions
 
     def _declare(self) -> None:
+        self._queue_declarations()
+        self._flush()
+
+    def _queue_declarations(self) -> None:
         for place in self.places.values():
             if place.link is not None:
                 place.link.declare()
                 self._touched[place] = None
-        self._flush()
 
     # reading
 
@@ -375,7 +388,9 @@ class Connections(ABC):
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
-                if self._is_moving(place, effect):
+                if place.fallback is not None and not self._is_served_by_link(place, link, effect):
+                    # The plain connection delivers these messages, or a gap reports them.
+                    self.dispatcher.stats.repeated += len(effect.positions)
                     continue
                 gap = 0
                 if place.gaps:
@@ -394,18 +409,44 @@ class Connections(ABC):
             else:
                 self._on_answer(place, effect)
 
-    def _is_moving(self, place: Place, effect: machine.Messages) -> bool:
-        """Return whether the plain connection still serves the messages of a link."""
+    def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
+        """Return whether messages of a link are delivered, and not those of the plain connection."""
         fallback = place.fallback
-        if fallback is None or fallback.state != MOVING:
-            return False
+        assert fallback is not None
+        if fallback.state == LINK and place.begin is None:
+            return True
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
+            return True
+        if effect.flat[2] is not None and SID in effect.flat[2]:
+            # Last values come over links only.
+            return True
+        if fallback.state == PREFIX and not fallback.has_delivered:
+            self._move(place, is_answered=False)
+        if fallback.state != LINK:
+            fallback.has_delivered = True
             return False
-        # The plain connection delivers these messages too. Its rest is discarded at ANSWER.
-        self.dispatcher.stats.repeated += len(effect.positions)
-        fallback.has_delivered = True
-        return True
+        return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
+
+    def _move(self, place: Place, *, is_answered: bool) -> None:
+        """Go from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
+        fallback, plain = place.fallback, place.plain
+        assert fallback is not None
+        if plain is not None and plain.serves:
+            self._read_last(place, plain)
+        if not fallback.has_delivered:
+            fallback.serve()
+        elif is_answered:
+            fallback.move(self.subscriptions.renew())
+            self._queue_declarations()
+        self._follow(place)
+
+    def _read_last(self, place: Place, plain: PlainSocket) -> None:
+        """Read what a plain connection holds, before it closes."""
+        for _ in range(LAST_READS):
+            self._deliver_plain(place, plain)
+            if plain.is_empty:
+                return
 
     def _replace(self, place: Place) -> None:
         self._hang_up(place)
@@ -428,8 +469,13 @@ class Connections(ABC):
                     self._follow(place)
                 self._changed()
                 return
-        if place.fallback is not None:
-            place.fallback.welcomed()
+        fallback = place.fallback
+        if fallback is not None:
+            if place.begin is not None and place.begin[0] != link.epoch:
+                place.begin = None
+            # Without subscriptions there is no ANSWER.
+            if fallback.state == ASKING or (fallback.state == PREFIX and link.is_answered):
+                self._move(place, is_answered=True)
         self._changed()
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
@@ -440,33 +486,42 @@ class Connections(ABC):
             if entry is not None and entry.owner.refusal is None:
                 _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
                 entry.owner.refusal = one
-        if place.fallback is not None:
-            origin = None if place.link is None else place.link.origin
-            if place.fallback.answered():
-                self.dispatcher.put_gap(Gap(origin, None, 0, "moved"), None)
-            self._follow(place)
+        link, fallback = place.link, place.fallback
+        if fallback is not None and link is not None:
+            if fallback.state == PREFIX and link.is_answered:
+                self._move(place, is_answered=True)
+            elif fallback.answered(effect.revision):
+                place.begin = link.epoch, effect.position
+                self.dispatcher.put_gap(Gap(link.origin, None, 0, "moved"), None)
+                self._follow(place)
         self._changed()
 
     def _on_end(self, place: Place) -> None:
-        if place.fallback is not None:
-            place.fallback.ended()
+        if place.fallback is not None and place.fallback.ended():
             self._follow(place)
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open or close the plain connection, as the fallback has decided."""
-        assert place.fallback is not None
-        if place.fallback.has_plain and place.plain is None:
+        """Open or close the plain connection, or let it serve, as the fallback has decided."""
+        fallback = place.fallback
+        assert fallback is not None
+        if fallback.has_plain and place.plain is None:
             self._open_plain(place)
-        elif not place.fallback.has_plain and place.plain is not None:
+            if place.plain is not None and place.plain.is_reached:
+                # Over inproc no handshake shows that a publisher is there.
+                fallback.reached(_clock())
+                fallback.refused()
+        if place.plain is not None and fallback.state == PREFIX:
+            place.plain.serve(self._patterns.prefixes())
+        elif place.plain is not None and not fallback.has_plain:
             self._close_plain(place)
         self._unwatch()
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        """End the monitor of the links while no endpoint asks its link: an unread monitor grows."""
         for place in [*self._undecided]:
-            if place.fallback is None or place.fallback.state != ASKING:
+            if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
@@ -482,22 +537,52 @@ class Connections(ABC):
             plain = place.plain
             if plain is None:
                 continue
-            messages = plain.read(MAX_PLAIN)
-            if messages:
+            if self._deliver_plain(place, plain):
                 place.heard_at = now
-                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
-                if found and place.fallback is not None:
-                    place.fallback.has_delivered = True
             if plain.is_empty:
                 place.drained = True
             else:
                 has_more = True
         return has_more
 
-    def _read_monitors(self) -> None:
-        for place in self._plains:
-            if place.plain is not None and place.plain.read_monitor():
-                self._changed()
+    def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
+        """Read and deliver messages of a plain connection; return whether there were any."""
+        messages = plain.read(MAX_PLAIN)
+        if not messages:
+            return False
+        found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+        if found and place.fallback is not None:
+            place.fallback.has_delivered = True
+        return True
+
+    def _read_monitors(self, now: float) -> None:
+        for place in [*self._plains]:
+            plain, fallback = place.plain, place.fallback
+            if plain is None or not plain.read_monitor():
+                continue
+            if fallback is None:
+                pass
+            elif plain.is_reached:
+                # Events of earlier connections of the link mean nothing.
+                self._read_link_events()
+                fallback.reached(now)
+                self._ask_again(place)
+            elif place.link is not None and place.link.state != LIVE and fallback.unreached():
+                # A new SUB has no subscriptions, so that the link is asked before it serves.
+                self._read_last(place, plain)
+                self._close_plain(place)
+                self._open_plain(place)
+            self._changed()
+        self._read_link_events()
+
+    def _ask_again(self, place: Place) -> None:
+        """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
+        if place.link is None or place.link.state == LIVE:
+            return
+        self._watch(place)
+        self._replace(place)
+
+    def _read_link_events(self) -> None:
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return

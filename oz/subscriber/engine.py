@@ -224,7 +224,7 @@ class Engine(Connections):
                 self._clock.enter()
         if self.dispatcher.finished:
             self._finish()
-        self._read_monitors()
+        self._read_monitors(now)
         if is_empty:
             self._tick(now)
         for place in [*self._unacked]:

@@ -41,6 +41,8 @@ class Place:
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
         refusal: last refusal, or None.
+        begin: epoch of the link, and position of its first message after a move; earlier messages came over
+            the plain connection.
         heard_at: time of the last frame or message, or None.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
@@ -48,6 +50,7 @@ class Place:
     """
 
     __slots__ = (
+        "begin",
         "drained",
         "endpoint",
         "fallback",
@@ -72,6 +75,7 @@ class Place:
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
         self.refusal: str | None = None
+        self.begin: tuple[bytes, int] | None = None
         self.heard_at: float | None = None
         self.is_bound = self.is_twin = self.drained = False
 

@@ -6,6 +6,7 @@ publisher has no links. libzmq filters by prefix; patterns decide after arrival.
 - SNDHWM is 0: with a limit a SUB drops subscriptions of a burst without an error.
 - A SUB is closed, never disconnected: libzmq aborts if a pipe ends inside the read of a multipart message.
 - The monitor reports the handshake. Before it the publisher does not know the subscriptions.
+- With `filtering="auto"` a SUB begins without subscriptions. It *serves* once it has them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class PlainSocket:
     Attributes:
         socket: of pyzmq.
         endpoint: connected or bound, with the real port.
-        is_ready: whether the handshake of the connection is done.
+        is_reached: whether the handshake of the connection is done.
+        serves: whether the socket has the prefixes.
         is_empty: whether the last read emptied the socket.
     """
 
@@ -72,13 +74,13 @@ class PlainSocket:
         self,
         context: zmq.Context[Any],
         endpoint: str,
-        prefixes: Iterable[bytes],
+        prefixes: Iterable[bytes] | None,
         *,
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
     ) -> None:
-        """Create the SUB and connect or bind it.
+        """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -94,7 +96,12 @@ class PlainSocket:
             raise
 
     def _open(
-        self, endpoint: str, prefixes: Iterable[bytes], binds: bool, message_bytes: int, high_water_mark: int
+        self,
+        endpoint: str,
+        prefixes: Iterable[bytes] | None,
+        binds: bool,
+        message_bytes: int,
+        high_water_mark: int,
     ) -> None:
         for option, value in (
             (zmq.LINGER, 0),
@@ -109,11 +116,13 @@ class PlainSocket:
             (zmq.RECONNECT_IVL_MAX, 1_000),
         ):
             self.socket.setsockopt(option, value)
-        self.subscribe(prefixes)
+        self.serves = False
+        if prefixes is not None:
+            self.serve(prefixes)
         self.is_empty = False
         # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
-        self.is_ready = binds or endpoint.startswith("inproc://")
-        if not self.is_ready:
+        self.is_reached = binds or endpoint.startswith("inproc://")
+        if not self.is_reached:
             events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
@@ -126,15 +135,29 @@ class PlainSocket:
                 self.socket.connect(endpoint)
         self.endpoint = endpoint
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a publisher is connected and the socket serves."""
+        return self.is_reached and self.serves
+
+    def serve(self, prefixes: Iterable[bytes]) -> None:
+        """Subscribe to the prefixes. A second call has no effect."""
+        if not self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
+            self.serves = True
+
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Add prefixes. libzmq counts equal ones."""
-        for prefix in prefixes:
-            self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
+        """Add prefixes, if the socket serves. libzmq counts equal ones."""
+        if self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
 
     def unsubscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Remove prefixes, each once."""
-        for prefix in prefixes:
-            self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
+        """Remove prefixes, each once, if the socket serves."""
+        if self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
 
     def read(self, limit: int) -> list[list[bytes]]:
         """Return the frames of up to `limit` messages."""
@@ -148,11 +171,11 @@ class PlainSocket:
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection; return whether `is_ready` has changed."""
-        before = self.is_ready
+        """Read events of the connection, which set `is_reached`; return whether there was any."""
+        has_any = False
         for event, _ in self.monitor.read() if self.monitor is not None else ():
-            self.is_ready = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-        return self.is_ready != before
+            has_any, self.is_reached = True, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        return has_any
 
     def is_readable(self) -> bool:
         """Return whether the socket or its monitor has a message."""
