@@ -16,10 +16,13 @@ from typing import Any
 import zmq
 
 from oz.subjects.index.patterns import PatternIndex
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
 from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
+from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.peer_keys import key_of_client
 
 
 class PlainPatterns:
@@ -66,6 +69,7 @@ class PlainSocket:
         endpoint: connected or bound, with the real port.
         is_ready: whether the handshake of the connection is done.
         is_empty: whether the last read emptied the socket.
+        outcomes: of handshakes that the monitor has reported.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class PlainSocket:
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
+        keys: ServerKeys | None = None,
     ) -> None:
         """Create the SUB and connect or bind it.
 
@@ -87,7 +92,13 @@ class PlainSocket:
         self.monitor: Monitor | None = None
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
+        self.outcomes: list[Outcome] = []
         try:
+            if keys is not None and not endpoint.startswith("inproc:"):
+                if binds:
+                    keys.credentials.serve(self.socket)
+                else:
+                    keys.prepare(self.socket, endpoint)
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
         except BaseException:
             self.close()
@@ -114,7 +125,7 @@ class PlainSocket:
         # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
         self.is_ready = binds or endpoint.startswith("inproc://")
         if not self.is_ready:
-            events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name a host and a port"):
@@ -147,11 +158,24 @@ class PlainSocket:
             self.is_empty = True
         return messages
 
+    def read_keyed(self, limit: int) -> list[tuple[str | None, list[bytes]]]:
+        """Return the key and the frames of up to `limit` messages of a bound socket."""
+        messages: list[tuple[str | None, list[bytes]]] = []
+        self.is_empty = False
+        try:
+            while len(messages) < limit:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                messages.append((key_of_client(frames[0]), [one.bytes for one in frames]))
+        except zmq.Again:
+            self.is_empty = True
+        return messages
+
     def read_monitor(self) -> bool:
         """Read events of the connection; return whether `is_ready` has changed."""
         before = self.is_ready
         for event, _ in self.monitor.read() if self.monitor is not None else ():
             self.is_ready = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self.outcomes.append(outcome_of(event))
         return self.is_ready != before
 
     def is_readable(self) -> bool:
