@@ -51,7 +51,7 @@ class PublisherBase(ABC):
             last_value: whether subscriptions may ask for the newest message of each subject.
             links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
                 an ipc or inproc name); False turns links off.
-            security: keys and permissions; not supported yet.
+            security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
             options: see `oz.options.Options`.
             unknown: misspelled arguments, for an error with a suggestion.

@@ -14,6 +14,7 @@ import zmq
 
 from oz.errors import ConfigurationError
 from oz.logs import logger
+from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
@@ -44,6 +45,7 @@ class PublisherEndpoints:
         links: str | bool | None,
         *,
         own_context: bool,
+        keys: PublisherKeys | None = None,
     ) -> None:
         """Start without endpoints.
 
@@ -52,9 +54,10 @@ class PublisherEndpoints:
             create_listener: creates the ROUTER.
             links: endpoint for links; None derives it from each bound endpoint, False turns links off.
             own_context: whether no other socket can be in the context.
+            keys: of the publisher, or None.
         """
         self._plain, self._create_listener = plain, create_listener
-        self._links, self._own_context = links, own_context
+        self._links, self._own_context, self._keys = links, own_context, keys
         self.bound: dict[str, str | None] = {}
         self.connected: list[str] = []
         self.listener: LinkListener | None = None
@@ -113,6 +116,8 @@ class PublisherEndpoints:
 
     def _bind_plain(self, endpoint: str) -> str:
         plain = self._plain
+        if self._keys is not None:
+            self._keys.serve(plain.socket, endpoint)
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
             return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
@@ -135,6 +140,8 @@ class PublisherEndpoints:
         if self.listener is None:
             self.listener = self._create_listener()
         listener: Any = self.listener
+        if self._keys is not None:
+            self._keys.serve(listener.socket, where)
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
             return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
@@ -147,6 +154,8 @@ class PublisherEndpoints:
         """
         text = as_text(endpoint)
         self._check(text)
+        if self._keys is not None:
+            self._keys.call(self._plain.socket, text)
         with refused_by_libzmq(text, _CONNECT_HINT):
             self._plain.connect(text)
         self.connected.append(text)

@@ -45,14 +45,16 @@ from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.session import Session, Settings
-from oz.publisher.sessions import Sessions
+from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
@@ -137,10 +139,12 @@ class Engine:
             ValueError, TypeError: the codec or the dialect is unknown.
         """
         options = Options() if options is None else options
-        _check(on_full, links, security, context, options)
+        _check(on_full, links, context, options)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
+        credentials = find_credentials(security, options.multicast)
+        self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
         self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
@@ -183,14 +187,20 @@ class Engine:
             refuses=self._refuses,
         )
         self._endpoints = PublisherEndpoints(
-            self._plain, self._create_listener, links, own_context=self._own_context
+            self._plain, self._create_listener, links, own_context=self._own_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
+        keys = self._keys
         sessions = Sessions(
-            self.origin, self._settings, lambda: os.urandom(16), last_values=self._last_values
+            self.origin,
+            self._settings,
+            lambda: os.urandom(16),
+            last_values=self._last_values,
+            authorize=allow_all if keys is None else keys.authorize,
+            owns=owns_session,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = _clock()
@@ -198,7 +208,8 @@ class Engine:
 
     def _create_listener(self) -> LinkListener:
         limits = self.options.limits
-        return LinkListener(
+        kind = LinkListener if self._keys is None else KeyedListener
+        return kind(
             self._context, message_bytes=limits.message_bytes, window=WINDOW, handshake=limits.handshake
         )
 
@@ -482,7 +493,7 @@ class Engine:
         sessions, now = self._sessions, _clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
-            sessions.on_frame(route, frame, now)
+            sessions.on_frame(route, frame, now, listener.user)
             # Only a declaration takes long to decode.
             if len(frame) > _LARGE and _clock() > end:
                 break
@@ -505,6 +516,8 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        if self._keys is not None and self._keys.has_changed(_clock()):
+            self._reconsider(listener)
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -529,7 +542,24 @@ class Engine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
-            return self._sessions.next_deadline(is_held=self._held > 0)
+            deadline = self._sessions.next_deadline(is_held=self._held > 0)
+            keys = self._keys
+            if keys is None:
+                return deadline
+            return keys.deadline if deadline is None else min(deadline, keys.deadline)
+
+    def _reconsider(self, listener: LinkListener | None) -> None:
+        """Apply changed rights to the subscribers."""
+        assert self._keys is not None
+        sessions = self._sessions
+        sessions.now = _clock()
+        ended = sessions.reconsider(self._keys.is_trusted)
+        if listener is not None:
+            self._pump(listener)
+            for route in ended:
+                listener.cut(route)
+        self._plain.reconsider()
+        self.quick.clear()
 
     def _recover(self) -> None:
         """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
@@ -619,6 +649,7 @@ class Engine:
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
+                denied=0 if self._keys is None else self._keys.denied,
             )
 
     # the end
@@ -679,6 +710,8 @@ class Engine:
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()
+        if self._keys is not None:
+            self._keys.close()
         self._plain.close(linger)
         if self._listener is not None:
             # A connection that was stalled gets the last frames if it reads again in this time.
@@ -745,7 +778,7 @@ def _too_large(size: int, most: int) -> ValueError:
     )
 
 
-def _check(on_full: str, links: Any, security: Any, context: Any, options: Options) -> None:
+def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
     if on_full not in ON_FULL:
         raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
     if not (links is None or links is False or isinstance(links, str)):
@@ -755,7 +788,6 @@ def _check(on_full: str, links: Any, security: Any, context: Any, options: Optio
     if context is not None and not isinstance(context, zmq.Context):
         raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
     for name, value in (
-        ("security", security),
         ("multicast", options.multicast),
         ("delimiter", options.delimiter),
     ):

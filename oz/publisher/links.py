@@ -17,7 +17,11 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.publisher.accounts import Peer
+from oz.transport.backend import PYZMQ
+from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
+from oz.wire import links
 
 TAKEN, FULL, GONE = range(3)
 """Results of a send: accepted by the socket, no space for the route (EAGAIN), no connection (EHOSTUNREACH)."""
@@ -28,6 +32,10 @@ PROBE = (b"",)
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)
 _BOTH = (_LAST, _LAST)
+_COPIED = (True, False)
+_HELLO = bytes((links.HELLO,))
+_SOURCE = int(zmq.SRCFD)
+_MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 _get: Any = zmq.backend.Socket.get
 _send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
@@ -39,7 +47,10 @@ class LinkListener:
     Attributes:
         socket: the ROUTER.
         rejected: messages of more than one frame, which the protocol does not have.
+        user: key of the sender of the frame that `read` returned last; None without keys.
     """
+
+    user: str | None = None
 
     def __init__(
         self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
@@ -122,6 +133,9 @@ class LinkListener:
             raise
         return TAKEN
 
+    def cut(self, route: bytes) -> None:
+        """End the connection of a route, if the socket knows it; see `KeyedListener`."""
+
     def close(self, linger: int) -> None:
         """Close the socket.
 
@@ -129,3 +143,50 @@ class LinkListener:
             linger: milliseconds for which libzmq goes on sending.
         """
         self.socket.close(linger)
+
+
+class KeyedListener(LinkListener):
+    """ROUTER with keys: each frame has the key of its sender.
+
+    The key and the descriptor of the connection are properties of the frame, so that frames are not copied by
+    pyzmq.
+    """
+
+    def __init__(
+        self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
+    ) -> None:
+        """Create the socket; see `LinkListener`."""
+        super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
+        self._connections: dict[bytes, Peer] = {}
+
+    def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return routing id and frame of the messages that can be read; `user` has the key of each."""
+        socket: Any = self.socket
+        if _get(socket, _RCVMORE):
+            self._skip()
+        for _ in range(limit):
+            if not _get(socket, _EVENTS) & _POLLIN:
+                return
+            received: Any = map(_recv, self._pair, _BOTH, _COPIED)
+            route, frame = received
+            if _get(socket, _RCVMORE):
+                self._skip()
+                continue
+            self.user = key_of_client(frame)
+            content = frame.bytes
+            if self.user is not None and content[:1] == _HELLO:
+                self._remember(route, frame)
+            yield route, content
+
+    def _remember(self, route: bytes, frame: zmq.Frame) -> None:
+        connections = self._connections
+        if len(connections) >= _MOST_CONNECTIONS:
+            del connections[next(iter(connections))]
+        descriptor = int(frame.get(_SOURCE))
+        connections[route] = Peer(descriptor, PYZMQ.inode(descriptor), self.user)
+
+    def cut(self, route: bytes) -> None:
+        """End the connection of a route: its key is not trusted any more."""
+        peer = self._connections.pop(route, None)
+        if peer is not None:
+            PYZMQ.cut(peer)

@@ -154,6 +154,9 @@ class PlainSubscribers:
             return False
         return True
 
+    def reconsider(self) -> None:
+        """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
+
     def close(self, linger: int) -> None:
         """Close the socket.
 

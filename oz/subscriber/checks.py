@@ -18,9 +18,7 @@ _DEFAULT_PENDING = Delivery().max_pending
 FILTERINGS = ("auto", "publisher", "prefix")
 
 
-def check_subscriber(
-    dialect: Any, filtering: Any, on_gap: Any, security: Any, options: Any, links: Any
-) -> None:
+def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, links: Any) -> None:
     """Check the arguments of a subscriber.
 
     Raises:
@@ -35,8 +33,6 @@ def check_subscriber(
         raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
     if not isinstance(options, Options):
         raise TypeError(f"options are oz.Options, not {type(options).__name__}")
-    if security is not None:
-        raise _wrong("security", security, "not yet: links have no keys in this version")
     if options.multicast is not None:
         raise _wrong("multicast", options.multicast, "not yet: use oz.SubSocket for epgm:// and pgm://")
     if options.delimiter is not None:

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -29,6 +29,7 @@ from oz.errors import (
     ClosedError,
     ConfigurationError,
     OwnershipError,
+    PermissionDenied,
 )
 from oz.logs import peer_logger
 from oz.message import Gap
@@ -36,15 +37,20 @@ from oz.options import Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
+from oz.subscriber.keys import LINK as LINK_SOCKET
+from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.polling import Poll
-from oz.subscriber.queue import Dispatcher
+from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
+from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check
+from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.wire import links
 from oz.wire.links import SID
@@ -80,6 +86,9 @@ class Connections(ABC):
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
         places: by endpoint.
         poll: descriptors of the sockets.
+        keys: of the publishers, None without security.
+        denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
+            a refused connection), each with its inbox.
     """
 
     def __init__(
@@ -89,6 +98,7 @@ class Connections(ABC):
         decode: Callable[[bytes], Any] | None,
         link_endpoints: str | Mapping[str, str] | None,
         options: Options,
+        credentials: Credentials | None = None,
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
@@ -121,10 +131,25 @@ class Connections(ABC):
         self._tick_at = 0.0
         self._drains = 0
         self._ended_links: list[Link] = []
+        self.keys: ServerKeys | None = None
+        if credentials is not None:
+            self.keys = ServerKeys(
+                credentials, self.poll.ring, self._on_key_refusal, self._reconnect, self._give_up
+            )
+        self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled."""
+
+    @staticmethod
+    def denial(place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
+        """Return the error for a subscription that permissions refuse."""
+        return PermissionDenied(
+            f"{place.endpoint} refuses {text!r}: {refusal.reason}",
+            rule=refusal.rule or None,
+            subject=refusal.witness,
+        )
 
     # state
 
@@ -163,6 +188,7 @@ class Connections(ABC):
 
     def connect(self, endpoint: str) -> None:
         """Connect to a publisher; see `Subscriber.connect`."""
+        self._find_key(endpoint)
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
@@ -178,6 +204,19 @@ class Connections(ABC):
                 self._start_link(place)
             self.places[endpoint] = place
             self._flush()
+
+    def _find_key(self, endpoint: str) -> None:
+        """Find the key of a publisher, without the lock, because it waits for handshakes."""
+        if self.keys is None:
+            return
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            self._refuse_multicast(endpoint)
+            if endpoint in self.places:
+                return
+            where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
+        self.keys.find(endpoint, where, is_plain=self.filtering != "publisher")
 
     def _link_endpoint_of(self, endpoint: str) -> str | None:
         """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
@@ -216,11 +255,13 @@ class Connections(ABC):
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
             place.fallback = Fallback(_clock())
+            self._undecided[place] = None
+        if self.filtering == "auto" or self.keys is not None:
             self._watch(place)
         place.link = Link(
             self._member,
             self.subscriptions,
-            _new_id,
+            _new_id if self.keys is None else self.keys.new_session,
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
@@ -234,13 +275,12 @@ class Connections(ABC):
 
     def _watch(self, place: Place) -> None:
         """Begin to read the events of the link's connection."""
-        self._undecided[place] = None
         dialler = self._dialler
         assert dialler is not None
         assert place.link_endpoint is not None
         if not place.link_endpoint.startswith("inproc://"):
             is_new = dialler.monitor is None
-            monitor = dialler.watch()
+            monitor = dialler.watch(0 if self.keys is None else HANDSHAKES)
             if is_new:
                 self.poll.add([monitor.fd])
 
@@ -248,6 +288,8 @@ class Connections(ABC):
         assert self._dialler is not None
         assert place.link is not None
         assert place.link_endpoint is not None
+        if self.keys is not None:
+            self.keys.prepare(self._dialler.router, place.endpoint)
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
         place.link.connect(self._clock.time(_clock()))
@@ -258,8 +300,70 @@ class Connections(ABC):
     def _hang_up(self, place: Place) -> None:
         assert self._dialler is not None
         assert place.link_endpoint is not None
-        self._by_handle.pop(place.handle, None)
-        self._dialler.hang_up(place.link_endpoint)
+        if self.keys is not None:
+            # libzmq has freed a refused connection: it is ended before anything else.
+            self._read_link_events()
+        if place.handle:
+            self._by_handle.pop(place.handle, None)
+            self._dialler.hang_up(place.link_endpoint)
+            place.handle = b""
+
+    # keys
+
+    def _give_up(self, endpoint: str) -> None:
+        """End the connections to an endpoint, until `_reconnect`."""
+        place = self.places.get(endpoint)
+        if place is None:
+            return
+        if place.link is not None and place.handle:
+            assert self._dialler is not None
+            assert place.link_endpoint is not None
+            self._dialler.begin()
+            self._by_handle.pop(place.handle, None)
+            self._dialler.hang_up(place.link_endpoint)
+            place.handle = b""
+            place.link.disconnect()
+        if place.plain is not None:
+            self._close_plain(place)
+        self._changed()
+
+    def _reconnect(self, endpoint: str) -> None:
+        """Connect to an endpoint again, with the key of now."""
+        place = self.places.get(endpoint)
+        if place is None:
+            return
+        if place.link is not None:
+            self._replace(place)
+        if place.link is None or (place.fallback is not None and place.fallback.has_plain):
+            self._close_plain(place)
+            self._open_plain(place)
+
+    def _on_key_refusal(self, endpoint: str, why: str) -> None:
+        place = self.places.get(endpoint)
+        if place is not None:
+            place.refusal = place.key_refusal = why
+            self.denials[place, 0] = None, PermissionDenied(why)
+            self._changed()
+
+    def _on_handshake(self, place: Place, outcome: Outcome, kind: int, now: float) -> None:
+        assert self.keys is not None
+        if outcome is Outcome.ADMITTED and place.key_refusal is not None:
+            place.key_refusal = None
+            self.denials.pop((place, 0), None)
+        self.keys.on_handshake(place.endpoint, outcome, kind, now)
+
+    def _allowed(self, place: Place, link: Link, effect: machine.Messages) -> Iterable[machine.Messages]:
+        """Return the messages that the key of their publisher may publish; other messages count as handled."""
+        if self.keys is None:
+            return (effect,)
+        kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
+        if sum(len(one.positions) for one in kept) < len(effect.positions):
+            sequences = set(range(effect.sequence, effect.sequence + len(effect.positions)))
+            for one in kept:
+                sequences.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+            for sequence in sequences:
+                link.handled(link.epoch, effect.stream, sequence)
+        return kept
 
     def _open_plain(self, place: Place, *, binds: bool = False) -> None:
         plain = PlainSocket(
@@ -269,6 +373,7 @@ class Connections(ABC):
             binds=binds,
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
+            keys=self.keys,
         )
         place.plain = plain
         self._plains[place] = None
@@ -312,6 +417,9 @@ class Connections(ABC):
                 known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             del self.places[endpoint]
+            if self.keys is not None:
+                self.keys.forget(endpoint)
+            self.denials = {key: one for key, one in self.denials.items() if key[0] is not place}
             self._close_plain(place)
             if place.link is not None:
                 place.link.close()
@@ -392,10 +500,11 @@ class Connections(ABC):
                     # The plain connection delivers these messages, or a gap reports them.
                     self.dispatcher.stats.repeated += len(effect.positions)
                     continue
-                gap = 0
-                if place.gaps:
-                    gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
-                self.dispatcher.deliver(link, effect, time_ns, gap, self.acknowledge)
+                for allowed in self._allowed(place, link, effect):
+                    gap = 0
+                    if place.gaps:
+                        gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
+                    self.dispatcher.deliver(link, allowed, time_ns, gap, self.acknowledge)
             elif isinstance(effect, machine.Gap):
                 if effect.count is not None:
                     place.gaps[effect.stream] = place.gaps.get(effect.stream, 0) + effect.count
@@ -456,7 +565,10 @@ class Connections(ABC):
         for other in self.places.values():
             if other is place or other.link is None or other.is_twin:
                 continue
-            if other.link.state == LIVE and other.link.origin == link.origin:
+            is_same_key = self.keys is None or self.keys.key_of(other.endpoint) == self.keys.key_of(
+                place.endpoint
+            )
+            if other.link.state == LIVE and other.link.origin == link.origin and is_same_key:
                 _log.warning(
                     "%s and %s reach the same publisher; the first link is used",
                     other.endpoint,
@@ -479,10 +591,12 @@ class Connections(ABC):
         self._changed()
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
-        place.refusals = {one.sid: one for one in effect.refusals}
+        known, place.refusals = place.refusals, {one.sid: one for one in effect.refusals}
         for one in effect.refusals:
             place.refusal = one.reason
             entry = self.subscriptions.by_sid.get(one.sid)
+            if entry is not None and one.sid not in known and one.rule is not None:
+                self.denials[place, one.sid] = entry.owner, self.denial(place, entry.pattern.text, one)
             if entry is not None and entry.owner.refusal is None:
                 _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
                 entry.owner.refusal = one
@@ -524,7 +638,7 @@ class Connections(ABC):
             if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
         dialler = self._dialler
-        if dialler is None or dialler.monitor is None:
+        if dialler is None or dialler.monitor is None or self.keys is not None:
             return
         if not self._undecided:
             self.poll.remove([dialler.monitor.fd])
@@ -547,7 +661,7 @@ class Connections(ABC):
 
     def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
         """Read and deliver messages of a plain connection; return whether there were any."""
-        messages = plain.read(MAX_PLAIN)
+        messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
         if not messages:
             return False
         found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
@@ -555,11 +669,25 @@ class Connections(ABC):
             place.fallback.has_delivered = True
         return True
 
+    def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
+        """Read plain messages that the key of their publisher may publish."""
+        assert self.keys is not None
+        if not place.is_bound:
+            return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
+        keyed = plain.read_keyed(MAX_PLAIN)
+        return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
+
     def _read_monitors(self, now: float) -> None:
         for place in [*self._plains]:
             plain, fallback = place.plain, place.fallback
             if plain is None or not plain.read_monitor():
                 continue
+            outcomes, plain.outcomes = plain.outcomes, []
+            if self.keys is not None and not place.is_bound:
+                for outcome in outcomes:
+                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                if place.plain is not plain:
+                    continue
             if fallback is None:
                 pass
             elif plain.is_reached:
@@ -577,8 +705,9 @@ class Connections(ABC):
 
     def _ask_again(self, place: Place) -> None:
         """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
-        if place.link is None or place.link.state == LIVE:
+        if place.link is None or place.link.state == LIVE or not place.handle:
             return
+        self._undecided[place] = None
         self._watch(place)
         self._replace(place)
 
@@ -588,7 +717,13 @@ class Connections(ABC):
             return
         for event, where in list(dialler.monitor.read()):
             place_found = self._place_at(where)
-            if place_found is None or place_found.fallback is None:
+            if place_found is None:
+                continue
+            if event & HANDSHAKES:
+                if self.keys is not None:
+                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, _clock())
+                continue
+            if place_found.fallback is None:
                 continue
             if event == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
@@ -615,6 +750,9 @@ class Connections(ABC):
             for place in [*self.places.values()]:
                 link = place.link
                 if link is None:
+                    continue
+                if not place.handle:
+                    # Refused for its key: `ServerKeys.tend` connects again.
                     continue
                 before = link.state
                 if before == NEW:
@@ -673,7 +811,7 @@ class Connections(ABC):
     def _send_all(self, place: Place, now: float) -> bool | None:
         """Send the frames of a link; return False if the socket is full, None without frames."""
         dialler, link = self._dialler, place.link
-        if link is None or dialler is None:
+        if link is None or dialler is None or not place.handle:
             return None
         result = None
         while (frame := link.next_frame()) is not None:
@@ -697,6 +835,8 @@ class Connections(ABC):
             listened = self._clock.time(now)
             if self.places:
                 deadline = min(deadline, now + max(0.0, self._tick_at - listened))
+            if self.keys is not None and self.places:
+                deadline = min(deadline, self.keys.next_deadline())
             for place in self._undecided:
                 if place.fallback is not None:
                     deadline = min(deadline, place.fallback.deadline)

@@ -30,7 +30,6 @@ import zmq
 from oz.errors import (
     ClosedError,
     ConfigurationError,
-    PermissionDenied,
     ProtocolError,
 )
 from oz.logs import peer_logger
@@ -44,6 +43,7 @@ from oz.subscriber.places import PublisherInfo
 from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
+from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
@@ -74,6 +74,7 @@ class Engine(Connections):
         on_gap: Callable[[Gap], object] | None,
         options: Options,
         runs_handlers: bool,
+        credentials: Credentials | None = None,
     ) -> None:
         """Create the engine without endpoints.
 
@@ -85,9 +86,10 @@ class Engine(Connections):
             on_gap: called with each gap.
             options: of the subscriber.
             runs_handlers: whether waits run the handlers, as threads do.
+            credentials: keys of the subscriber, or None.
         """
         check_running("Subscriber")
-        super().__init__(context, filtering, decode, link_endpoints, options)
+        super().__init__(context, filtering, decode, link_endpoints, options, credentials)
         self._on_gap, self.runs_handlers = on_gap, runs_handlers
         self.attend_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
@@ -225,6 +227,8 @@ class Engine(Connections):
         if self.dispatcher.finished:
             self._finish()
         self._read_monitors(now)
+        if self.keys is not None:
+            self.keys.tend(now)
         if is_empty:
             self._tick(now)
         for place in [*self._unacked]:
@@ -347,22 +351,46 @@ class Engine(Connections):
         with self.lock:
             needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
             found = [
-                one.missing(needs_link=needs_link, may_fall_back=self.filtering == "auto")
+                one.missing(
+                    needs_link=needs_link,
+                    may_fall_back=self.filtering == "auto",
+                    has_keys=self.keys is not None,
+                )
                 for one in self.places.values()
             ]
             self._raise_refusals()
             return [one for one in found if one]
 
+    def raise_denial(self, inbox: Inbox | None) -> None:
+        """Raise the next refusal that the program was not told of.
+
+        Args:
+            inbox: of the receiving subscription; None for the subscriber. Handlers are told by the log.
+
+        Raises:
+            PermissionDenied: there is one.
+        """
+        if inbox is not None and inbox.handler is not None:
+            return
+        with self.lock:
+            for key, (owner, error) in self.denials.items():
+                if owner is None or owner is inbox or (inbox is None and owner.handler is None):
+                    del self.denials[key]
+                    raise error
+
     def _raise_refusals(self) -> None:
         for place in self.places.values():
+            refused = self.denials.pop((place, 0), None)
+            if refused is not None:
+                raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
                 if entry is None:
                     continue
-                text = f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}"
+                self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
-                    raise PermissionDenied(text, rule=refusal.rule, subject=refusal.witness)
-                raise ProtocolError(text)
+                    raise self.denial(place, entry.pattern.text, refusal)
+                raise ProtocolError(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
         """Remove one subscription or all at the publishers; return the inboxes and the revision.
@@ -453,8 +481,9 @@ class Engine(Connections):
             found = self.dispatcher.stats
             all_links = [*self._ended_links, *self._place_of]
             withdrawn = sum(one.unwanted for one in all_links)
+            denied = 0 if self.keys is None else self.keys.denied
             return Stats(
-                received=found.received + withdrawn,
+                received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
                 malformed=found.malformed + sum(one.malformed for one in all_links),
@@ -463,6 +492,7 @@ class Engine(Connections):
                 repeated=found.repeated + sum(one.repeated for one in all_links),
                 unwanted=found.unwanted + withdrawn,
                 failed=found.failed,
+                denied=denied,
             )
 
     @property

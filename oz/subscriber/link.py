@@ -548,6 +548,10 @@ class Link:
         self._begin_connection()
         effects.append(Replace(reason))
 
+    def disconnect(self) -> None:
+        """Forget the connection, which the engine has ended: the engine calls `connect` later."""
+        self._replace("", [])
+
     # subscriptions
 
     def declare(self) -> None:

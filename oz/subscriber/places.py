@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from oz.errors import KEYS_HINT
 from oz.subscriber.fallback import LINK, Fallback
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.plain import PlainSocket
@@ -43,6 +44,7 @@ class Place:
         refusal: last refusal, or None.
         begin: epoch of the link, and position of its first message after a move; earlier messages came over
             the plain connection.
+        key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
@@ -59,6 +61,7 @@ class Place:
         "heard_at",
         "is_bound",
         "is_twin",
+        "key_refusal",
         "link",
         "link_endpoint",
         "plain",
@@ -76,6 +79,7 @@ class Place:
         self.refusals: dict[int, links.Refusal] = {}
         self.refusal: str | None = None
         self.begin: tuple[bytes, int] | None = None
+        self.key_refusal: str | None = None
         self.heard_at: float | None = None
         self.is_bound = self.is_twin = self.drained = False
 
@@ -97,12 +101,13 @@ class Place:
         heard = None if self.heard_at is None else now - self.heard_at
         return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
 
-    def missing(self, *, needs_link: bool, may_fall_back: bool) -> str | None:
+    def missing(self, *, needs_link: bool, may_fall_back: bool, has_keys: bool = False) -> str | None:
         """Return why the endpoint is not ready, None if it is.
 
         Args:
             needs_link: whether a subscription needs a link.
             may_fall_back: whether a plain publisher may serve other subscriptions.
+            has_keys: whether the subscriber has keys.
         """
         if self.is_twin:
             return None
@@ -113,8 +118,11 @@ class Place:
             return f"{self.endpoint} moves to its link"
         if plain is not None and plain.is_ready and not (link is not None and needs_link):
             return None
+        if self.key_refusal is not None:
+            return self.key_refusal
+        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f". {KEYS_HINT}"
         if link is None:
-            return f"nothing answers at {self.endpoint}: start the publisher, or check host and port"
+            return f"nothing answers at {self.endpoint}: start the publisher, or check host and port{hint}"
         where = f"{self.endpoint} (link endpoint {self.link_endpoint})"
         if link.state == LIVE:
             return f"{where} has not answered the subscriptions yet"
@@ -126,6 +134,7 @@ class Place:
         return (
             f"nothing answers at {where}: start the publisher, or check host, port and the firewall of both ports"
             + ("" if may_fall_back else '; a plain publisher needs filtering="auto"')
+            + hint
         )
 
     def is_drained(self, revision: int) -> bool:

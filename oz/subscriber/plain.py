@@ -17,10 +17,13 @@ from typing import Any
 import zmq
 
 from oz.subjects.index.patterns import PatternIndex
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
 from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
+from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.peer_keys import key_of_client
 
 
 class PlainPatterns:
@@ -68,6 +71,7 @@ class PlainSocket:
         is_reached: whether the handshake of the connection is done.
         serves: whether the socket has the prefixes.
         is_empty: whether the last read emptied the socket.
+        outcomes: of handshakes that the monitor has reported.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class PlainSocket:
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
+        keys: ServerKeys | None = None,
     ) -> None:
         """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
 
@@ -89,7 +94,13 @@ class PlainSocket:
         self.monitor: Monitor | None = None
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
+        self.outcomes: list[Outcome] = []
         try:
+            if keys is not None and not endpoint.startswith("inproc:"):
+                if binds:
+                    keys.credentials.serve(self.socket)
+                else:
+                    keys.prepare(self.socket, endpoint)
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
         except BaseException:
             self.close()
@@ -123,7 +134,7 @@ class PlainSocket:
         # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
         self.is_reached = binds or endpoint.startswith("inproc://")
         if not self.is_reached:
-            events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name a host and a port"):
@@ -170,11 +181,24 @@ class PlainSocket:
             self.is_empty = True
         return messages
 
+    def read_keyed(self, limit: int) -> list[tuple[str | None, list[bytes]]]:
+        """Return the key and the frames of up to `limit` messages of a bound socket."""
+        messages: list[tuple[str | None, list[bytes]]] = []
+        self.is_empty = False
+        try:
+            while len(messages) < limit:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                messages.append((key_of_client(frames[0]), [one.bytes for one in frames]))
+        except zmq.Again:
+            self.is_empty = True
+        return messages
+
     def read_monitor(self) -> bool:
         """Read events of the connection, which set `is_reached`; return whether there was any."""
         has_any = False
         for event, _ in self.monitor.read() if self.monitor is not None else ():
             has_any, self.is_reached = True, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self.outcomes.append(outcome_of(event))
         return has_any
 
     def is_readable(self) -> bool:

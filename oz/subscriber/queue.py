@@ -65,6 +65,7 @@ class Stats:
         repeated: messages that arrived again, or whose id was known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
         failed: calls of handlers that raised.
+        denied: messages that the key of their publisher may not publish.
     """
 
     received: int = 0
@@ -76,6 +77,7 @@ class Stats:
     repeated: int = 0
     unwanted: int = 0
     failed: int = 0
+    denied: int = 0
 
 
 class Queue:

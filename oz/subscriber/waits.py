@@ -34,6 +34,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
     Raises:
         Timeout: no message came in time.
         ClosedError: no message can come any more.
+        PermissionDenied: a publisher refuses a subscription or the key; once for each.
         OwnershipError: the subscriber was created before a fork.
     """
     if engine.in_hand:
@@ -41,6 +42,8 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
     deadline = None if timeout is None else _clock() + timeout
     has_waited = False
     while True:
+        if engine.denials:
+            engine.raise_denial(queue.inbox)
         message = _take(engine, queue, owner)
         if message is not None:
             if _clock() >= engine.attend_at:
