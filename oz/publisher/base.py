@@ -13,6 +13,7 @@ import zmq
 from oz.options import Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
+from oz.publisher.multicast import MulticastEngine, wants_multicast
 from oz.publisher.stats import PublisherStats, SubscriberInfo
 from oz.suggestions import no_attribute, refuse_unknown
 from oz.transport.endpoints import Endpoints, as_list
@@ -64,7 +65,8 @@ class PublisherBase(ABC):
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__)
         check_running("publisher")
-        engine = Engine(
+        kind = MulticastEngine if wants_multicast(options, (*as_list(bind), *as_list(connect))) else Engine
+        engine = kind(
             codec=codec,
             dialect=dialect,
             on_full=on_full,

@@ -22,7 +22,7 @@ from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
 _ATTEMPTS = 64  # Pairs of ports that are tried.
-_MULTICAST = ("pgm", "epgm", "norm", "udp")
+_MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _CONNECT_HINT = "connect to a host by its name or address, as in tcp://127.0.0.1:5555"
 
@@ -110,9 +110,10 @@ class PublisherEndpoints:
     def _check(self, endpoint: str) -> None:
         check(endpoint, own_context=self._own_context)
         if endpoint.partition("://")[0] in _MULTICAST:
-            raise ConfigurationError(
-                "bind", endpoint, "argument", "publishers on links have no multicast yet"
+            rule = (
+                "a publisher for multicast is made with its endpoint, or with options=Options(multicast=...)"
             )
+            raise ConfigurationError("multicast", None, "argument", f"{endpoint!r}: {rule}")
 
     def _bind_plain(self, endpoint: str) -> str:
         plain = self._plain

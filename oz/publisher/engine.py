@@ -145,7 +145,7 @@ class Engine:
         self._codec = find_codec(codec)
         credentials = find_credentials(security, options.multicast)
         self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = set()
@@ -185,6 +185,7 @@ class Engine:
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
             refuses=self._refuses,
+            delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
             self._plain, self._create_listener, links, own_context=self._own_context, keys=self._keys
@@ -787,9 +788,3 @@ def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
         raise TypeError(f"options is an Options, not {type(options).__name__}")
     if context is not None and not isinstance(context, zmq.Context):
         raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
-    for name, value in (
-        ("multicast", options.multicast),
-        ("delimiter", options.delimiter),
-    ):
-        if value is not None:
-            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")

@@ -42,6 +42,7 @@ class PlainSubscribers:
         longest_prefix: int,
         handshake: float,
         refuses: bool,
+        delimiter: bytes = b"",
     ) -> None:
         """Create the socket, without endpoints.
 
@@ -51,6 +52,7 @@ class PlainSubscribers:
             longest_prefix: bytes of a subscription at most.
             handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
+            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
         for option, value in (
@@ -66,6 +68,7 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
+        self._delimiter = delimiter
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()
@@ -129,6 +132,8 @@ class PlainSubscribers:
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has a prefix of a subject."""
+        # A subscriber may ask for a whole subject with its delimiter.
+        subject += self._delimiter
         counts, size = self._counts, len(subject)
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
@@ -137,6 +142,7 @@ class PlainSubscribers:
         counts = self._counts
         if subject is None:
             return sum(counts.values())
+        subject += self._delimiter
         return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
 
     def send(self, subject: bytes, payload: bytes) -> bool:
@@ -147,6 +153,9 @@ class PlainSubscribers:
         """
         socket = self.socket
         try:
+            if self._delimiter:
+                _send(socket, subject + self._delimiter + payload, _LAST)
+                return True
             # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
             # signal comes during the first send.
             deque(map(_send, (socket, socket), (subject, payload), _FLAGS), 0)

@@ -33,7 +33,9 @@ from oz.errors import (
 )
 from oz.logs import peer_logger
 from oz.message import Gap
-from oz.options import Options
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import silence_libpgm
+from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
 from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
@@ -43,6 +45,7 @@ from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
 from oz.subscriber.message import Message
+from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.polling import Poll
@@ -102,6 +105,7 @@ class Connections(ABC):
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
+        silence_libpgm()
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
         self.lock = threading.RLock()
@@ -114,7 +118,7 @@ class Connections(ABC):
         self._member = os.urandom(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
-        self._patterns = PlainPatterns()
+        self._patterns = PlainPatterns(options.delimiter)
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -123,6 +127,7 @@ class Connections(ABC):
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
         self._plains: dict[Place, None] = {}
+        self._multicasts: dict[Place, None] = {}
         self._undecided: dict[Place, None] = {}
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
@@ -192,8 +197,10 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
             if endpoint in self.places:
+                return
+            if is_multicast(endpoint):
+                self._join(endpoint)
                 return
             place = Place(endpoint, None)
             if self.filtering != "prefix":
@@ -212,7 +219,8 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(f"{endpoint!r}: multicast has no keys; leave security= out")
             if endpoint in self.places:
                 return
             where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
@@ -237,10 +245,26 @@ class Connections(ABC):
                 raise
             return None
 
-    @staticmethod
-    def _refuse_multicast(endpoint: str) -> None:
-        if endpoint.startswith(("epgm://", "pgm://")):
-            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+    def _join(self, endpoint: str) -> None:
+        """Join the group of a multicast endpoint."""
+        if self.filtering == "publisher":
+            rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
+            raise ConfigurationError("filtering", "publisher", "argument", rule)
+        for inbox in self.dispatcher.inboxes:
+            if not inbox.falls_back:
+                raise needs_link(endpoint)
+        place = Place(endpoint, None)
+        multicast = self.options.multicast or Multicast()
+        if multicast.plain:
+            self._open_plain(place, multicast=multicast)
+        else:
+            source = place.multicast = MulticastSource(
+                self._context, endpoint, multicast, self.dispatcher, self._patterns.match
+            )
+            self._multicasts[place] = None
+            self.poll.add([source.listener.fd])
+            self.poll.ring()
+        self.places[endpoint] = place
 
     def _start_link(self, place: Place) -> None:
         assert place.link_endpoint is not None
@@ -365,7 +389,7 @@ class Connections(ABC):
                 link.handled(link.epoch, effect.stream, sequence)
         return kept
 
-    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+    def _open_plain(self, place: Place, *, binds: bool = False, multicast: Multicast | None = None) -> None:
         plain = PlainSocket(
             self._context,
             place.endpoint,
@@ -374,6 +398,7 @@ class Connections(ABC):
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
             keys=self.keys,
+            multicast=multicast,
         )
         place.plain = plain
         self._plains[place] = None
@@ -388,13 +413,21 @@ class Connections(ABC):
         if plain is not None:
             self.poll.remove(plain.fds)
             plain.close()
+        source, place.multicast = place.multicast, None
+        self._multicasts.pop(place, None)
+        if source is not None:
+            self.poll.remove([source.listener.fd])
+            source.close()
 
     def bind(self, endpoint: str) -> str:
         """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(
+                    f"{endpoint!r}: a subscriber connects to multicast endpoints; use connect="
+                )
             if self.filtering == "publisher":
                 raise ConfigurationError(
                     "filtering", "publisher", "argument",
@@ -664,7 +697,9 @@ class Connections(ABC):
         messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
         if not messages:
             return False
-        found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+        found = self.dispatcher.deliver_plain(
+            messages, time.time_ns(), self._patterns.match, self.options.delimiter
+        )
         if found and place.fallback is not None:
             place.fallback.has_delivered = True
         return True
@@ -676,6 +711,18 @@ class Connections(ABC):
             return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
         keyed = plain.read_keyed(MAX_PLAIN)
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
+
+    def _read_multicast(self, now: float) -> bool:
+        """Read frames of multicast; return whether more may be there."""
+        has_more = False
+        for place in self._multicasts:
+            source = place.multicast
+            if source is not None:
+                if source.read(MAX_READ, now):
+                    place.heard_at = now
+                place.drained |= source.listener.is_empty
+                has_more |= not source.listener.is_empty
+        return has_more
 
     def _read_monitors(self, now: float) -> None:
         for place in [*self._plains]:
@@ -843,6 +890,9 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
+            for place in self._multicasts:
+                if place.multicast is not None:
+                    deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
 
 

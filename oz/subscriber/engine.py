@@ -39,8 +39,8 @@ from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
 from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
 from oz.transport.credentials import Credentials
@@ -117,6 +117,8 @@ class Engine(Connections):
             if self.state == DRAINED or self._is_draining:
                 raise ClosedError("the subscriber is drained: create another one")
             falls_back = not (stream.group or last_value or stream.handled or stream.overflow)
+            if self._multicasts and not falls_back:
+                raise needs_link(next(iter(self._multicasts)).endpoint)
             inbox = Inbox(
                 handler,
                 is_inline=delivery.inline,
@@ -138,7 +140,7 @@ class Engine(Connections):
                 self._patterns.add(inbox)
                 for place in self.places.values():
                     if place.plain is not None:
-                        place.plain.subscribe(prefixes_of(inbox))
+                        place.plain.subscribe(self._patterns.prefixes_of(inbox))
             self._declare()
             return inbox
 
@@ -163,7 +165,7 @@ class Engine(Connections):
         if inbox.falls_back and self._patterns.discard(inbox):
             for place in self.places.values():
                 if place.plain is not None:
-                    place.plain.unsubscribe(prefixes_of(inbox))
+                    place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
         """End the subscriptions that have received as many messages as they want."""
@@ -219,6 +221,7 @@ class Engine(Connections):
             has_more = self._read_links(now)
             is_empty = not has_more
             has_more |= self._read_plain(now)
+            has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
             # Frames wait unread, so that silence means nothing.
             self._clock.leave(now)
@@ -412,9 +415,9 @@ class Engine(Connections):
                 if one.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(prefixes_of(one))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(one))
             for place in self.places.values():
-                place.drained = place.plain is None
+                place.drained = place.plain is None and place.multicast is None
             self._declare()
             return inboxes, self.subscriptions.revision
 

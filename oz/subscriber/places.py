@@ -7,6 +7,7 @@ from typing import NamedTuple
 from oz.errors import KEYS_HINT
 from oz.subscriber.fallback import LINK, Fallback
 from oz.subscriber.link import LIVE, Link
+from oz.subscriber.multicast import MulticastSource
 from oz.subscriber.plain import PlainSocket
 from oz.wire import links
 
@@ -16,7 +17,7 @@ class PublisherInfo(NamedTuple):
 
     Attributes:
         endpoint: connected or bound.
-        mode: "link", "prefix" or "connecting".
+        mode: "link", "prefix", "multicast" or "connecting".
         origin: id of the publisher's process, 16 bytes; None if unknown.
         last_heard: seconds since the last frame; None before the first one.
         refusal: reason of the last refused subscription, or None.
@@ -39,6 +40,7 @@ class Place:
         handle: of the current connection of the link.
         fallback: with `filtering="auto"`, else None.
         plain: plain connection, or None.
+        multicast: of a multicast endpoint, else None.
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
         refusal: last refusal, or None.
@@ -64,6 +66,7 @@ class Place:
         "key_refusal",
         "link",
         "link_endpoint",
+        "multicast",
         "plain",
         "refusal",
         "refusals",
@@ -75,6 +78,7 @@ class Place:
         self.handle = b""
         self.fallback: Fallback | None = None
         self.plain: PlainSocket | None = None
+        self.multicast: MulticastSource | None = None
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
         self.refusal: str | None = None
@@ -84,7 +88,9 @@ class Place:
         self.is_bound = self.is_twin = self.drained = False
 
     def mode(self) -> str:
-        """Return "link", "prefix" or "connecting"."""
+        """Return "link", "prefix", "multicast" or "connecting"."""
+        if self.multicast is not None:
+            return "multicast" if self.multicast.is_heard else "connecting"
         if self.plain is not None:
             return "prefix" if self.plain.is_ready else "connecting"
         if self.link is not None and (self.link.state == LIVE or self.is_twin):
@@ -98,6 +104,8 @@ class Place:
             now: in seconds.
         """
         origin = None if self.link is None else self.link.origin
+        if self.multicast is not None:
+            origin = self.multicast.origin
         heard = None if self.heard_at is None else now - self.heard_at
         return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
 
@@ -112,6 +120,8 @@ class Place:
         if self.is_twin:
             return None
         link, fallback, plain = self.link, self.fallback, self.plain
+        if self.multicast is not None:
+            return self.multicast.missing()
         if link is not None and link.is_answered:
             if fallback is None or fallback.state == LINK:
                 return None
@@ -144,7 +154,7 @@ class Place:
             revision: of the declaration, which removed subscriptions.
         """
         link = self.link
-        if self.plain is not None and not self.drained:
+        if (self.plain is not None or self.multicast is not None) and not self.drained:
             return False
         if link is None or self.is_twin or link.origin is None:
             return True

@@ -16,6 +16,9 @@ from typing import Any
 
 import zmq
 
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import Claim, configure
+from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
 from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
 from oz.subscriber.links import Monitor, is_readable, read
@@ -29,7 +32,13 @@ from oz.transport.peer_keys import key_of_client
 class PlainPatterns:
     """Patterns that plain publishers may serve."""
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: bytes | None = None) -> None:
+        """Start without patterns.
+
+        Args:
+            delimiter: bytes behind the subject in messages of one frame, or None.
+        """
+        self._delimiter = delimiter
         self._index: PatternIndex[Inbox] = PatternIndex(cache_size=0)
         self._inboxes: dict[Inbox, None] = {}
 
@@ -54,12 +63,15 @@ class PlainPatterns:
 
     def prefixes(self) -> Iterable[bytes]:
         """Return the prefixes of all patterns, with repetitions."""
-        return [prefix for inbox in self._inboxes for prefix in prefixes_of(inbox)]
+        return [prefix for inbox in self._inboxes for prefix in self.prefixes_of(inbox)]
 
-
-def prefixes_of(inbox: Inbox) -> Iterable[bytes]:
-    """Return the prefixes of the patterns of an inbox."""
-    return [prefix for entry in inbox.entries for prefix in entry.pattern.prefixes]
+    def prefixes_of(self, inbox: Inbox) -> Iterable[bytes]:
+        """Return the prefixes of the patterns of an inbox. A literal ends with the delimiter, so that it is exact."""
+        found: list[bytes] = []
+        for entry in inbox.entries:
+            literal = None if self._delimiter is None else entry.pattern.literal
+            found += entry.pattern.prefixes if literal is None else (literal + (self._delimiter or b""),)
+        return found
 
 
 class PlainSocket:
@@ -84,8 +96,19 @@ class PlainSocket:
         message_bytes: int,
         high_water_mark: int,
         keys: ServerKeys | None = None,
+        multicast: Multicast | None = None,
     ) -> None:
         """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
+
+        Args:
+            context: of the socket.
+            endpoint: to connect to, or to bind.
+            prefixes: first subscriptions, or None.
+            binds: whether to bind.
+            message_bytes: bytes of a frame at most.
+            high_water_mark: messages that wait at most.
+            keys: keys of publishers, or None.
+            multicast: options of a multicast endpoint, else None.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
@@ -96,7 +119,10 @@ class PlainSocket:
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
         try:
-            if keys is not None and not endpoint.startswith("inproc:"):
+            if multicast is not None:
+                configure(self.socket, multicast, is_publisher=False)
+                endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
+            elif keys is not None and not endpoint.startswith("inproc:"):
                 if binds:
                     keys.credentials.serve(self.socket)
                 else:
@@ -131,8 +157,8 @@ class PlainSocket:
         if prefixes is not None:
             self.serve(prefixes)
         self.is_empty = False
-        # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
-        self.is_reached = binds or endpoint.startswith("inproc://")
+        # Over inproc and multicast there is no handshake, and no one reports a peer to a socket that is bound.
+        self.is_reached = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
         if not self.is_reached:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
