@@ -30,9 +30,7 @@ are called when there is news for them.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -53,6 +51,7 @@ from oz.publisher.sessions import Sessions
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport.runtime import runtime_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
@@ -75,8 +74,6 @@ UNKNOWN = ()
 """Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
-_get = zmq.backend.Socket.get
-_clock = time.monotonic
 _Result = TypeVar("_Result")
 
 
@@ -116,6 +113,7 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        runtime: functions of the sockets and the clock.
     """
 
     def __init__(
@@ -149,6 +147,8 @@ class Engine:
         self.is_foreign = self.is_closing = self.is_closed = False
         self._own_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self._clock = runtime.clock
         self._refuses = on_full != "drop"
         self._settings = Settings(
             window=WINDOW,
@@ -165,7 +165,7 @@ class Engine:
             peers=options.limits.peers,
         )
         self._last_values = LastValues() if last_value else None
-        self.origin = os.urandom(16)
+        self.origin = runtime.random_bytes(16)
         self._plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
@@ -189,11 +189,12 @@ class Engine:
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
+        random_bytes = self.runtime.random_bytes
         sessions = Sessions(
-            self.origin, self._settings, lambda: os.urandom(16), last_values=self._last_values
+            self.origin, self._settings, lambda: random_bytes(16), last_values=self._last_values
         )
         sessions.interest.on_change = self.quick.clear
-        sessions.now = _clock()
+        sessions.now = self._clock()
         return sessions
 
     def _create_listener(self) -> LinkListener:
@@ -265,7 +266,7 @@ class Engine:
             sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
             if self._listener is not None:
                 sockets.append(self._listener.socket)
-            return tuple(cast("int", _get(one, _FD)) for one in sockets)
+            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
 
     # publishing
 
@@ -315,7 +316,7 @@ class Engine:
             if plain.has_input():
                 self._request_attention()
         if sessions.interest.groups:
-            sessions.now = _clock()
+            sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
         if not is_matched:
             if self._last_values is not None:
@@ -346,7 +347,7 @@ class Engine:
         if self._held:
             if len(self.waiting) >= self.full_length:
                 self._flush()
-        elif self.batcher.is_due(_clock()):
+        elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
             self._request_attention()
@@ -377,9 +378,9 @@ class Engine:
             WouldBlock: there was none within `send_timeout` seconds, or `on_full` is "raise".
             ClosedError: the publisher was closed.
         """
-        end = _clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
+        end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
         while not self.offer(message):
-            if _clock() >= end:
+            if self._clock() >= end:
                 raise self.refuse(message.subject)
             yield end
 
@@ -426,7 +427,7 @@ class Engine:
 
     def _flush(self) -> None:
         sessions = self._sessions
-        began = sessions.now = _clock()
+        began = sessions.now = self._clock()
         sessions.flush()
         listener = self._listener
         if listener is not None:
@@ -441,7 +442,7 @@ class Engine:
                 self._request_attention()
         if self._refuses:
             self._measure_pressure()
-        self.batcher.sent(began, _clock())
+        self.batcher.sent(began, self._clock())
 
     def _measure_pressure(self) -> None:
         self.is_pressed = any(
@@ -461,7 +462,7 @@ class Engine:
             return
         turn = list(ready)
         ready.clear()
-        end = _clock() + SLICE if len(turn) > 1 else 0.0
+        end = self._clock() + SLICE if len(turn) > 1 else 0.0
         for index, session in enumerate(turn):
             while (frames := session.next_frames()) is not None:
                 result = send(session.route, frames)
@@ -469,22 +470,22 @@ class Engine:
                     self._blocked[session] = None
                     break
                 if result == GONE:
-                    sessions.unreachable(session, _clock())
+                    sessions.unreachable(session, self._clock())
                     break
                 session.taken()
-            if end and _clock() > end:
+            if end and self._clock() > end:
                 # The sessions that had no turn are the first next time.
                 ready.update(dict.fromkeys(turn[index + 1 :]))
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
         """Read frames of links: `MAX_READ` at most, and for `SLICE` at most."""
-        sessions, now = self._sessions, _clock()
+        sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
             sessions.on_frame(route, frame, now)
             # Only a declaration takes long to decode.
-            if len(frame) > _LARGE and _clock() > end:
+            if len(frame) > _LARGE and self._clock() > end:
                 break
 
     def _tell(self) -> None:
@@ -509,16 +510,16 @@ class Engine:
         if listener is not None:
             self._read_links(listener)
             if sessions.has_work:
-                end = _clock() + SLICE
-                while sessions.work(_STEPS) and _clock() < end:
+                end = self._clock() + SLICE
+                while sessions.work(_STEPS) and self._clock() < end:
                     pass
-            sessions.tick(_clock())
+            sessions.tick(self._clock())
             if self._blocked:
                 sessions.ready.update(self._blocked)
                 self._blocked.clear()
             self._pump(listener)
         due = None if self._held else self.batcher.deadline()
-        if due is not None and (flushes or _clock() >= due):
+        if due is not None and (flushes or self._clock() >= due):
             self._flush()
         elif self._refuses:
             self._measure_pressure()
@@ -583,9 +584,9 @@ class Engine:
             Timeout: there were fewer.
             SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
         """
-        end = None if timeout is None else _clock() + timeout
+        end = None if timeout is None else self._clock() + timeout
         while (found := self.count_subscribers(subject)) < count:
-            if end is not None and _clock() >= end:
+            if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
                 where = (
                     ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
@@ -600,7 +601,7 @@ class Engine:
         if self.is_foreign or self.is_closed:
             return []
         with self.lock:
-            now = _clock()
+            now = self._clock()
             return [_info(session, now) for session in self._sessions.by_id.values()]
 
     def stats(self) -> PublisherStats:
@@ -628,7 +629,7 @@ class Engine:
 
         See `Sessions.acknowledging_until`.
         """
-        began = _clock()
+        began = self._clock()
         end = float("inf") if timeout is None else began + timeout
         with self.lock:
             if not self.is_closing:
@@ -638,7 +639,7 @@ class Engine:
                     self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
-            now = _clock()
+            now = self._clock()
             with self.lock:
                 until = self._sessions.acknowledging_until(began, now)
             if until is None or now >= end:
@@ -659,7 +660,7 @@ class Engine:
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -752,8 +753,8 @@ def _check(on_full: str, links: Any, security: Any, context: Any, options: Optio
         raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
     if not isinstance(options, Options):
         raise TypeError(f"options is an Options, not {type(options).__name__}")
-    if context is not None and not isinstance(context, zmq.Context):
-        raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
+    if context is not None:
+        runtime_of(context)
     for name, value in (
         ("security", security),
         ("multicast", options.multicast),

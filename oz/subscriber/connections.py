@@ -14,9 +14,7 @@ An exception of a signal handler may interrupt the delivery of a frame. `_take_b
 from __future__ import annotations
 
 import errno
-import os
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -41,11 +39,11 @@ from oz.subscriber.links import Dialler
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
-from oz.subscriber.polling import Poll
 from oz.subscriber.queue import Dispatcher
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.transport.runtime import runtime_of
 from oz.wire import links
 
 MAX_READ = 100
@@ -59,7 +57,6 @@ LARGEST_WINDOW = 1_024
 TICK_INTERVAL = 0.1
 """Listened seconds between two checks of all links at least."""
 
-_clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
@@ -69,6 +66,8 @@ class Connections(ABC):
     """Sockets and machines of one subscriber.
 
     Attributes:
+        runtime: functions of the sockets.
+        clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
         version: changes with each event that a wait may be waiting for.
@@ -91,6 +90,8 @@ class Connections(ABC):
         self.filtering, self.options = filtering, options
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self.clock = runtime.clock
         self.lock = threading.RLock()
         self.reading = threading.RLock()
         self.version = 0
@@ -98,14 +99,14 @@ class Connections(ABC):
         self.state = OPEN
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
-        self._member = os.urandom(16)
+        self._member = runtime.random_bytes(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns()
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.poll = Poll()
+        self.poll = runtime.create_poll()
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
@@ -154,7 +155,7 @@ class Connections(ABC):
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
-                self._clock.leave(_clock())
+                self._clock.leave(self.clock())
 
     # endpoints
 
@@ -212,17 +213,18 @@ class Connections(ABC):
             self._dialler = dialler
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
-            place.fallback = Fallback(_clock())
+            place.fallback = Fallback(self.clock())
             self._undecided[place] = None
             if not place.link_endpoint.startswith("inproc://"):
                 is_new = self._dialler.monitor is None
                 monitor = self._dialler.watch()
                 if is_new:
                     self.poll.add([monitor.fd])
+        random_bytes = self.runtime.random_bytes
         place.link = Link(
             self._member,
             self.subscriptions,
-            _new_id,
+            lambda: random_bytes(16),
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
@@ -240,7 +242,7 @@ class Connections(ABC):
         assert place.link_endpoint is not None
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
-        place.link.connect(self._clock.time(_clock()))
+        place.link.connect(self._clock.time(self.clock()))
         place.is_twin = False
         self._touched[place] = None
         self._tick_at = 0.0
@@ -305,7 +307,7 @@ class Connections(ABC):
             self._close_plain(place)
             if place.link is not None:
                 place.link.close()
-                self._send_all(place, _clock())
+                self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
                 self._ended_links.append(place.link)
@@ -332,7 +334,7 @@ class Connections(ABC):
         if dialler is None:
             clock.empty(now)
             return False
-        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        stats, time_ns = self.dispatcher.stats, self.runtime.time_ns()
         limit = stats.received + MAX_MESSAGES
         dialler.begin()
         for _ in range(MAX_READ):
@@ -485,7 +487,7 @@ class Connections(ABC):
             messages = plain.read(MAX_PLAIN)
             if messages:
                 place.heard_at = now
-                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
+                found = self.dispatcher.deliver_plain(messages, self.runtime.time_ns(), self._patterns.match)
                 if found and place.fallback is not None:
                     place.fallback.has_delivered = True
             if plain.is_empty:
@@ -535,7 +537,7 @@ class Connections(ABC):
                 if before == NEW:
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
-                self._apply(place, link, link.tick(listened), time.time_ns())
+                self._apply(place, link, link.tick(listened), self.runtime.time_ns())
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
                 self._touched[place] = None
@@ -568,7 +570,7 @@ class Connections(ABC):
         if dialler is None:
             return False
         if now is None:
-            now = _clock()
+            now = self.clock()
         has_sent = False
         touched = self._touched
         for place in [*touched]:
@@ -606,7 +608,7 @@ class Connections(ABC):
         Args:
             until: time at which the caller wants to be woken; None without.
         """
-        now = _clock()
+        now = self.clock()
         deadline = inf if until is None else until
         with self.lock:
             listened = self._clock.time(now)
@@ -619,7 +621,3 @@ class Connections(ABC):
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
         return None if deadline == inf else max(0.0, deadline - now)
-
-
-def _new_id() -> bytes:
-    return os.urandom(16)

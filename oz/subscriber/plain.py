@@ -20,6 +20,7 @@ from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.runtime import runtime_of
 
 
 class PlainPatterns:
@@ -85,6 +86,7 @@ class PlainSocket:
         """
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
+        self._runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         try:
@@ -142,7 +144,7 @@ class PlainSocket:
         self.is_empty = False
         try:
             while len(messages) < limit:
-                messages.append(read(self.socket))
+                messages.append(read(self.socket, self._runtime))
         except zmq.Again:
             self.is_empty = True
         return messages
@@ -156,7 +158,9 @@ class PlainSocket:
 
     def is_readable(self) -> bool:
         """Return whether the socket or its monitor has a message."""
-        return is_readable(self.socket) or (self.monitor is not None and is_readable(self.monitor.pair))
+        return is_readable(self.socket, self._runtime) or (
+            self.monitor is not None and is_readable(self.monitor.pair, self._runtime)
+        )
 
     def close(self) -> None:
         """Close the socket."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 import weakref
 from typing import Any, TypeVar
 
@@ -56,12 +55,12 @@ class TaskWaits:
 
     async def pause(self) -> None:
         """Let the loop run, if a turn is over."""
-        now = time.monotonic()
+        now = self._engine.clock()
         if now >= self.turn_ends:
             # The first turn after a suspension begins anew.
             self.turn_ends = now + TURN
             await asyncio.sleep(0)
-            self.turn_ends = time.monotonic() + TURN
+            self.turn_ends = self._engine.clock() + TURN
 
     def _tell(self) -> None:
         running = asyncio._get_running_loop()
@@ -88,7 +87,7 @@ class TaskWaits:
             self._read_in(loop)
             await waiter
         finally:
-            self.turn_ends = time.monotonic() + TURN
+            self.turn_ends = self._engine.clock() + TURN
             self._waiters.discard(waiter)
             if timer is not None:
                 timer.cancel()
@@ -132,7 +131,7 @@ class _Wait:
             if engine.attend():
                 # Messages that no subscription wants: let the loop run.
                 await asyncio.sleep(0)
-            elif engine.version == self._seen and (until is None or time.monotonic() < until):
+            elif engine.version == self._seen and (until is None or engine.clock() < until):
                 await self._waits.suspend(until)
         self._seen = engine.version
 
