@@ -164,10 +164,14 @@ class _Life:
         self.engine, self.attendance = engine, _LoopAttendance(engine)
         _open.add(self)
 
+    def forget(self) -> None:
+        """Leave the publisher open at the end of the program."""
+        _open.discard(self)
+
     def finish(self, end: float) -> int:
         """Close the sockets, but not the context."""
         self.attendance.stop()
-        _open.discard(self)
+        self.forget()
         return self.engine.finish(end)
 
     def drop(self) -> None:
@@ -346,8 +350,9 @@ class Publisher(PublisherBase):
         if engine.is_foreign or engine.is_closed:
             return 0
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
-        # It waits for libzmq.
-        await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
+        if engine.owns_context:
+            # It waits for libzmq.
+            await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         return left
 
     async def __aenter__(self) -> Self:

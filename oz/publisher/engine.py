@@ -114,6 +114,7 @@ class Engine:
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
         runtime: functions of the sockets and the clock.
+        owns_context: whether `end_context` terminates the context.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Engine:
         self.waiters: Waiters = set()
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
-        self._own_context = context is None
+        self.owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
@@ -183,7 +184,7 @@ class Engine:
             refuses=self._refuses,
         )
         self._endpoints = PublisherEndpoints(
-            self._plain, self._create_listener, links, own_context=self._own_context
+            self._plain, self._create_listener, links, own_context=self.owns_context
         )
         self._listener: LinkListener | None = None
         _engines.add(self)
@@ -688,7 +689,7 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
-        if self._own_context and not self.is_foreign:
+        if self.owns_context and not self.is_foreign:
             self._context.term()
 
     def _disown(self) -> None:

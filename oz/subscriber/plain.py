@@ -121,7 +121,7 @@ class PlainSocket:
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name a host and a port"):
             if binds:
-                self._files.bind(self.socket, endpoint)
+                self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
