@@ -132,11 +132,11 @@ class _LoopAttendance:
             news.clear()
 
         waiters = self._engine.waiters
-        waiters.add(news.set)
+        waiters[news.set] = None
         try:
             return await run_async(steps, wait)
         finally:
-            waiters.discard(news.set)
+            waiters.pop(news.set, None)
 
 
 class _Done:
@@ -173,6 +173,12 @@ class _Life:
         self.attendance.stop()
         self.forget()
         return self.engine.finish(end)
+
+    def abort(self) -> None:
+        """Close without BYE, because the sockets are dead."""
+        self.attendance.stop()
+        self.forget()
+        self.engine.abort()
 
     def drop(self) -> None:
         """Close without a wait."""

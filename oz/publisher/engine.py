@@ -143,7 +143,7 @@ class Engine:
         self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
-        self.waiters: Waiters = set()
+        self.waiters: Waiters = {}
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
         self.owns_context = context is None
@@ -675,6 +675,12 @@ class Engine:
                 self._given_up += left
                 self._shut(milliseconds)
             return left
+
+    def abort(self) -> None:
+        """Close the sockets without BYE."""
+        with self.lock:
+            if not self.is_closed:
+                self._shut(0)
 
     def _shut(self, linger: int) -> None:
         """Close the sockets."""

@@ -102,8 +102,8 @@ class Subscription(SubscriptionBase):
             task = asyncio.create_task(serve(self._engine, self._subscriber._waits, inbox))
             self._task = task
             tasks = self._subscriber._tasks
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks[task] = None
+            task.add_done_callback(lambda done: tasks.pop(done, None))
 
 
 class Subscriber(SubscriberBase):
@@ -118,7 +118,7 @@ class Subscriber(SubscriberBase):
 
     def _begin(self) -> None:
         self._waits = TaskWaits(self._engine)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     # endpoints
 

@@ -38,7 +38,8 @@ class TaskWaits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._waiters: set[asyncio.Future[None]] = set()
+        # A dict, because the order in which tasks go on must not depend on addresses in memory.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.turn_ends = 0.0
         tell = weakref.WeakMethod(self._tell)
@@ -79,7 +80,7 @@ class TaskWaits:
         engine = self._engine
         seconds = engine.wait_seconds(until)
         waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         timer = None
         if seconds is not None:
             timer = loop.call_later(max(SHORTEST, seconds), _wake, waiter)
@@ -88,7 +89,7 @@ class TaskWaits:
             await waiter
         finally:
             self.turn_ends = self._engine.clock() + TURN
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
             if timer is not None:
                 timer.cancel()
 

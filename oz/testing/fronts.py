@@ -44,7 +44,7 @@ class Publisher(oz.publisher.aio.Publisher):
 
     def die(self) -> None:
         """Close without BYE: the process of the sockets was killed."""
-        self._life.drop()
+        self._life.abort()
 
 
 class Subscriber(oz.subscriber.aio.Subscriber):
