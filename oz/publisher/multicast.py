@@ -78,7 +78,7 @@ class MulticastEngine(Engine):
     connect = bind
 
     def _attach(self, text: str) -> None:
-        check(text, own_context=self._own_context)
+        check(text, own_context=self.owns_context)
         if not is_multicast(text):
             raise EndpointError(
                 f"{text!r} is no multicast endpoint, and the options of this publisher are for one"

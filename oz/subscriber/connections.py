@@ -14,9 +14,7 @@ An exception of a signal handler may interrupt the delivery of a frame. `_take_b
 from __future__ import annotations
 
 import errno
-import os
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -48,13 +46,13 @@ from oz.subscriber.message import Message
 from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
-from oz.subscriber.polling import Poll
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.transport.runtime import runtime_of
 from oz.wire import links
 from oz.wire.links import SID
 
@@ -71,7 +69,6 @@ LARGEST_WINDOW = 1_024
 TICK_INTERVAL = 0.1
 """Listened seconds between two checks of all links at least."""
 
-_clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
@@ -81,6 +78,8 @@ class Connections(ABC):
     """Sockets and machines of one subscriber.
 
     Attributes:
+        runtime: functions of the sockets.
+        clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
         version: changes with each event that a wait may be waiting for.
@@ -108,6 +107,8 @@ class Connections(ABC):
         silence_libpgm()
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self.clock = runtime.clock
         self.lock = threading.RLock()
         self.reading = threading.RLock()
         self.version = 0
@@ -115,14 +116,14 @@ class Connections(ABC):
         self.state = OPEN
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
-        self._member = os.urandom(16)
+        self._member = runtime.random_bytes(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.poll = Poll()
+        self.poll = runtime.create_poll()
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
@@ -187,7 +188,7 @@ class Connections(ABC):
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
-                self._clock.leave(_clock())
+                self._clock.leave(self.clock())
 
     # endpoints
 
@@ -278,14 +279,15 @@ class Connections(ABC):
             self._dialler = dialler
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
-            place.fallback = Fallback(_clock())
+            place.fallback = Fallback(self.clock())
             self._undecided[place] = None
         if self.filtering == "auto" or self.keys is not None:
             self._watch(place)
+        random_bytes = self.runtime.random_bytes
         place.link = Link(
             self._member,
             self.subscriptions,
-            _new_id if self.keys is None else self.keys.new_session,
+            (lambda: random_bytes(16)) if self.keys is None else self.keys.new_session,
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
@@ -316,7 +318,7 @@ class Connections(ABC):
             self.keys.prepare(self._dialler.router, place.endpoint)
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
-        place.link.connect(self._clock.time(_clock()))
+        place.link.connect(self._clock.time(self.clock()))
         place.is_twin = False
         self._touched[place] = None
         self._tick_at = 0.0
@@ -456,7 +458,7 @@ class Connections(ABC):
             self._close_plain(place)
             if place.link is not None:
                 place.link.close()
-                self._send_all(place, _clock())
+                self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
                 self._ended_links.append(place.link)
@@ -486,7 +488,7 @@ class Connections(ABC):
         if dialler is None:
             clock.empty(now)
             return False
-        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        stats, time_ns = self.dispatcher.stats, self.runtime.time_ns()
         limit = stats.received + MAX_MESSAGES
         dialler.begin()
         for _ in range(MAX_READ):
@@ -656,7 +658,7 @@ class Connections(ABC):
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
                 # Over inproc no handshake shows that a publisher is there.
-                fallback.reached(_clock())
+                fallback.reached(self.clock())
                 fallback.refused()
         if place.plain is not None and fallback.state == PREFIX:
             place.plain.serve(self._patterns.prefixes())
@@ -698,7 +700,7 @@ class Connections(ABC):
         if not messages:
             return False
         found = self.dispatcher.deliver_plain(
-            messages, time.time_ns(), self._patterns.match, self.options.delimiter
+            messages, self.runtime.time_ns(), self._patterns.match, self.options.delimiter
         )
         if found and place.fallback is not None:
             place.fallback.has_delivered = True
@@ -768,7 +770,7 @@ class Connections(ABC):
                 continue
             if event & HANDSHAKES:
                 if self.keys is not None:
-                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, _clock())
+                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
                 continue
@@ -805,7 +807,7 @@ class Connections(ABC):
                 if before == NEW:
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
-                self._apply(place, link, link.tick(listened), time.time_ns())
+                self._apply(place, link, link.tick(listened), self.runtime.time_ns())
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
                 self._touched[place] = None
@@ -838,7 +840,7 @@ class Connections(ABC):
         if dialler is None:
             return False
         if now is None:
-            now = _clock()
+            now = self.clock()
         has_sent = False
         touched = self._touched
         for place in [*touched]:
@@ -876,7 +878,7 @@ class Connections(ABC):
         Args:
             until: time at which the caller wants to be woken; None without.
         """
-        now = _clock()
+        now = self.clock()
         deadline = inf if until is None else until
         with self.lock:
             listened = self._clock.time(now)
@@ -894,7 +896,3 @@ class Connections(ABC):
                 if place.multicast is not None:
                     deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
-
-
-def _new_id() -> bytes:
-    return os.urandom(16)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -49,7 +48,6 @@ from oz.wire.links import StreamOptions
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
 
-_clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
 
@@ -211,7 +209,7 @@ class Engine(Connections):
         return has_more
 
     def _attend(self, may_read: bool) -> bool:
-        now = _clock()
+        now = self.clock()
         self.attend_at = now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
@@ -314,7 +312,7 @@ class Engine(Connections):
             if self.state in (CLOSED, FOREIGN) or place is None:
                 return
             self.dispatcher.handled(message)
-            now = _clock()
+            now = self.clock()
             self._unacked[place] = None
             if now >= link.ack_at:
                 link.before_wait(now)
@@ -502,7 +500,7 @@ class Engine(Connections):
     def publishers(self) -> list[PublisherInfo]:
         """State of each endpoint."""
         with self.lock:
-            now = _clock()
+            now = self.clock()
             return [one.info(now) for one in self.places.values()]
 
     # end
@@ -515,7 +513,7 @@ class Engine(Connections):
             if self.state == CLOSED:
                 return
             self.state = CLOSED
-            now = _clock()
+            now = self.clock()
             for place in self.places.values():
                 if place.link is not None:
                     place.link.close()

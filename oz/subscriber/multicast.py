@@ -14,11 +14,10 @@ from typing import Any
 import zmq
 
 from oz.errors import ConfigurationError
-from oz.message import Extras
+from oz.message import Extras, Gap
 from oz.multicast.listening import Listener
 from oz.multicast.receiver import Effect, Loss, Messages
 from oz.options import Multicast
-from oz.message import Gap
 from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Dispatcher, Inbox, Route
 from oz.wire.extras import decode_extras

@@ -27,6 +27,7 @@ from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.peer_keys import key_of_client
+from oz.transport.runtime import runtime_of
 
 
 class PlainPatterns:
@@ -115,6 +116,7 @@ class PlainSocket:
         """
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
+        self._runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
@@ -165,7 +167,7 @@ class PlainSocket:
             self.fds.append(self.monitor.fd)
         with refused_by_libzmq(endpoint, "name a host and a port"):
             if binds:
-                self._files.bind(self.socket, endpoint)
+                self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
@@ -202,7 +204,7 @@ class PlainSocket:
         self.is_empty = False
         try:
             while len(messages) < limit:
-                messages.append(read(self.socket))
+                messages.append(read(self.socket, self._runtime))
         except zmq.Again:
             self.is_empty = True
         return messages
@@ -229,7 +231,9 @@ class PlainSocket:
 
     def is_readable(self) -> bool:
         """Return whether the socket or its monitor has a message."""
-        return is_readable(self.socket) or (self.monitor is not None and is_readable(self.monitor.pair))
+        return is_readable(self.socket, self._runtime) or (
+            self.monitor is not None and is_readable(self.monitor.pair, self._runtime)
+        )
 
     def close(self) -> None:
         """Close the socket."""

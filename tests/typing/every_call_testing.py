@@ -11,7 +11,7 @@ def alone(asked: RecordedMessage) -> None:
     """Answer a message that nobody sent."""
     assert_type(message("svc.price", b"tea", headers={"unit": "kg"}), RecordedMessage)
     asked.reply(b"42", headers={})
-    assert_type(asked.replies, list[oz.Message])
+    assert_type(asked.replies, list[RecordedMessage])
 
 
 def on_a_virtual_clock() -> None:
