@@ -37,8 +37,8 @@ class Limits:
     handshake: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check that every limit is positive."""
-        _check_positive(self)
+        """Check that every limit is a positive number."""
+        _check_limits(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +116,14 @@ def _check_positive(options: Any, but: tuple[str, ...] = ()) -> None:
         value = getattr(options, one.name)
         if type(value) in (int, float) and one.name not in but and not value > 0:
             raise _not_positive(one.name, value, "above 0")
+
+
+def _check_limits(limits: Limits) -> None:
+    for one in fields(limits):
+        value = getattr(limits, one.name)
+        is_whole = type(one.default) is int
+        if not (type(value) is int or (type(value) is float and not is_whole)) or not value > 0:
+            raise _not_positive(one.name, value, f"a {'whole ' if is_whole else ''}number above 0")
 
 
 def _not_positive(name: str, value: Any, what: str) -> ConfigurationError:
