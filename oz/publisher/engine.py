@@ -729,6 +729,8 @@ class Engine:
     def end_context(self) -> None:
         """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
         if self.owns_context and not self.is_foreign:
+            # A signal may interrupt the wait. A second `close` must not wait again.
+            self.owns_context = False
             self._context.term()
 
     def _disown(self) -> None:

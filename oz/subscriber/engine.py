@@ -60,6 +60,7 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
     def __init__(
@@ -88,7 +89,8 @@ class Engine(Connections):
         """
         check_running("Subscriber")
         super().__init__(context, filtering, decode, link_endpoints, options, credentials)
-        self._on_gap, self.runs_handlers = on_gap, runs_handlers
+        self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
+        self.runs_handlers = runs_handlers
         self.attend_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
@@ -251,9 +253,9 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call `on_gap`. Its exceptions are logged."""
-        if self._on_gap is not None:
+        for listener in self.gap_listeners:
             try:
-                self._on_gap(gap)
+                listener(gap)
             except Exception:
                 _log.exception("on_gap raised for %r", gap)
 
