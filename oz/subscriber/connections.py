@@ -488,10 +488,12 @@ class Connections(ABC):
                 found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
                 if found and place.fallback is not None:
                     place.fallback.has_delivered = True
-            if plain.is_empty:
-                place.drained = True
-            else:
+            if not plain.is_empty:
                 has_more = True
+            elif not place.drained:
+                place.drained = True
+                # A wait of `drain` checks again.
+                self._changed()
         return has_more
 
     def _read_monitors(self) -> None:

@@ -17,7 +17,9 @@ from oz.subscriber.connections import FOREIGN
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits
+from oz.subscriber.turns import SubscriberTurn
 from oz.transport.endpoints import as_text
+from oz.transport.pollable import Pollable
 
 CHUNK = 16
 """Messages that an iteration yields between two looks at the clock at most."""
@@ -81,7 +83,7 @@ class Subscription(SubscriptionBase):
         return is_done
 
 
-class Subscriber(SubscriberBase):
+class Subscriber(SubscriberBase, Pollable):
     """Receives messages of publishers by pattern. Threads may share it.
 
     The subscriber has no thread. Handlers run in the thread that calls `receive`, `run`, `drain` or iterates.
@@ -108,6 +110,9 @@ class Subscriber(SubscriberBase):
 
     def _begin(self) -> None:
         self._waits = ThreadWaits(self._engine)
+
+    def _begin_turn(self) -> SubscriberTurn:
+        return SubscriberTurn(self._engine, self._waits.pass_on)
 
     # endpoints
 
