@@ -6,11 +6,12 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError
+from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
-from oz.options import Delivery
+from oz.options import Ack, Delivery, Overflow
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
@@ -22,7 +23,7 @@ from oz.transport.endpoints import as_text
 
 T = TypeVar("T")
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[BaseMessage], Awaitable[None] | None]
 _clock = time.monotonic
 
 
@@ -51,7 +52,7 @@ class Subscription(SubscriptionBase):
         return self
         yield
 
-    async def receive(self, *, timeout: float | None = None) -> Message:
+    async def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. A cancellation loses nothing.
 
         Args:
@@ -65,7 +66,7 @@ class Subscription(SubscriptionBase):
         received: Message = await self._subscriber._receive(self._queue(), timeout)
         return received
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[BaseMessage]:
         """Receive until the subscription or the subscriber ends."""
         return _iterate(self._subscriber, self._queue())
 
@@ -171,12 +172,12 @@ class Subscriber(SubscriberBase):
         *,
         dialect: str | None = None,
         group: str | None = None,
-        overflow: str | None = None,
+        overflow: Overflow | None = None,
         last_value: bool = False,
-        ack: str = "received",
+        ack: Ack = "received",
         max_messages: int | None = None,
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> Subscription:
         """Subscribe at once; see `oz.Subscriber.subscribe`. The result may be awaited.
 
@@ -206,7 +207,7 @@ class Subscriber(SubscriberBase):
 
     # waits
 
-    async def receive(self, *, timeout: float | None = None) -> Message:
+    async def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of the subscriptions without handler. A cancellation loses nothing.
 
         Args:
@@ -252,7 +253,7 @@ class Subscriber(SubscriberBase):
 
     _runs_tasks = False
 
-    async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+    async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
@@ -276,7 +277,7 @@ class Subscriber(SubscriberBase):
             items.popleft()
         return messages
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[BaseMessage]:
         """Receive until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 

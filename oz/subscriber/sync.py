@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from oz.errors import ClosedError
+from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
-from oz.options import Delivery
+from oz.options import Ack, Delivery, Overflow
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
@@ -27,7 +28,7 @@ CHUNK = 16
 _clock = time.monotonic
 _owner = threading.current_thread
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[BaseMessage], None]
 
 
 class Subscription(SubscriptionBase):
@@ -37,7 +38,7 @@ class Subscription(SubscriptionBase):
     used. From then on only these return its messages.
     """
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. Other threads may wait at the same time.
 
         Args:
@@ -51,7 +52,7 @@ class Subscription(SubscriptionBase):
         received: Message = self._subscriber._receive(self._queue(), timeout)
         return received
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscription or the subscriber ends."""
         return _iterate(self._subscriber, self._queue())
 
@@ -165,12 +166,12 @@ class Subscriber(SubscriberBase, Pollable):
         *,
         dialect: str | None = None,
         group: str | None = None,
-        overflow: str | None = None,
+        overflow: Overflow | None = None,
         last_value: bool = False,
-        ack: str = "received",
+        ack: Ack = "received",
         max_messages: int | None = None,
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
@@ -201,7 +202,7 @@ class Subscriber(SubscriberBase, Pollable):
 
     # waits
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of the subscriptions without handler; run handlers meanwhile.
 
         Args:
@@ -225,7 +226,7 @@ class Subscriber(SubscriberBase, Pollable):
         check_wait("timeout", timeout)
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
-    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
@@ -250,7 +251,7 @@ class Subscriber(SubscriberBase, Pollable):
             messages.append(item)
         return messages
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 
