@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from oz.configuration import resolve as resolve_configuration
     from oz.configuration import survey as survey_configuration
+    from oz.dropin.poller import Poller
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     from oz.subscriber.queue import Stats as SubscriberStats
     from oz.subscriber.sync import Subscriber, Subscription
     from oz.sync.node import Node
-    from oz.sync.poller import Poller
     from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
     from oz.transport.endpoints import EndpointError
     from oz.transport.security import Security
@@ -164,6 +164,7 @@ _PLACES = {
     "private_directory": "oz.configuration",
     "resolve_configuration": "oz.configuration",
     "survey_configuration": "oz.configuration",
+    "Poller": "oz.dropin.poller",
     "PubSocket": "oz.dropin.pub",
     "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
@@ -187,7 +188,6 @@ _PLACES = {
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
     "Node": "oz.sync.node",
-    "Poller": "oz.sync.poller",
     "NodeSubscription": "oz.sync.subscriptions",
     "ReceivedSubscription": "oz.sync.subscriptions",
     "EndpointError": "oz.transport.endpoints",

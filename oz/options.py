@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from oz.errors import ConfigurationError
 
 _MIB = 1 << 20
+
+OnFull = Literal["drop", "block", "raise"]
+Filtering = Literal["auto", "publisher", "prefix"]
+Overflow = Literal["drop_newest", "drop_oldest", "conflate"]
+Ack = Literal["received", "handled"]
+Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
 """Ways to pick the member of a queue group that receives a message."""
@@ -169,7 +175,7 @@ class Delivery:
         inline: whether the handler runs in the thread or loop that reads. It must be fast.
     """
 
-    policy: str = "round_robin"
+    policy: Policy = "round_robin"
     max_pending: int = 65_536
     prefetch: int | None = None
     redeliver: bool = False

@@ -6,11 +6,11 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
-from oz.options import Options
+from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
 from oz.publisher.multicast import MulticastEngine, wants_multicast
@@ -32,13 +32,13 @@ class PublisherBase(ABC):
         *,
         codec: str | Codec | None = None,
         dialect: str = "nats",
-        on_full: str = "drop",
+        on_full: OnFull = "drop",
         last_value: bool = False,
         links: str | bool | None = None,
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         """Bind and connect to endpoints.
 
@@ -188,9 +188,11 @@ class PublisherBase(ABC):
         """State of each link."""
         return self._engine.subscriber_infos()
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise AttributeError with a suggestion."""
-        raise no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError with a suggestion."""
+            raise no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         """Show the endpoints."""

@@ -6,14 +6,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
 from oz import suggestions
 from oz.errors import ClosedError
 from oz.message import Gap
-from oz.options import Delivery, Options
+from oz.options import Delivery, Filtering, Options
 from oz.subjects.pattern import Pattern
 from oz.subscriber import checks
 from oz.subscriber.connections import CLOSED, FOREIGN
@@ -76,8 +76,10 @@ class SubscriptionBase:
             raise ClosedError("the handler of the subscription receives its messages")
         return queue or self._engine.own_queue(self._inbox, self._delivery, self._overflow)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise suggestions.no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         texts = ", ".join(repr(one.text) for one in self.patterns)
@@ -98,13 +100,13 @@ class SubscriberBase:
         *,
         codec: str | Codec | None = None,
         dialect: str = "nats",
-        filtering: str = "auto",
+        filtering: Filtering = "auto",
         links: str | Mapping[str, str] | None = None,
         on_gap: Callable[[Gap], object] | None = None,
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options = Options(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
         checks.check_subscriber(dialect, filtering, on_gap, options, links)
@@ -198,8 +200,10 @@ class SubscriberBase:
             )
             return subscription_class(self, inbox, delivery, overflow)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise suggestions.no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __del__(self) -> None:
         engine = self.__dict__.get("_engine")

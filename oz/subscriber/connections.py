@@ -688,10 +688,12 @@ class Connections(ABC):
                 continue
             if self._deliver_plain(place, plain):
                 place.heard_at = now
-            if plain.is_empty:
-                place.drained = True
-            else:
+            if not plain.is_empty:
                 has_more = True
+            elif not place.drained:
+                place.drained = True
+                # A wait of `drain` checks again.
+                self._changed()
         return has_more
 
     def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from oz.errors import ClosedError
+from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
-from oz.options import Delivery
+from oz.options import Ack, Delivery, Overflow
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
@@ -17,7 +18,9 @@ from oz.subscriber.connections import FOREIGN
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits
+from oz.subscriber.turns import SubscriberTurn
 from oz.transport.endpoints import as_text
+from oz.transport.pollable import Pollable
 
 CHUNK = 16
 """Messages that an iteration yields between two looks at the clock at most."""
@@ -25,7 +28,7 @@ CHUNK = 16
 _clock = time.monotonic
 _owner = threading.current_thread
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[BaseMessage], None]
 
 
 class Subscription(SubscriptionBase):
@@ -35,7 +38,7 @@ class Subscription(SubscriptionBase):
     used. From then on only these return its messages.
     """
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. Other threads may wait at the same time.
 
         Args:
@@ -49,7 +52,7 @@ class Subscription(SubscriptionBase):
         received: Message = self._subscriber._receive(self._queue(), timeout)
         return received
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscription or the subscriber ends."""
         return _iterate(self._subscriber, self._queue())
 
@@ -81,7 +84,7 @@ class Subscription(SubscriptionBase):
         return is_done
 
 
-class Subscriber(SubscriberBase):
+class Subscriber(SubscriberBase, Pollable):
     """Receives messages of publishers by pattern. Threads may share it.
 
     The subscriber has no thread. Handlers run in the thread that calls `receive`, `run`, `drain` or iterates.
@@ -109,6 +112,9 @@ class Subscriber(SubscriberBase):
 
     def _begin(self) -> None:
         self._waits = ThreadWaits(self._engine)
+
+    def _begin_turn(self) -> SubscriberTurn:
+        return SubscriberTurn(self._engine, self._waits.pass_on)
 
     # endpoints
 
@@ -161,12 +167,12 @@ class Subscriber(SubscriberBase):
         *,
         dialect: str | None = None,
         group: str | None = None,
-        overflow: str | None = None,
+        overflow: Overflow | None = None,
         last_value: bool = False,
-        ack: str = "received",
+        ack: Ack = "received",
         max_messages: int | None = None,
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
@@ -197,7 +203,7 @@ class Subscriber(SubscriberBase):
 
     # waits
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of the subscriptions without handler; run handlers meanwhile.
 
         Args:
@@ -221,7 +227,7 @@ class Subscriber(SubscriberBase):
         check_wait("timeout", timeout)
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
-    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
@@ -246,7 +252,7 @@ class Subscriber(SubscriberBase):
             messages.append(item)
         return messages
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 

@@ -4,8 +4,8 @@ import pytest
 
 import oz
 from links.pair import MEMBER, ORIGIN, ids
-from oz.subscriber.link import Link, Messages
 from oz.message import Gap
+from oz.subscriber.link import Link, Messages
 from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
