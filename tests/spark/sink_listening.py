@@ -1,27 +1,27 @@
 """A subscriber for tests of the sink."""
 
 import threading
-
-import zmq
+import uuid
 
 import oz
 from support.waiting import DEADLINE, Thread, until
 
+TASKS = 4  # endpoints; as many tasks can publish at once
+
 
 class Listening:
-    """A subscriber that a thread reads: ZeroMQ sends its subscriptions only while somebody does."""
+    """A subscriber that a thread reads.
 
-    def __init__(
-        self, *patterns, filtering="prefix", bind="tcp://127.0.0.1:*", connect=None, interval=None, **more
-    ):
-        self.sub = oz.Subscriber(bind=bind, filtering=filtering, **more)
-        if interval is not None:
-            self.sub.setsockopt(zmq.RECONNECT_IVL, interval)
-        for pattern in patterns or (">",):
-            self.sub.subscribe(pattern)
-        if connect is not None:
-            self.sub.connect(connect)
-        self.endpoint = self.sub.endpoint
+    Attributes:
+        endpoint: the option `endpoint` of a sink.
+    """
+
+    def __init__(self, *patterns, endpoint=None, filtering="publisher", dedupe=False):
+        # Abstract names, because the kernel refuses a second listener.
+        ends = endpoint or [f"ipc://@oz-{uuid.uuid4().hex}" for _ in range(TASKS)]
+        self.endpoint = ",".join(ends)
+        self.sub = oz.Subscriber(ends, filtering=filtering, options=oz.Options(dedupe=dedupe))
+        self.sub.subscribe(list(patterns) or ">")
         self.messages = []
         self._ended, self._may_read = threading.Event(), threading.Event()
         self._may_read.set()
