@@ -6,7 +6,7 @@ import uuid
 import oz
 from support.waiting import DEADLINE, Thread, until
 
-TASKS = 4  # endpoints; as many tasks can publish at once
+TASKS = 4  # tasks that can publish at the same time
 
 
 class Listening:
@@ -40,12 +40,12 @@ class Listening:
                     return
 
     def received(self, count, timeout=5 * DEADLINE):
-        """Wait for so many messages."""
+        """Wait for `count` messages."""
         until(lambda: len(self.messages) >= count, timeout)
         return list(self.messages)
 
     def pause_after(self, count):
-        """Stop reading once there are so many messages."""
+        """Stop reading after `count` messages."""
         self._pause_after = count
 
     def go_on(self):
@@ -54,7 +54,7 @@ class Listening:
         self._may_read.set()
 
     def close(self):
-        """End it, when all that has arrived is read."""
+        """Read the messages that have arrived, then close."""
         self.go_on()
         self._ended.set()
         self._thread.outcome(3 * DEADLINE)
