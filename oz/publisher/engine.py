@@ -627,6 +627,11 @@ class Engine:
                 )
             yield end
 
+    def sessions(self) -> list[Session]:
+        """Return the sessions that have subscriptions: an object is another one after the session has ended."""
+        with self.lock:
+            return [session for session in self._sessions.by_id.values() if session.patterns]
+
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""
         if self.is_foreign or self.is_closed:

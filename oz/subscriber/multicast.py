@@ -150,7 +150,7 @@ class MulticastSource:
             dispatcher.stats.malformed += 1
             self._report(Loss(arrival.origin or b"", sequence, 1, "malformed"))
             return None
-        if extras is not None and dispatcher.is_repeat(extras, is_redelivered=False):
+        if extras is not None and dispatcher.is_repeat(0, extras, is_redelivered=False):
             dispatcher.stats.repeated += 1
             return None
         gap = self._gaps.pop(arrival.origin or b"", 0)

@@ -44,7 +44,7 @@ MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
-MAX_IDS = 65_536
+MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 
 _new = tuple.__new__
@@ -547,7 +547,7 @@ class Dispatcher:
                     arrival.link.abandon(arrival.epoch, stream, sequence)
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
-            if fields is not None and self.is_repeat(fields, arrival.is_redelivered):
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
@@ -560,11 +560,13 @@ class Dispatcher:
             messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
         return messages
 
-    def is_repeat(self, fields: Extras, is_redelivered: bool) -> bool:
-        """Return whether a message has an id that was seen, and remember its id."""
-        ids, found = self._ids, fields.message_id
-        if ids is None or found is None or is_redelivered:
+    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool) -> bool:
+        """Return whether a message has an id that its stream has seen, and remember its id."""
+        ids = self._ids
+        if ids is None or fields.message_id is None or is_redelivered:
             return False
+        # A message comes once for each stream.
+        found = stream, fields.message_id
         if found in ids:
             return True
         ids[found] = None
