@@ -47,6 +47,8 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+CHUNK = 16
+"""Messages that a call delivers between two looks at the clock at most."""
 
 _clock = time.monotonic
 _log = peer_logger("oz.subscriber")
@@ -254,11 +256,16 @@ class Engine(Connections):
     def call(self, inbox: Inbox, message: Message) -> None:
         """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
         assert inbox.handler is not None
-        with self.handling():
-            try:
-                inbox.handler(message)
-            except Exception:
-                self.handler_failed(inbox, message)
+        self.handlers_running += 1
+        self.handled += 1
+        try:
+            inbox.handler(message)
+        except Exception:
+            self.handler_failed(inbox, message)
+        finally:
+            self.handlers_running -= 1
+            if self._drains:
+                self._handler_ended()
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
 
@@ -272,31 +279,38 @@ class Engine(Connections):
         finally:
             self.handlers_running -= 1
             if self._drains:
-                with self.lock:
-                    self._changed()
+                self._handler_ended()
+
+    def _handler_ended(self) -> None:
+        with self.lock:
+            self._changed()
 
     def handler_failed(self, inbox: Inbox, message: Message) -> None:
         """Log and count the exception of a handler."""
         self.dispatcher.stats.failed += 1
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
-    def run_handler(self) -> bool:
-        """Run the handler of the next message; return whether there was one."""
-        try:
-            queue = self.dispatcher.work.popleft()
-        except IndexError:
-            return False
-        try:
-            item = queue.items.popleft()
-        except IndexError:
-            # The subscription has ended.
-            return True
-        if isinstance(item, Message):
-            assert queue.inbox is not None
-            self.call(queue.inbox, item)
-        else:
-            self.report(item)
-        return True
+    def run_handlers(self) -> bool:
+        """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
+        work = self.dispatcher.work
+        has_run = False
+        for _ in range(CHUNK):
+            try:
+                queue = work.popleft()
+            except IndexError:
+                break
+            has_run = True
+            try:
+                item = queue.items.popleft()
+            except IndexError:
+                # The subscription has ended.
+                continue
+            if isinstance(item, Message):
+                assert queue.inbox is not None
+                self.call(queue.inbox, item)
+            else:
+                self.report(item)
+        return has_run
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""

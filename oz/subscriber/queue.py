@@ -473,8 +473,8 @@ class Dispatcher:
         options = self._subscriptions.options_of(stream)
         is_handled = options is not None and options.handled
         arrival = Arrival(
-            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream,
-            acknowledge=acknowledge if is_handled else None,
+            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream, None,
+            acknowledge if is_handled else None, effect.sequence, effect.positions, gap,
         )  # fmt: skip
         if extras.count(None) == count and self._decode is None:
             found: list[Any] = list(map(routes.get, subjects))
@@ -484,22 +484,9 @@ class Dispatcher:
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
                 ]
-            fields = zip(
-                map(_subject, found),
-                payloads,
-                range(effect.sequence, effect.sequence + count),
-                effect.positions,
-                repeat(0),
-                found,
-                repeat(None),
-                repeat(arrival),
-                repeat(None),
-                strict=False,
-            )
+            fields = zip(map(_subject, found), payloads, found, repeat(arrival), range(count), strict=False)
             kind = HandledMessage if is_handled else Message
             messages: list[Message] = list(map(_new, repeat(kind), fields))
-            if gap:
-                messages[0] = messages[0]._replace(gap=gap)
             target = routes.target
             if target is not None:
                 self._extend(target, messages, link.origin)
@@ -508,8 +495,8 @@ class Dispatcher:
             messages = self._rich_messages(
                 routes, stream, effect, arrival, subjects, payloads, extras, is_handled
             )
-            if gap and messages:
-                messages[0] = messages[0]._replace(gap=gap)
+            if messages:
+                arrival.gap_offset = messages[0].offset
         for message in messages:
             self._put(message)
 
@@ -527,7 +514,7 @@ class Dispatcher:
         """Return messages with extras or a codec. Messages that do not decode become gaps."""
         kind = HandledMessage if is_handled else Message
         messages = []
-        for offset, position in enumerate(effect.positions):
+        for offset in range(len(subjects)):
             subject, payload, found = subjects[offset], payloads[offset], extras[offset]
             sequence = effect.sequence + offset
             fields: Extras | None = None
@@ -554,7 +541,7 @@ class Dispatcher:
             else:
                 route = routes.get(subject) or self._find(routes, stream, subject, None)
             body = None if self._decode is None else payload
-            messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
+            messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
 
     def _is_repeat(self, fields: Extras, is_redelivered: bool) -> bool:
@@ -679,7 +666,8 @@ class Dispatcher:
                 except Exception:
                     self.stats.malformed += 1
                     continue
-            message = _new(Message, (route.subject, payload, None, None, 0, route, None, arrival, body))
+            made: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
+            message = _new(Message, made if body is None else (*made, None, body))
             target = route.target
             if target is not before and pending and before is not None:
                 self._extend(before, pending, None)
@@ -745,4 +733,4 @@ def _joined(one: Gap, other: Gap) -> Gap:
 
 def _delivery(message: Message, left: list[int] | None) -> Message:
     """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
-    return message if left is None else message._replace(arrival=message.arrival.copy(left))
+    return message if left is None else message.for_delivery(message.arrival.copy(left))

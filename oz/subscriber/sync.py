@@ -14,13 +14,11 @@ from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.connections import FOREIGN
+from oz.subscriber.engine import CHUNK
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits
 from oz.transport.endpoints import as_text
-
-CHUNK = 16
-"""Messages that an iteration yields between two looks at the clock at most."""
 
 _clock = time.monotonic
 _owner = threading.current_thread
@@ -321,18 +319,21 @@ def _pop(items: Any) -> Any:
 def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
     engine, items = subscriber._engine, queue.items
     in_hand, work = engine.in_hand, engine.dispatcher.work
+    popleft = items.popleft
     while True:
         if items and not in_hand and not work and _clock() < engine.attend_at:
             # The clock is read once for several messages, because it costs as much as a message.
-            for _ in range(min(CHUNK, len(items))):
-                item = _pop(items)
-                if item.__class__ is not Message:
-                    if item is not None:
+            try:
+                for _ in range(CHUNK):
+                    item = popleft()
+                    if item.__class__ is not Message:
                         items.appendleft(item)
-                    break
-                yield item
-            else:
-                continue
+                        break
+                    yield item
+                else:
+                    continue
+            except IndexError:
+                pass
         try:
             yield subscriber._receive(queue, None)
         except ClosedError:
