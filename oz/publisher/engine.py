@@ -118,6 +118,9 @@ class Engine:
         lock: guards everything but the hot path.
     """
 
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
+
     def __init__(
         self,
         *,

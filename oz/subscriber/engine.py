@@ -27,6 +27,7 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import (
     ClosedError,
     ConfigurationError,
@@ -50,6 +51,7 @@ ATTEND_INTERVAL = 0.02
 CHUNK = 16
 """Messages that a call delivers between two looks at the clock at most."""
 
+_call_handlers = None if HOT is None else HOT.call_handlers
 _clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
@@ -293,6 +295,8 @@ class Engine(Connections):
     def run_handlers(self) -> bool:
         """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
         work = self.dispatcher.work
+        if _call_handlers is not None and work and self._call_handlers():
+            return True
         has_run = False
         for _ in range(CHUNK):
             try:
@@ -311,6 +315,19 @@ class Engine(Connections):
             else:
                 self.report(item)
         return has_run
+
+    def _call_handlers(self) -> bool:
+        """Run handlers in the compiled part; return False if the next item is not a plain message."""
+        assert _call_handlers is not None
+        counts = [0]
+        self.handlers_running += 1
+        try:
+            return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
+        finally:
+            self.handlers_running -= 1
+            self.handled += counts[0]
+            if self._drains:
+                self._handler_ended()
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""

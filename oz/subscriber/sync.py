@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
+from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
 from oz.options import Delivery
@@ -317,6 +318,21 @@ def _pop(items: Any) -> Any:
 
 
 def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
+    if HOT is None:
+        return _iterate_in_python(subscriber, queue, CHUNK)
+    engine = subscriber._engine
+    return HOT.MessageIteration(
+        # The compiled part reads the clock once for a chunk.
+        twin=_iterate_in_python(subscriber, queue, 1),
+        items=queue.items,
+        work=engine.dispatcher.work,
+        # A weak dictionary has a method in Python for its length.
+        in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        chunk=CHUNK,
+    )
+
+
+def _iterate_in_python(subscriber: Subscriber, queue: Queue, chunk: int) -> Iterator[Message]:
     engine, items = subscriber._engine, queue.items
     in_hand, work = engine.in_hand, engine.dispatcher.work
     popleft = items.popleft
@@ -324,7 +340,7 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         if items and not in_hand and not work and _clock() < engine.attend_at:
             # The clock is read once for several messages, because it costs as much as a message.
             try:
-                for _ in range(CHUNK):
+                for _ in range(chunk):
                     item = popleft()
                     if item.__class__ is not Message:
                         items.appendleft(item)
