@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
+from oz.compiled import HOT
 from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
@@ -22,6 +23,9 @@ from oz.wire.codec import Codec
 
 class PublisherBase(ABC):
     """Publisher without the calls that wait."""
+
+    # A slot, because C reads it.
+    __slots__ = ("__dict__", "__weakref__", "_outbox")
 
     _class_name = "oz.Publisher"
 
@@ -81,6 +85,15 @@ class PublisherBase(ABC):
         self._quick, self._batcher = engine.quick, engine.batcher
         self._waiting, self._full_length = engine.waiting, engine.full_length
         self._most_bytes = engine.most_bytes
+        if HOT is not None:
+            self._outbox = HOT.Outbox(
+                quick=engine.quick,
+                waiting=engine.waiting,
+                engine=engine,
+                batcher=engine.batcher,
+                full_length=engine.full_length,
+                most_bytes=engine.most_bytes,
+            )
         self._begin(engine)
         try:
             for one in as_list(bind):

@@ -119,6 +119,9 @@ class Engine:
         owns_context: whether `end_context` terminates the context.
     """
 
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
+
     def __init__(
         self,
         *,

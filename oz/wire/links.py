@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from oz.compiled import HOT
 from oz.errors import ProtocolError
 
 VERSION = 1
@@ -468,7 +469,7 @@ def encode_body(flat: Sequence[Any]) -> bytes:
         flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
             bytes; extras are a dict or None.
     """
-    return _pack(flat)
+    return (_pack_body(flat) if _pack_body is not None else None) or _pack(flat)
 
 
 def encode_ping(ping: Ping) -> bytes:
@@ -541,6 +542,17 @@ def decode_body(body: bytes, count: int) -> list[Any]:
     if not _EXTRAS.issuperset(map(type, flat[2::3])):
         raise ProtocolError("the extras of a message are neither a map nor nil")
     return flat
+
+
+def scan_body(frame: bytes, at: int, count: int) -> Any:
+    """Return the messages of a body, checked and not decoded, if the compiled part can; else None.
+
+    Args:
+        frame: with the body.
+        at: index of its first byte.
+        count: messages, as the head says.
+    """
+    return None if _scan is None else _scan(frame, at, count)
 
 
 def _unpack_large(body: bytes) -> Any:
@@ -683,6 +695,8 @@ def _decode_card(frame: bytes) -> Card:
     return Card(node, attempt, fields)
 
 
+_pack_body = None if HOT is None else HOT.pack_body
+_scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
 _EXTRAS = {dict, type(None)}
