@@ -53,6 +53,7 @@ from oz.publisher.sessions import Sessions
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport import descriptors
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
@@ -148,6 +149,7 @@ class Engine:
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
         self._own_context = context is None
+        descriptors.need(descriptors.CONTEXT, "a publisher")
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._refuses = on_full != "drop"
         self._settings = Settings(

@@ -44,6 +44,7 @@ from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.polling import Poll
 from oz.subscriber.queue import Dispatcher
 from oz.subscriber.subscriptions import Subscriptions
+from oz.transport import descriptors
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.wire import links
@@ -166,6 +167,7 @@ class Connections(ABC):
             self._refuse_multicast(endpoint)
             if endpoint in self.places:
                 return
+            descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             if self.filtering != "prefix":
                 place.link_endpoint = self._link_endpoint_of(endpoint)
@@ -286,6 +288,7 @@ class Connections(ABC):
                     'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
                     '"prefix"',
                 )  # fmt: skip
+            descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             place.is_bound = True
             self._open_plain(place, binds=True)
