@@ -68,8 +68,7 @@ if TYPE_CHECKING:
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
-    from oz.options import Delivery, Limits, Options
-    from oz.protocol.multicast.options import Multicast
+    from oz.options import Delivery, Limits, Multicast, Options
     from oz.protocol.node.advisories import Advisory
     from oz.protocol.node.subscription import NodeStats
     from oz.publisher.stats import PublisherStats, SubscriberInfo
@@ -170,7 +169,7 @@ _PLACES = {
     "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
     "Message": "oz.message",
-    "Multicast": "oz.protocol.multicast.options",
+    "Multicast": "oz.options",
     "Advisory": "oz.protocol.node.advisories",
     "NodeStats": "oz.protocol.node.subscription",
     "Delivery": "oz.options",

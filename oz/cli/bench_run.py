@@ -56,9 +56,8 @@ class BenchPlan:
 
     @property
     def high_water_mark(self) -> int:
-        """The bound of each queue: in messages, or in batches if the publisher filters."""
-        unit = max(self.size + 64, 65_536 if self.filtering == "publisher" else 0)
-        return max(4, QUEUE_BYTES // unit)
+        """Messages in each queue at most."""
+        return max(4, QUEUE_BYTES // (self.size + 64))
 
     def make_subjects(self) -> list[str]:
         """Return the subjects, with the matching ones spread evenly."""
@@ -89,7 +88,9 @@ def measure(plan: BenchPlan) -> dict[str, Any]:
     """
     limit = plan.high_water_mark
     with oz.Publisher(
-        "tcp://127.0.0.1:*", on_full="block", full_timeout=FULL_TIMEOUT, high_water_mark=limit
+        "tcp://127.0.0.1:*",
+        on_full="block",
+        options=oz.Options(send_timeout=FULL_TIMEOUT, high_water_mark=limit),
     ) as publisher:
         assert publisher.endpoint is not None
         with _subscribers(plan, publisher.endpoint) as processes:
@@ -153,7 +154,7 @@ def _await_subscribers(
     while True:
         try:
             # Each subscribes to the controls last.
-            return publisher.wait_for_subscribers(count, subject=END, timeout=0.1)
+            return publisher.wait_for_subscribers(END, count=count, timeout=0.1)
         except oz.Timeout:
             for one in processes:
                 if one.poll() is not None:
@@ -246,7 +247,9 @@ def _subscribe(argument: str) -> None:
     given = json.loads(argument)
     plan = BenchPlan(**given["plan"])
     with oz.Subscriber(
-        given["endpoint"], filtering=plan.filtering, high_water_mark=plan.high_water_mark
+        given["endpoint"],
+        filtering=plan.filtering,
+        options=oz.Options(high_water_mark=plan.high_water_mark),
     ) as subscriber:
         subscriber.subscribe(PATTERN)
         subscriber.subscribe(CONTROLS)

@@ -13,6 +13,7 @@ import zmq
 from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
+from oz.publisher.multicast import MulticastEngine, wants_multicast
 from oz.publisher.stats import PublisherStats, SubscriberInfo
 from oz.suggestions import no_attribute, refuse_unknown
 from oz.transport.endpoints import Endpoints, as_list
@@ -51,7 +52,7 @@ class PublisherBase(ABC):
             last_value: whether subscriptions may ask for the newest message of each subject.
             links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
                 an ipc or inproc name); False turns links off.
-            security: keys and permissions; not supported yet.
+            security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
             options: see `oz.options.Options`.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -64,7 +65,8 @@ class PublisherBase(ABC):
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__)
         check_running("publisher")
-        engine = Engine(
+        kind = MulticastEngine if wants_multicast(options, (*as_list(bind), *as_list(connect))) else Engine
+        engine = kind(
             codec=codec,
             dialect=dialect,
             on_full=on_full,

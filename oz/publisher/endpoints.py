@@ -14,6 +14,7 @@ import zmq
 
 from oz.errors import ConfigurationError
 from oz.logs import logger
+from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.transport import descriptors
@@ -22,7 +23,7 @@ from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
 _ATTEMPTS = 64  # Pairs of ports that are tried.
-_MULTICAST = ("pgm", "epgm", "norm", "udp")
+_MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _CONNECT_HINT = "connect to a host by its name or address, as in tcp://127.0.0.1:5555"
 
@@ -45,6 +46,7 @@ class PublisherEndpoints:
         links: str | bool | None,
         *,
         own_context: bool,
+        keys: PublisherKeys | None = None,
     ) -> None:
         """Start without endpoints.
 
@@ -53,9 +55,10 @@ class PublisherEndpoints:
             create_listener: creates the ROUTER.
             links: endpoint for links; None derives it from each bound endpoint, False turns links off.
             own_context: whether no other socket can be in the context.
+            keys: of the publisher, or None.
         """
         self._plain, self._create_listener = plain, create_listener
-        self._links, self._own_context = links, own_context
+        self._links, self._own_context, self._keys = links, own_context, keys
         self.bound: dict[str, str | None] = {}
         self.connected: list[str] = []
         self.listener: LinkListener | None = None
@@ -109,12 +112,15 @@ class PublisherEndpoints:
     def _check(self, endpoint: str) -> None:
         check(endpoint, own_context=self._own_context)
         if endpoint.partition("://")[0] in _MULTICAST:
-            raise ConfigurationError(
-                "bind", endpoint, "argument", "publishers on links have no multicast yet"
+            rule = (
+                "a publisher for multicast is made with its endpoint, or with options=Options(multicast=...)"
             )
+            raise ConfigurationError("multicast", None, "argument", f"{endpoint!r}: {rule}")
 
     def _bind_plain(self, endpoint: str) -> str:
         plain = self._plain
+        if self._keys is not None:
+            self._keys.serve(plain.socket, endpoint)
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
             return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
@@ -137,6 +143,8 @@ class PublisherEndpoints:
         if self.listener is None:
             self.listener = self._create_listener()
         listener: Any = self.listener
+        if self._keys is not None:
+            self._keys.serve(listener.socket, where)
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
             return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
@@ -150,6 +158,8 @@ class PublisherEndpoints:
         text = as_text(endpoint)
         self._check(text)
         descriptors.need_for_endpoint(text)
+        if self._keys is not None:
+            self._keys.call(self._plain.socket, text)
         with refused_by_libzmq(text, _CONNECT_HINT):
             self._plain.connect(text)
         self.connected.append(text)

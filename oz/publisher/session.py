@@ -709,6 +709,16 @@ class Session:
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
+        return not self.pending and not any(stream.held for stream in self.streams.values())
+
+    @property
+    def dropped_unasked(self) -> int:
+        """Number of messages dropped for streams that have no overflow policy of the subscriber."""
+        return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
+
+    @property
     def has_unsent(self) -> bool:
         """Whether the socket has not accepted all messages."""
         return self.sent < self.following or any(stream.pending for stream in self.streams.values())

@@ -23,6 +23,7 @@ class PublisherStats:
         given_up: messages that were lost with sessions that have ended, for each session.
         redelivered: messages that moved to another member of their group.
         rejected: frames from subscribers that the protocol does not allow.
+        denied: subscriptions that permissions refused.
     """
 
     published: int
@@ -33,6 +34,7 @@ class PublisherStats:
     given_up: int
     redelivered: int
     rejected: int
+    denied: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,18 +19,21 @@ _LOCAL = b"_LOCAL."
 class SubjectCheck:
     """Check of subjects. Valid subjects are cached."""
 
-    def __init__(self, dialect: str, endpoints: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, dialect: str, endpoints: Callable[[], Iterable[str]], delimiter: bytes | None = None
+    ) -> None:
         """Start with an empty cache.
 
         Args:
             dialect: of the publisher.
             endpoints: returns the endpoints of the publisher: `_LOCAL.` subjects stay on this host.
+            delimiter: bytes that no subject contains, because they end the subject in messages of one frame.
 
         Raises:
             ValueError: there is no such dialect.
         """
         self._rules = dialects.find(dialect)
-        self._endpoints = endpoints
+        self._endpoints, self._delimiter = endpoints, delimiter
         self._valid: dict[Any, tuple[str, bytes]] = {}
 
     def forget(self) -> None:
@@ -52,6 +55,10 @@ class SubjectCheck:
         own = rules.decode(subject, SubjectError)
         rules.check_subject(own)
         raw = own if isinstance(own, bytes) else own.encode()
+        delimiter = self._delimiter
+        if delimiter is not None and delimiter in raw:
+            rule = f"the delimiter {delimiter!r} ends a subject, so that no subject can contain it"
+            raise SubjectError(rules.name, subject, raw.index(delimiter), rule)
         if raw.startswith(_LOCAL):
             remote = [one for one in self._endpoints() if not is_local(one)]
             if remote:

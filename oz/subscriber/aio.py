@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from typing import Any, Generic, Never, Self, TypeVar
 
@@ -24,7 +23,6 @@ from oz.transport.endpoints import as_text
 T = TypeVar("T")
 
 Handler = Callable[[BaseMessage], Awaitable[None] | None]
-_clock = time.monotonic
 
 
 class Done(Generic[T]):
@@ -105,8 +103,8 @@ class Subscription(SubscriptionBase):
             task = asyncio.create_task(serve(self._engine, self._subscriber._waits, inbox))
             self._task = task
             tasks = self._subscriber._tasks
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks[task] = None
+            task.add_done_callback(lambda done: tasks.pop(done, None))
 
 
 class Subscriber(SubscriberBase):
@@ -121,7 +119,7 @@ class Subscriber(SubscriberBase):
 
     def _begin(self) -> None:
         self._waits = TaskWaits(self._engine)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     # endpoints
 
@@ -225,7 +223,7 @@ class Subscriber(SubscriberBase):
         """Return the next message of a queue, if nothing else is to be done before."""
         engine, items = self._engine, queue.items
         if items and not engine.in_hand:
-            now = _clock()
+            now = engine.clock()
             if now < engine.attend_at and now < self._waits.turn_ends:
                 item = items.popleft()
                 if item.__class__ is Message:

@@ -22,6 +22,7 @@ from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.security import find_credentials
 from oz.wire.codec import Codec, find_codec
 
 _clock = time.monotonic
@@ -108,7 +109,7 @@ class SubscriberBase:
         **unknown: Never,
     ) -> None:
         suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
-        checks.check_subscriber(dialect, filtering, on_gap, security, options, links)
+        checks.check_subscriber(dialect, filtering, on_gap, options, links)
         found = find_codec(codec)
         self._dialect, self._filtering = dialect, filtering
         self._engine = Engine(
@@ -118,6 +119,7 @@ class SubscriberBase:
             link_endpoints=links,
             on_gap=on_gap,
             options=options,
+            credentials=find_credentials(security, options.multicast),
             runs_handlers=self._runs_handlers,
         )
         self._shared = self._engine.dispatcher.shared

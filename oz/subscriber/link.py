@@ -125,10 +125,12 @@ class Refused(NamedTuple):
     Attributes:
         revision: answered.
         refusals: subscriptions that the publisher does not serve.
+        position: of the next message of the publisher.
     """
 
     revision: int
     refusals: list[Refusal]
+    position: int = 0
 
 
 Effect = Messages | Gap | Replace | Refused
@@ -479,7 +481,7 @@ class Link:
                 self._marks[stream].handled(sequence)
             else:
                 self._abandoned.append((revision, stream, sequence))
-        effects.append(Refused(answer.revision, answer.refused))
+        effects.append(Refused(answer.revision, answer.refused, answer.position))
 
     def _on_bye(self, bye: Bye, listened: float, effects: list[Effect]) -> None:
         if self.state == LIVE:
@@ -545,6 +547,10 @@ class Link:
         self._declares.clear()
         self._begin_connection()
         effects.append(Replace(reason))
+
+    def disconnect(self) -> None:
+        """Forget the connection, which the engine has ended: the engine calls `connect` later."""
+        self._replace("", [])
 
     # subscriptions
 

@@ -44,7 +44,7 @@ MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
-MAX_IDS = 65_536
+MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 
 _new = tuple.__new__
@@ -65,6 +65,7 @@ class Stats:
         repeated: messages that arrived again, or whose id was known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
         failed: calls of handlers that raised.
+        denied: messages that the key of their publisher may not publish.
     """
 
     received: int = 0
@@ -76,6 +77,7 @@ class Stats:
     repeated: int = 0
     unwanted: int = 0
     failed: int = 0
+    denied: int = 0
 
 
 class Queue:
@@ -313,6 +315,7 @@ class Dispatcher:
         shared: queue of the subscriber.
         work: queues of handlers, one entry for each message, in order.
         inline: messages for inline handlers, in order.
+        decode: of the codec, or None.
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
@@ -332,7 +335,7 @@ class Dispatcher:
             decode: of the codec, or None.
             dedupe: whether a message whose id was seen is dropped.
         """
-        self._subscriptions, self._decode = subscriptions, decode
+        self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
@@ -476,7 +479,7 @@ class Dispatcher:
             link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream,
             acknowledge=acknowledge if is_handled else None,
         )  # fmt: skip
-        if extras.count(None) == count and self._decode is None:
+        if extras.count(None) == count and self.decode is None:
             found: list[Any] = list(map(routes.get, subjects))
             if None in found:
                 find = self._find
@@ -511,7 +514,7 @@ class Dispatcher:
             if gap and messages:
                 messages[0] = messages[0]._replace(gap=gap)
         for message in messages:
-            self._put(message)
+            self.put(message)
 
     def _rich_messages(
         self,
@@ -535,8 +538,8 @@ class Dispatcher:
             try:
                 if found is not None:
                     fields = decode_extras(found)
-                if self._decode is not None:
-                    value = self._decode(payload)
+                if self.decode is not None:
+                    value = self.decode(payload)
             except Exception:
                 # A codec may raise anything.
                 self.stats.malformed += 1
@@ -544,7 +547,7 @@ class Dispatcher:
                     arrival.link.abandon(arrival.epoch, stream, sequence)
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
-            if fields is not None and self._is_repeat(fields, arrival.is_redelivered):
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
@@ -553,14 +556,17 @@ class Dispatcher:
                 route = self._make_route(stream, subject, found)
             else:
                 route = routes.get(subject) or self._find(routes, stream, subject, None)
-            body = None if self._decode is None else payload
+            body = None if self.decode is None else payload
             messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
         return messages
 
-    def _is_repeat(self, fields: Extras, is_redelivered: bool) -> bool:
-        ids, found = self._ids, fields.message_id
-        if ids is None or found is None or is_redelivered:
+    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool) -> bool:
+        """Return whether a message has an id that its stream has seen, and remember its id."""
+        ids = self._ids
+        if ids is None or fields.message_id is None or is_redelivered:
             return False
+        # A message comes once for each stream.
+        found = stream, fields.message_id
         if found in ids:
             return True
         ids[found] = None
@@ -579,7 +585,7 @@ class Dispatcher:
         inboxes = tuple(dict.fromkeys(one.owner for one in entries))
         return Route(subject.decode("utf-8", "surrogateescape"), inboxes, self.shared)
 
-    def _put(self, message: Message) -> None:
+    def put(self, message: Message) -> None:
         """Deliver one message to each queue and inline handler of its route."""
         queues: dict[int, Queue] = {}
         inline: list[Inbox] = []
@@ -642,6 +648,7 @@ class Dispatcher:
         batch: Iterable[list[bytes]],
         time_ns: int,
         match: Callable[[bytes], tuple[Inbox, ...]],
+        delimiter: bytes | None = None,
     ) -> int:
         """Deliver messages of a plain publisher; return how many were wanted.
 
@@ -649,28 +656,30 @@ class Dispatcher:
             batch: frames of each message.
             time_ns: time at which the messages were read.
             match: returns the inboxes that a subject matches.
+            delimiter: bytes between subject and payload in messages of one frame; None for other messages.
         """
-        routes, decode, shared_arrival = self._plain_routes, self._decode, Arrival(None, time_ns)
+        routes, decode, shared_arrival = self._plain_routes, self.decode, Arrival(None, time_ns)
         wanted = 0
         pending: list[Message] = []
         before: Queue | None = None
         for frames in batch:
             self.stats.received += 1
             subject = frames[0]
-            route = routes.get(subject)
-            if route is None:
-                route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
-                if len(subject) <= LONGEST_SUBJECT:
-                    if len(routes) >= MAX_ROUTES:
-                        routes.clear()
-                    routes[subject] = route
+            if delimiter is not None:
+                subject, found, rest = subject.partition(delimiter)
+                if not found:
+                    self.stats.malformed += 1
+                    continue
+            route = routes.get(subject) or self.plain_route(subject, match)
             if not route.inboxes:
                 self.stats.filtered += 1
                 continue
             wanted += 1
             arrival, body = shared_arrival, None
             payload: Any = frames[1] if len(frames) > 1 else b""
-            if len(frames) != 2:
+            if delimiter is not None:
+                payload = rest
+            if len(frames) != 2 or delimiter is not None:
                 arrival = Arrival(None, time_ns, frames=frames)
             if decode is not None:
                 body = payload
@@ -686,12 +695,24 @@ class Dispatcher:
                 pending = []
             before = target
             if target is None:
-                self._put(message)
+                self.put(message)
             else:
                 pending.append(message)
         if pending and before is not None:
             self._extend(before, pending, None)
         return wanted
+
+    def plain_route(self, subject: bytes, match: Callable[[bytes], tuple[Inbox, ...]]) -> Route:
+        """Return the route of a subject that came without a link."""
+        routes = self._plain_routes
+        route = routes.get(subject)
+        if route is None:
+            route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
+            if len(subject) <= LONGEST_SUBJECT:
+                if len(routes) >= MAX_ROUTES:
+                    routes.clear()
+                routes[subject] = route
+        return route
 
     # gaps
 

@@ -100,13 +100,14 @@ class Subscriber(SubscriberBase, Pollable):
         links: link endpoint of the endpoint, or a dict of endpoint to link endpoint, behind address
             translation.
         on_gap: called with each `Gap`, when the program reaches its place.
-        security: not available yet.
+        security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: of ZeroMQ; default: `zmq.Context.instance()`.
         options: few programs change them.
 
     Raises:
         EndpointError: an endpoint cannot be used here.
         ConfigurationError: an argument has a wrong value.
+        PermissionDenied: with `security`, one side of a connection does not trust the key of the other.
     """
 
     def _begin(self) -> None:

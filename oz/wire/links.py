@@ -91,7 +91,7 @@ _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
 _HELLO = Struct(">BB16s16s16sIQIII")
 _WELCOME = Struct(">BB16s16sIQIIII")
 _DECLARE = Struct(">BIIB")
-_ANSWER = Struct(">BI")
+_ANSWER = Struct(">BIQ")
 _HEAD = Struct(">BBHQIQQ")
 _PING = Struct(">BQI")
 _ACK = Struct(">BQ")
@@ -253,10 +253,12 @@ class Answer(NamedTuple):
     Attributes:
         revision: that is applied.
         refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
+        position: of the next message of the publisher: earlier messages were published before the answer.
     """
 
     revision: int
     refused: list[Refusal] | None
+    position: int = 0
 
 
 class Head(NamedTuple):
@@ -437,7 +439,7 @@ def encode_answer(answer: Answer) -> bytes:
 
     Refusals that do not fit `MAX_PART` bytes lose their reasons; `MAX_ENTRIES` are named.
     """
-    head = _ANSWER.pack(ANSWER, answer.revision)
+    head = _ANSWER.pack(ANSWER, answer.revision, answer.position)
     refused = answer.refused
     frame = head + _pack(refused)
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
@@ -631,10 +633,10 @@ def _decode_declare(frame: bytes) -> Declare:
 
 
 def _decode_answer(frame: bytes) -> Answer:
-    _, revision = _ANSWER.unpack_from(frame)
+    _, revision, position = _ANSWER.unpack_from(frame)
     entries = _unpack(frame[_ANSWER.size :], MAX_ENTRIES)
     if entries is None:
-        return Answer(revision, None)
+        return Answer(revision, None, position)
     refused = []
     for entry in _list_of(entries):
         sid, reason, rule, witness = _tuple_of(entry, 4)
@@ -643,7 +645,7 @@ def _decode_answer(frame: bytes) -> Answer:
         if not (rule is None or type(rule) is str) or not (witness is None or type(witness) is str):
             raise ProtocolError("a refusal has fields of another type")
         refused.append(Refusal(sid, reason, rule, witness))
-    return Answer(revision, refused)
+    return Answer(revision, refused, position)
 
 
 def _decode_ping(frame: bytes) -> Ping:

@@ -147,10 +147,6 @@ def test_the_link_port_is_closed(kind):
     assert oracle.gaps(collector.events) == []
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="a message that is published between the ANSWER and its arrival comes over both connections",
-)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_link_port_opens_while_the_plain_connection_delivers(kind):
     endpoint = lasting_endpoint()

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oz.protocol.multicast.options import MOST_WINDOW, REPAIR_SECONDS, Multicast
-from oz.protocol.multicast.plan import (
+from oz.multicast.plan import (
     BEAT_SIZE,
     BEATS,
     HEADERS,
@@ -19,6 +18,7 @@ from oz.protocol.multicast.plan import (
     usable_kbps,
     window_of,
 )
+from oz.options import MOST_WINDOW, REPAIR_SECONDS, Multicast
 from oz.protocol.multicast.sender import BEAT
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import pack
