@@ -17,6 +17,7 @@ from oz.logs import logger
 from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
+from oz.transport import descriptors
 from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
@@ -86,6 +87,7 @@ class PublisherEndpoints:
         """
         text = as_text(endpoint)
         self._check(text)
+        descriptors.need_for_endpoint(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
@@ -155,6 +157,7 @@ class PublisherEndpoints:
         """
         text = as_text(endpoint)
         self._check(text)
+        descriptors.need_for_endpoint(text)
         if self._keys is not None:
             self._keys.call(self._plain.socket, text)
         with refused_by_libzmq(text, _CONNECT_HINT):

@@ -52,6 +52,7 @@ from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport import descriptors
 from oz.transport.runtime import runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
@@ -153,6 +154,7 @@ class Engine:
         self.waiters: Waiters = {}
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
+        descriptors.need(descriptors.CONTEXT, "a publisher")
         self.owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)

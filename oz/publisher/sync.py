@@ -183,7 +183,7 @@ class Publisher(PublisherBase):
             Number of published messages. If a message raises, the messages before it are published.
 
         Raises:
-            TypeError: an element is no pair.
+            TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
         count = 0

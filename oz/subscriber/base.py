@@ -192,7 +192,7 @@ class SubscriberBase:
         public: Any = type(self)
         suggestions.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
-        checks.check_subscription(handler, max_messages)
+        checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         with self._engine.lock:
             inbox = self._engine.subscribe(

@@ -48,6 +48,7 @@ from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
+from oz.transport import descriptors
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.handshakes import Outcome
@@ -200,6 +201,7 @@ class Connections(ABC):
             check(endpoint, own_context=False)
             if endpoint in self.places:
                 return
+            descriptors.need_for_endpoint(endpoint)
             if is_multicast(endpoint):
                 self._join(endpoint)
                 return
@@ -436,6 +438,7 @@ class Connections(ABC):
                     'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
                     '"prefix"',
                 )  # fmt: skip
+            descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             place.is_bound = True
             self._open_plain(place, binds=True)
