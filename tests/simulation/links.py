@@ -89,7 +89,9 @@ class LinkWorld:
         random = self.random
         kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
         publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS)
-        who = {"kill_publisher": (publisher,), "kill_subscriber": (subscriber,)}.get(kind, (publisher, subscriber))
+        who = {"kill_publisher": (publisher,), "kill_subscriber": (subscriber,)}.get(
+            kind, (publisher, subscriber)
+        )
         lasts = random.choice((0.1, 0.5, 2.0, 5.0, 40.0 if kind == "cut" else 4.0))
         return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
 
@@ -239,7 +241,9 @@ class LinkWorld:
             check(counted >= len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
         else:
             check(counted == len(missing), "{} misses {}, and gaps count {}", life.name, missing, gaps)
-        check(life.before[origin] <= sum(gaps), "{} counts {} before messages", life.name, life.before[origin])
+        check(
+            life.before[origin] <= sum(gaps), "{} counts {} before messages", life.name, life.before[origin]
+        )
 
     @staticmethod
     def _counts(life):
