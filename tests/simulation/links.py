@@ -201,7 +201,7 @@ class LinkWorld:
         (self._start_publisher if name in ENDPOINTS else self._start_subscriber)(name)
         self.down.discard(name)
 
-    # what must be so
+    # checks
 
     def _check(self, last):
         for life in self.lives:

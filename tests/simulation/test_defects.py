@@ -12,7 +12,7 @@ from simulation.nodes import NodeFault, NodeWorld
 from simulation.running import run
 
 MOST = 30
-"""Seeds in which each defect is to be found. The first of them finds it, until a run changes."""
+"""Seeds that are tried. The first of them finds the defect, until a run changes."""
 
 
 def compare_checks_only(monkeypatch):
