@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Any
 
@@ -132,7 +132,7 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with a last gap of its kind, so that the queue is bounded."""
+        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded."""
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
@@ -140,14 +140,17 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to the last item, if it is a gap of the same kind; return whether it is."""
+        """Add a gap to one of the same kind behind the last message; return whether there is one."""
         try:
-            last = self.items[-1]
-            if isinstance(last, Gap) and (last.origin, last.reason) == (gap.origin, gap.reason):
-                self.items[-1] = _joined(last, gap)
-                return True
+            for place in count(-1, -1):
+                last = self.items[place]
+                if not isinstance(last, Gap):
+                    break
+                if (last.origin, last.reason) == (gap.origin, gap.reason):
+                    self.items[place] = _joined(last, gap)
+                    return True
         except IndexError:
-            # A receiver in another thread has taken the last item.
+            # There are only gaps, or a receiver in another thread has taken the item.
             pass
         return False
 
@@ -158,37 +161,42 @@ class Queue:
             self._count_drop(message)
             self.put_gap(Gap(origin, 1, 0, "full"))
             return False
-        dropped = 0
+        dropped, origins = 0, set()
         if self.overflow == "conflate":
-            dropped = self._conflate(message.subject)
+            for one in self._conflate(message.subject):
+                origins.add(one.origin)
+                dropped += 1
         # Gaps of other kinds stay in front.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
+                origins.add(oldest.origin)
                 dropped += 1
             elif oldest.count is not None and oldest.reason == "full":
+                origins.add(oldest.origin)
                 dropped += oldest.count
             elif kept and kept[-1].origin == oldest.origin and kept[-1].reason == oldest.reason:
                 kept[-1] = _joined(kept[-1], oldest)
             else:
                 kept.append(oldest)
         if dropped:
-            items.appendleft(Gap(origin, dropped, 0, "full"))
+            # One gap for all publishers, because gaps take the space of messages.
+            items.appendleft(Gap(origins.pop() if len(origins) == 1 else None, dropped, 0, "full"))
         items.extendleft(reversed(kept))
         return True
 
-    def _conflate(self, subject: str) -> int:
-        """Drop all messages but the newest of each subject; return how many were dropped."""
+    def _conflate(self, subject: str) -> list[Message]:
+        """Drop all messages but the newest of each subject, and those of `subject`; return the dropped ones."""
         kept: deque[Message | Gap] = deque()
         seen = {subject}
-        dropped = 0
+        dropped = []
         for item in reversed(self.items):
             if isinstance(item, Message):
                 if item.subject in seen:
                     self._count_drop(item)
-                    dropped += 1
+                    dropped.append(item)
                     continue
                 seen.add(item.subject)
             kept.appendleft(item)
