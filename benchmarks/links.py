@@ -1,249 +1,133 @@
-"""Links beside the old core and beside a plain pyzmq loop, interleaved in one run.
+"""Publishing on links beside a plain ZeroMQ loop, in one run.
 
-    python benchmarks/links.py [--rounds 3] [--scale 1] [--python] [ROW ...]
+    python benchmarks/links.py [--messages 400000] [--rounds 3] [--subscribers 1]
 
-Each side of a row runs once in each round, so that all sides meet the same machine. Publisher and subscribers are
-processes of their own, as in `table`. A line shows messages per second, processor time for each message in all
-processes, and the ratio to pyzmq: the median of the ratios of each round. A lone message is a round trip: its
-rate is the inverse of the median time.
-
-- `W1`: one to one, everything matches. `W2`: a leading wildcard, 1 of 100 messages matches; messages published.
-- `W4`: one to four. `W50`: one to fifty.
-- `prefix`: a plain PUB/SUB connection with pattern. `W5`: 10,000 patterns with a handler each.
-- `trip`: round trip of a lone message.
-
-`--python` measures without the compiled part.
+The subscriber of each side is a process of its own that counts messages: the pure link over a raw ROUTER, or a
+SUB. Both sides alternate. A line shows messages per second until the last one has arrived, and the processor
+time of the publisher for each message.
 """
-
-from __future__ import annotations
 
 import argparse
 import multiprocessing
 import os
-import statistics
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-import plain_sides
-import sides
-from running import Figures, Void, flow, round_trip
-from sides import ALL, LOOPBACK, MANY, MANY_MATCHES, ONE_IN_100, PAYLOAD, TIMEOUT, Span, Tally, Work
+import zmq
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import oz
-from oz.compiled import COMPILED
-from oz.publisher.sync import Publisher
-from oz.subscriber.sync import Subscriber
 
-_HANDLED = Work(ALL.subjects, ALL.patterns, "end")
-Side = Callable[[], Figures]
+PAYLOAD = b"x" * 64
+SUBJECTS = [f"time.{number}.east" for number in range(100)]
 
 
-def publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
-    """Publish on links, and to plain subscribers."""
-    subjects, turn = work.subjects, len(work.subjects)
-    with Publisher(LOOPBACK, on_full="block") as pub:
-        pipe.send(pub.endpoint)
-        pub.wait_for_subscribers(count=subscribers, timeout=TIMEOUT)
-        pipe.recv()
-        for number in range(count):
-            pub.publish(subjects[number % turn], work.payload)
-        pub.publish(work.end)
-        pipe.recv()
+def count_links(endpoint, count, ready, done):
+    from publisher.scripted import Peer
+
+    peer = Peer(endpoint, "time.*.east")
+    peer.ready()
+    ready.release()
+    target = 0
+    while True:
+        target += count
+        while peer.link.delivered < target and peer.link.state != "ended":
+            peer.turn()
+        peer.messages.clear()
+        peer.positions.clear()
+        if peer.link.delivered < target:
+            return
+        done.release()
 
 
-def subscriber(
-    endpoint: str, begin: Callable[[], object], patterns: list[str], end: str, filtering: str = "publisher"
-) -> tuple[int, float, float]:
-    """Receive by iteration."""
-    with Subscriber(endpoint, filtering=filtering) as sub:
-        for pattern in patterns:
-            sub.subscribe(pattern)
-        sub.wait_ready(timeout=TIMEOUT)
-        begin()
-        sub.receive()
-        span, count = Span(), 1
-        for message in sub:
-            if message.subject == end:
-                break
-            count += 1
-        return span.stop(count)
+def count_plain(endpoint, count, ready, done):
+    socket = zmq.Context().socket(zmq.SUB)
+    socket.set(zmq.RCVHWM, 0)
+    socket.connect(endpoint)
+    socket.subscribe(b"time.")
+    socket.recv_multipart()
+    ready.release()
+    while True:
+        got = 0
+        while got < count:
+            got += socket.recv_multipart()[0] != b"time.wait"
+        done.release()
 
 
-def handlers(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
-    """Receive by a handler for each pattern."""
-    with Subscriber(endpoint, filtering="publisher") as sub:
-        tally = Tally()
-        for pattern in work.patterns:
-            sub.subscribe(pattern, tally.count)
-        sub.subscribe(work.end)
-        sub.wait_ready(timeout=TIMEOUT)
-        begin()
-        sub.receive()
-        return tally.stop()
+def start(target, endpoint, count, subscribers):
+    fork = multiprocessing.get_context("spawn")
+    ready, done = fork.Semaphore(0), fork.Semaphore(0)
+    for _ in range(subscribers):
+        fork.Process(target=target, args=(endpoint, count, ready, done), daemon=True).start()
+    return ready, done
 
 
-def echo(pipe: Connection, count: int) -> None:
-    """Send every message back on a link."""
-    with Publisher(LOOPBACK) as out:
-        pipe.send(out.endpoint)
-        with Subscriber(pipe.recv(), filtering="publisher") as back:
-            back.subscribe("ping.*")
-            pipe.recv()
-            for message in back:
-                if message.payload == b"end":
-                    return
-                out.publish("pong." + message.subject[5:], message.payload)
+def timed(publish, finish, done, count, subscribers):
+    began, worked = time.perf_counter(), time.process_time()
+    for number in range(count):
+        publish(SUBJECTS[number % 100])
+    finish()
+    published, spent = time.perf_counter() - began, time.process_time() - worked
+    for _ in range(subscribers):
+        done.acquire()
+    return count / (time.perf_counter() - began), count / published, spent / count * 1e6
 
 
-def echo_old(pipe: Connection, count: int) -> None:
-    """Send every message back with the old core, between the same sockets."""
-    with oz.Publisher(LOOPBACK) as out:
-        pipe.send(out.endpoint)
-        with oz.Subscriber(pipe.recv(), filtering="publisher") as back:
-            back.subscribe("ping.*")
-            back.wait_ready(timeout=TIMEOUT)
-            pipe.recv()
-            for message in back:
-                if message.payload == b"end":
-                    return
-                out.publish("pong." + message.subject[5:], message.payload)
-
-
-def trips(kind: str, count: int) -> Figures:
-    """Time round trips of one pair of processes; kind is "links" or "old"."""
-    ours, theirs = multiprocessing.Pipe()
-    links = kind == "links"
-    process = multiprocessing.Process(target=echo if links else echo_old, args=(theirs, count), daemon=True)
-    process.start()
-    endpoint = ours.recv()
-    result, answer = multiprocessing.Pipe()
-    asker = multiprocessing.Process(target=_ask, args=(ours, answer, endpoint, links, count), daemon=True)
-    asker.start()
-    times = result.recv()
-    process.join(10)
-    asker.join(10)
-    process.kill()
-    return Figures(1 / statistics.median(times), 1e6 * statistics.median(times), [])
-
-
-def _ask(pipe: Connection, answer: Connection, endpoint: str, links: bool, count: int) -> None:
-    with Publisher(LOOPBACK) if links else oz.Publisher(LOOPBACK) as out:
-        pipe.send(out.endpoint)
-        make: Any = Subscriber if links else oz.Subscriber
-        with make(endpoint, filtering="publisher") as back:
-            back.subscribe("pong.*")
-            back.wait_ready(timeout=TIMEOUT)
-            out.wait_for_subscribers(timeout=TIMEOUT)
-            pipe.send("go")
-            times = []
-            for _ in range(count):
-                started = time.perf_counter()
-                out.publish("ping.a", PAYLOAD)
-                back.receive()
-                times.append(time.perf_counter() - started)
-            out.publish("ping.a", b"end")
-            answer.send(times)
-
-
-def rows(count: int) -> dict[str, dict[str, Side]]:
-    """Return the sides of each row.
-
-    Args:
-        count: messages of pyzmq in a run.
-    """
-
-    def one(
-        work: Work, times: float, ours: Any, old: Any, plain: Side | None, n: int = 1, **options: Any
-    ) -> dict[str, Side]:
-        size = max(1, round(times * count / 1000)) * 1000
-        found = {
-            "links": partial(flow, partial(publisher, work=work, subscribers=n), [ours] * n, size, **options),
-            "old": partial(
-                flow, partial(sides.publisher, work=work, subscribers=n), [old] * n, size, **options
-            ),
-        }
-        return found if plain is None else found | {"pyzmq": plain}
-
-    def plain(n: int, times: float) -> Side:
-        size = max(1, round(times * count / 1000)) * 1000
-        source = partial(plain_sides.publisher, work=ALL, subscribers=n)
-        return partial(flow, source, [plain_sides.subscriber] * n, size)
-
-    iteration = partial(subscriber, patterns=ALL.patterns, end=ALL.end)
-    old = partial(sides.subscriber, patterns=ALL.patterns, end=ALL.end)
-    rare = {"patterns": ONE_IN_100.patterns, "end": ONE_IN_100.end}
-    return {
-        "W1": one(ALL, 4, iteration, old, plain(1, 1)),
-        "W1h": one(
-            _HANDLED, 4, partial(handlers, work=_HANDLED), partial(sides.handlers, work=_HANDLED), plain(1, 1)
-        ),
-        "W2": one(
-            ONE_IN_100, 12, partial(subscriber, **rare), partial(sides.subscriber, **rare),
-            partial(
-                flow, partial(plain_sides.publisher, work=ONE_IN_100),
-                [partial(plain_sides.filter, suffix=b".s7", end=ONE_IN_100.end)], count // 1000 * 1000,
-                matches=1 / 100, published=True,
-            ),
-            matches=1 / 100, published=True,
-        ),
-        "W4": one(ALL, 1.2, iteration, old, plain(4, 0.5), 4),
-        "W50": one(ALL, 0.1, iteration, old, plain(50, 0.05), 50),
-        "prefix": one(
-            ALL, 1.5, partial(iteration, filtering="prefix"), partial(old, filtering="prefix"), plain(1, 1)
-        ),
-        "W5": one(
-            MANY, 1, partial(handlers, work=MANY), partial(sides.handlers, work=MANY), None,
-            matches=MANY_MATCHES / len(MANY.subjects),
-        ),
-        "trip": {
-            "links": partial(trips, "links", count // 50),
-            "old": partial(trips, "old", count // 50),
-            "pyzmq": partial(round_trip, plain_sides.echo, plain_sides.ping, count // 12),
-        },
-    }  # fmt: skip
-
-
-def main() -> None:
-    """Measure the rows that are named, or all."""
+def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--python", action="store_true")
-    parser.add_argument("--only", help="one side only: links, old or pyzmq")
-    parser.add_argument("row", nargs="*")
+    parser.add_argument("--subscribers", type=int, default=1)
+    parser.add_argument(
+        "--unmatched", type=int, default=0, help="messages that nobody wants, for each matching one"
+    )
+    parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    if arguments.python:
-        os.environ[COMPILED] = "0"
-    multiprocessing.set_start_method("forkserver")
-    multiprocessing.set_forkserver_preload(["links", "sides", "plain_sides", "oz"])
-    found = rows(round(150_000 * arguments.scale))
-    print(f"load {os.getloadavg()[0]:.1f}, compiled {not arguments.python and oz.__compiled__}")
-    for name in arguments.row or found:
-        results: dict[str, list[Figures]] = {}
-        for _ in range(arguments.rounds):
-            for side, run in found[name].items():
-                if arguments.only and side != arguments.only:
-                    continue
-                try:
-                    results.setdefault(side, []).append(run())
-                except Void as error:
-                    print(f"{name} {side}: {error}")
-        for side, figures in results.items():
-            line = f"{name:7}{side:7}{statistics.median(one.rate for one in figures):12,.0f}/s"
-            line += f"{statistics.median(one.processor for one in figures):9.2f} µs"
-            for other in ("pyzmq", "old"):
-                if side != other and len(results.get(other, ())) == len(figures):
-                    ratios = [a.rate / b.rate for a, b in zip(figures, results[other], strict=True)]
-                    line += f"   {statistics.median(ratios):6.2f} of {other}"
-            print(line, flush=True)
-    print(f"load {os.getloadavg()[0]:.1f}")
+    count, subscribers = arguments.messages, arguments.subscribers
+    publisher = oz.Publisher("tcp://127.0.0.1:*", on_full="block")
+    ready, done = start(count_links, publisher.link_endpoints[0], count, subscribers)
+    for _ in range(subscribers):
+        ready.acquire()
+    pub = zmq.Context().socket(zmq.PUB)
+    pub.set(zmq.SNDHWM, 0)
+    pub.bind("tcp://127.0.0.1:*")
+    plain_ready, plain_done = start(count_plain, pub.get(zmq.LAST_ENDPOINT).decode(), count, subscribers)
+    waiting = subscribers
+    while waiting:
+        pub.send_multipart([b"time.wait", b""])
+        waiting -= plain_ready.acquire(timeout=0.01)
+
+    def publish(subject):
+        publisher.publish(subject, PAYLOAD)
+        for _ in range(arguments.unmatched):
+            publisher.publish("unwanted.subject", PAYLOAD)
+
+    def send(subject):
+        pub.send_multipart([subject.encode(), PAYLOAD])
+        for _ in range(arguments.unmatched):
+            pub.send_multipart([b"unwanted.subject", PAYLOAD])
+
+    for _ in range(arguments.rounds):
+        for name, call, finish, end in (
+            ("links", publish, publisher.flush, done),
+            ("plain", send, lambda: None, plain_done),
+        ):
+            if arguments.profile and name == "links":
+                import cProfile
+
+                profile = cProfile.Profile()
+                profile.enable()
+                timed(call, finish, end, count, subscribers)
+                profile.disable()
+                profile.print_stats("tottime")
+                continue
+            arrived, published, spent = timed(call, finish, end, count, subscribers)
+            print(
+                f"{name}  {arrived:12,.0f}/s arrived  {published:12,.0f}/s published  {spent:6.2f} µs/message"
+            )
+    os._exit(publisher.close(timeout=1) > 0)
 
 
 if __name__ == "__main__":
