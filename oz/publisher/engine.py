@@ -62,6 +62,8 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
@@ -186,6 +188,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self._own_context
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
@@ -505,6 +508,9 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        if self._endpoints.taken and _clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = _clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -529,7 +535,10 @@ class Engine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
-            return self._sessions.next_deadline(is_held=self._held > 0)
+            deadline = self._sessions.next_deadline(is_held=self._held > 0)
+            if not self._endpoints.taken:
+                return deadline
+            return self._retry_at if deadline is None else min(deadline, self._retry_at)
 
     def _recover(self) -> None:
         """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
