@@ -620,11 +620,11 @@ class Engine:
             sent = numbered - self._silent + self._plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
