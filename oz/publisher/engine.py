@@ -34,6 +34,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
@@ -64,6 +65,8 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
@@ -197,6 +200,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
@@ -525,6 +529,9 @@ class Engine:
             self.quick.clear()
         if self._keys is not None and self._keys.has_changed(self._clock()):
             self._reconsider(listener)
+        if self._endpoints.taken and self._clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = self._clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -550,10 +557,11 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
-            keys = self._keys
-            if keys is None:
-                return deadline
-            return keys.deadline if deadline is None else min(deadline, keys.deadline)
+            if self._keys is not None:
+                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+            if self._endpoints.taken:
+                deadline = min(self._retry_at, inf if deadline is None else deadline)
+            return deadline
 
     def _reconsider(self, listener: LinkListener | None) -> None:
         """Apply changed rights to the subscribers."""
@@ -653,11 +661,11 @@ class Engine:
             sent = numbered - self._silent + self._plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),

@@ -661,8 +661,8 @@ class Connections(ABC):
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
                 # Over inproc no handshake shows that a publisher is there.
-                fallback.reached(self.clock())
-                fallback.refused()
+                fallback.reached(-inf)
+                fallback.tick(self.clock())
         if place.plain is not None and fallback.state == PREFIX:
             place.plain.serve(self._patterns.prefixes())
         elif place.plain is not None and not fallback.has_plain:
@@ -746,7 +746,7 @@ class Connections(ABC):
                 pass
             elif plain.is_reached:
                 # Events of earlier connections of the link mean nothing.
-                self._read_link_events()
+                self._read_link_events(now)
                 fallback.reached(now)
                 self._ask_again(place)
             elif place.link is not None and place.link.state != LIVE and fallback.unreached():
@@ -755,7 +755,7 @@ class Connections(ABC):
                 self._close_plain(place)
                 self._open_plain(place)
             self._changed()
-        self._read_link_events()
+        self._read_link_events(now)
 
     def _ask_again(self, place: Place) -> None:
         """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
@@ -765,7 +765,7 @@ class Connections(ABC):
         self._watch(place)
         self._replace(place)
 
-    def _read_link_events(self) -> None:
+    def _read_link_events(self, now: float) -> None:
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
@@ -781,7 +781,7 @@ class Connections(ABC):
                 continue
             if event == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
-            elif place_found.fallback.refused():
+            elif place_found.fallback.refused(now):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
