@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 import zmq
 
 from oz.compiled import HOT
+from oz.numbers import check_count
 from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
@@ -137,6 +138,22 @@ class PublisherBase(ABC):
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         return self._engine.count_subscribers(subject) > 0
+
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.
+
+        Links report a gap behind the messages that were published before. Plain subscribers are told nothing.
+
+        Args:
+            count: number of lost messages; None if it is unknown.
+
+        Raises:
+            TypeError, ValueError: the count is no number from 1 on.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        if count is not None:
+            check_count("count", count, 1, 2**62)
+        self._engine.report_loss(count)
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.

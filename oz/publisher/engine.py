@@ -414,6 +414,24 @@ class Engine:
         self.check_usable()
         self._locked(self._flush)
 
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to the subscribers behind the last message.
+
+        Args:
+            count: None if the number is unknown.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._report_loss, count)
+
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        for session in self._sessions.by_id.values():
+            for stream in session.streams.values():
+                stream.lose(count)
+
     def hold(self) -> None:
         """Keep messages until the batch is full, or `release`."""
         self.check_usable()

@@ -286,6 +286,7 @@ class Link:
         self.answered = self.applied = self.idle = 0
         self._undo = None
         self.drops: dict[int, int] = {}
+        self._unknown: dict[int, int] = {}
         self.reasons: dict[int, Drops] = {}
         self._marks: dict[int, Marks] = {}
         self._abandoned: list[tuple[int, int, int]] = []
@@ -469,6 +470,7 @@ class Link:
         self._acknowledge_ping()
         self.applied = ping.applied
         self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
+        self._report_unknown(ping.streams, effects)
         if ping.following == self.expected:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
@@ -476,6 +478,14 @@ class Link:
 
     def _acknowledge_ping(self) -> None:
         self._is_ack_due = True
+
+    def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
+        """Report losses of unknown size before the publisher."""
+        for number, drops in streams.items():
+            is_known = self._subscriptions.options_of(number) is not None
+            if is_known and drops.unknown > self._unknown.get(number, 0):
+                self._unknown[number] = drops.unknown
+                effects.append(Gap(None, "dropped", number))
 
     def _apply_drops(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         for number, drops in streams.items():
@@ -506,6 +516,7 @@ class Link:
             lost = bye.following - self.expected
             if lost > 0:
                 effects.append(Gap(lost, "closed"))
+            self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
         elif self.state == GREETING:

@@ -303,6 +303,7 @@ class Drops(NamedTuple):
         conflated: replaced by a newer message of the subject.
         too_large: larger than the subscriber accepts.
         denied: denied by a permission.
+        unknown: losses of unknown size before the publisher, such as those of a gateway.
     """
 
     pending: int = 0
@@ -310,6 +311,7 @@ class Drops(NamedTuple):
     conflated: int = 0
     too_large: int = 0
     denied: int = 0
+    unknown: int = 0
 
     @property
     def dropped(self) -> int:
@@ -816,18 +818,26 @@ def _cut_refusal(refusal: Refusal) -> Refusal:
 
 
 def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
-    return _pack(streams) if streams else _EMPTY
+    if not streams:
+        return _EMPTY
+    # The last number is rare, and absent if it is 0.
+    return _pack({stream: one if one.unknown else one[:-1] for stream, one in streams.items()})
 
 
 def _streams_of(packed: bytes) -> dict[int, Drops]:
     if packed == _EMPTY:
         return {}
-    streams = _unpack(packed, 5, _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers)
+    streams = _unpack(
+        packed, len(Drops._fields), _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers
+    )
     if type(streams) is not dict:
         raise ProtocolError("the drops of streams are no map")
     found = {}
     for stream, numbers in streams.items():
         if type(stream) is not int:
             raise ProtocolError("a stream is no number")
-        found[stream] = Drops(*_tuple_of(numbers, 5))
+        size = len(Drops._fields)
+        if type(numbers) is list and len(numbers) == size - 1:
+            size -= 1
+        found[stream] = Drops(*_tuple_of(numbers, size))
     return found

@@ -8,7 +8,6 @@ import socket
 import pytest
 import zmq
 
-from oz.errors import ConfigurationError
 from oz.publisher.links import LinkListener
 from oz.transport.endpoints import EndpointError
 from support.waiting import until
@@ -203,8 +202,3 @@ def test_ipv6(make, join):
 def test_what_is_no_endpoint(make, endpoint):
     with pytest.raises(EndpointError):
         make(endpoint)
-
-
-def test_multicast_has_no_links_yet(make):
-    with pytest.raises((ConfigurationError, Exception), match=r"multicast|epgm"):
-        make("epgm://127.0.0.1;239.192.1.1:5555")
