@@ -11,7 +11,6 @@ from oz.security.identity import make_uuid_of
 from oz.subscriber.sync import Subscriber
 from oz.wire import links
 from oz.wire.links import Bye, Hello
-from publisher.scripted import Peer
 from support.keyring import Keyring
 from support.waiting import DEADLINE, until
 
