@@ -36,6 +36,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
@@ -45,6 +46,7 @@ from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
@@ -179,7 +181,11 @@ class Engine:
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        self._plain = PlainSubscribers(
+        keys = self._keys
+        make_plain: Callable[..., PlainSubscribers] = (
+            PlainSubscribers if keys is None else partial(KeyedPlainSubscribers, keys=keys)
+        )
+        self._plain = make_plain(
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
@@ -516,8 +522,11 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
-        if self._keys is not None and self._keys.has_changed(_clock()):
-            self._reconsider(listener)
+        if self._keys is not None:
+            now = _clock()
+            if self._keys.has_changed(now):
+                self._reconsider(listener)
+            plain.settle(now)
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
