@@ -403,6 +403,9 @@ class Connections(ABC):
                 verb = "bound" if is_bound else "connected"
                 known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            if self.keys is not None:
+                # As in `_hang_up`, while the events still find the place.
+                self._read_link_monitor()
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)
