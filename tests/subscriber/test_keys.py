@@ -436,3 +436,46 @@ def test_iteration_raises_a_denial(ring, pub):
         reading = Thread(lambda: next(iter(sub)))
         with pytest.raises(oz.PermissionDenied):
             reading.outcome()
+
+
+# filtering="auto" -----------------------------------------------------------------------------------------------
+
+
+def test_auto_falls_back_to_plain_connections_with_keys(make, ring, feed):
+    pub = feed(permissions=False, links=False)
+    sub = make(pub.endpoint, security=ring.security("desk"))
+    sub.subscribe("md.*")
+    sub.wait_ready(timeout=DEADLINE)
+    assert [one.mode for one in sub.publishers] == ["prefix"]
+    receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
+
+
+def test_auto_is_told_of_a_refusal_and_comes_back(make, ring, pub):
+    sub = make(pub.endpoint, security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    assert [one.mode for one in sub.publishers] == ["link"]
+    ring.distrust("desk")
+    _, refusals = receive_until(sub, lambda _, refusals: refusals)
+    assert "does not trust the key of this side" in str(refusals[0])
+    ring.trust("desk")
+    sub.wait_ready(timeout=DEADLINE)
+    receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
+
+
+def test_a_limit_of_the_publisher_is_named(make, ring, feed):
+    from oz.options import Limits, Options
+
+    pub = feed(options=Options(limits=Limits(peers=1)))
+    first = make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
+    first.subscribe("md.eu")
+    first.wait_ready(timeout=DEADLINE)
+    second = make(pub.endpoint, filtering="publisher", security=ring.security("other"))
+    second.subscribe("md.eu")
+
+    def is_told():
+        with pytest.raises(oz.Timeout) as raised:
+            second.wait_ready(timeout=0.05)
+        return "as many links as it allows" in str(raised.value)
+
+    until(is_told)
