@@ -139,11 +139,16 @@ class PublisherEndpoints:
             self._keys.serve(plain.socket, endpoint)
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
-            return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+            bound = cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+        if self._keys is not None:
+            self._keys.served(plain.socket, bound)
+        return bound
 
     def _unbind_plain(self, endpoint: str) -> None:
         self._plain_files.remove(endpoint)
         self._plain.socket.unbind(endpoint)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, endpoint)
 
     def _bind_links(self, bound: str) -> str | None:
         links = self._links
@@ -163,7 +168,10 @@ class PublisherEndpoints:
             self._keys.serve(listener.socket, where)
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
-            return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+            bound = cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+        if self._keys is not None:
+            self._keys.served(listener.socket, bound)
+        return bound
 
     def connect(self, endpoint: str | bytes) -> None:
         """Connect to an endpoint, which has no links.
@@ -210,6 +218,8 @@ class PublisherEndpoints:
             known = ", ".join(self.connected) or "none"
             raise EndpointError(f"{text!r} is not connected; connected are {known}", errno.ENOENT)
         self.connected.remove(text)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, text)
         self._plain.socket.disconnect(text)
 
     def close(self) -> None:

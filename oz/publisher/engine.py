@@ -34,6 +34,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -44,6 +45,7 @@ from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
@@ -188,7 +190,11 @@ class Engine:
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        self._plain = PlainSubscribers(
+        keys = self._keys
+        make_plain: Callable[..., PlainSubscribers] = (
+            PlainSubscribers if keys is None else partial(KeyedPlainSubscribers, keys=keys)
+        )
+        self._plain = make_plain(
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
@@ -545,8 +551,11 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
-        if self._keys is not None and self._keys.has_changed(self._clock()):
-            self._reconsider(listener)
+        if self._keys is not None:
+            now = self._clock()
+            if self._keys.has_changed(now):
+                self._reconsider(listener)
+            plain.settle(now)
         if self._endpoints.taken and self._clock() >= self._retry_at:
             self._endpoints.retry()
             self._retry_at = self._clock() + RETRY_INTERVAL

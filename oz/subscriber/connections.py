@@ -330,7 +330,7 @@ class Connections(ABC):
         assert place.link_endpoint is not None
         if self.keys is not None:
             # libzmq has freed a refused connection: it is ended before anything else.
-            self._read_link_events()
+            self._read_link_events(self.clock())
         if place.handle:
             self._by_handle.pop(place.handle, None)
             self._dialler.hang_up(place.link_endpoint)
@@ -454,6 +454,9 @@ class Connections(ABC):
                 verb = "bound" if is_bound else "connected"
                 known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            if self.keys is not None:
+                # As in `_hang_up`, while the events still find the place.
+                self._read_link_monitor()
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)

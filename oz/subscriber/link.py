@@ -235,6 +235,7 @@ class Link:
         repeated: messages that arrived again.
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
+        ending: reason of the last BYE, until the next WELCOME; else None.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
 
@@ -264,6 +265,7 @@ class Link:
         self.state = NEW
         self.attempt = 0
         self.origin: bytes | None = None
+        self.ending: int | None = None
         self.delivered = self.repeated = self.unwanted = self.malformed = 0
         self._backoff = 1.0
         self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
@@ -443,7 +445,7 @@ class Link:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
         self._head = None
-        self.origin = welcome.origin
+        self.origin, self.ending = welcome.origin, None
         if welcome.epoch == self.epoch:
             if welcome.first > self.expected:
                 effects.append(Gap(welcome.first - self.expected, "lost"))
@@ -524,6 +526,7 @@ class Link:
                 effects.append(Gap(None, "closed"))
         else:
             return
+        self.ending = bye.reason
         self._end(listened)
 
     def _end(self, listened: float) -> None:
