@@ -456,7 +456,7 @@ class Connections(ABC):
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
                 # As in `_hang_up`, while the events still find the place.
-                self._read_link_monitor()
+                self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)
