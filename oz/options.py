@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from oz.errors import ConfigurationError
 
 _MIB = 1 << 20
+
+OnFull = Literal["drop", "block", "raise"]
+Filtering = Literal["auto", "publisher", "prefix"]
+Overflow = Literal["drop_newest", "drop_oldest", "conflate"]
+Ack = Literal["received", "handled"]
+Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
 """Ways to pick the member of a queue group that receives a message."""
@@ -37,8 +43,8 @@ class Limits:
     handshake: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check that every limit is positive."""
-        _check_positive(self)
+        """Check that every limit is a positive number."""
+        _check_limits(self)
 
 
 LEAST_MTU, MOST_MTU = 256, 9_216
@@ -169,7 +175,7 @@ class Delivery:
         inline: whether the handler runs in the thread or loop that reads. It must be fast.
     """
 
-    policy: str = "round_robin"
+    policy: Policy = "round_robin"
     max_pending: int = 65_536
     prefetch: int | None = None
     redeliver: bool = False
@@ -196,6 +202,14 @@ def _check_range(name: str, value: Any, least: float, most: float, kind: type) -
     if type(value) not in kinds or not least <= value <= most:
         what = "a whole number" if kind is int else "seconds"
         raise ConfigurationError(name, value, "argument", f"it is {what} from {least:,.10g} to {most:,.10g}")
+
+
+def _check_limits(limits: Limits) -> None:
+    for one in fields(limits):
+        value = getattr(limits, one.name)
+        is_whole = type(one.default) is int
+        if not (type(value) is int or (type(value) is float and not is_whole)) or not value > 0:
+            raise _not_positive(one.name, value, f"a {'whole ' if is_whole else ''}number above 0")
 
 
 def _not_positive(name: str, value: Any, what: str) -> ConfigurationError:

@@ -12,6 +12,7 @@ import oz
 from oz.cli.options import Number, Whole, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.stop_signals import stop_on_signals
+from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def gateway(
             multicast=oz.Multicast(**multicast),
             echo=not no_echo,
             keep_origins=not no_origins,
+            options=oz.Options(limits=resolve_limits()),
             security=security,
         )
     except zmq.ZMQError:

@@ -76,7 +76,7 @@ class MulticastEngine(Engine):
     connect = bind
 
     def _attach(self, text: str) -> None:
-        check(text, own_context=self._own_context)
+        check(text, own_context=self.owns_context)
         self._transmitter.attach(text)
         if not self._multicast.plain:
             self._sender.attach()
@@ -193,11 +193,11 @@ class MulticastEngine(Engine):
         with self.lock:
             sent = self._numbered + len(self.waiting) // 4
             return PublisherStats(
-                published=sent + self._refused,
+                published=sent,
                 sent=sent,
                 unmatched=0,
-                dropped=self._refused,
-                missed=dict.fromkeys(REASONS, 0) | {"full": self._missed},
+                refused=self._refused,
+                dropped=dict.fromkeys(REASONS, 0) | {"full": self._missed},
                 given_up=self._given_up,
                 redelivered=0,
                 rejected=0,

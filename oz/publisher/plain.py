@@ -16,6 +16,7 @@ from typing import Any
 import zmq
 
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
 """Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
@@ -23,8 +24,6 @@ _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)
 _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
-_get: Any = zmq.backend.Socket.get
-_send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
 
 
 class PlainSubscribers:
@@ -69,6 +68,8 @@ class PlainSubscribers:
         ):
             self.socket.setsockopt(option, value)
         self._delimiter = delimiter
+        runtime = runtime_of(context)
+        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()
@@ -98,7 +99,7 @@ class PlainSubscribers:
 
     def has_input(self) -> bool:
         """Return whether a subscription can be read. libzmq processes its commands in this call."""
-        return bool(_get(self.socket, _EVENTS) & _POLLIN)
+        return bool(self._get(self.socket, _EVENTS) & _POLLIN)
 
     def read(self, limit: int) -> bool:
         """Read subscriptions, `limit` at most; return whether there were any."""
@@ -106,7 +107,7 @@ class PlainSubscribers:
         for _ in range(limit):
             if not self.has_input():
                 break
-            unread.extend(map(_recv, (self.socket,), _ONE))
+            unread.extend(map(self._recv, (self.socket,), _ONE))
         if not unread:
             return False
         while unread:
@@ -154,14 +155,20 @@ class PlainSubscribers:
         socket = self.socket
         try:
             if self._delimiter:
-                _send(socket, subject + self._delimiter + payload, _LAST)
+                self._send(socket, subject + self._delimiter + payload, _LAST)
                 return True
             # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
             # signal comes during the first send.
-            deque(map(_send, (socket, socket), (subject, payload), _FLAGS), 0)
+            deque(map(self._send, (socket, socket), (subject, payload), _FLAGS), 0)
         except zmq.Again:
             return False
         return True
+
+    def reconsider(self) -> None:
+        """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
+
+    def settle(self, now: float) -> None:
+        """Match reports of ended connections; see `KeyedPlainSubscribers`."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

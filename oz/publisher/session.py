@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,25 @@ class Batch:
         if body.size < joined_bytes and not differences:
             return (links.join(head, body.frame),)
         return head, body.native or body.frame
+
+    def blank(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Replace messages by empty ones, so that the sequences stay.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        if self.body is None:
+            return
+        flat = self.body.flat()
+        if all(map(is_kept, flat[0::3])):
+            return
+        blanked: list[Any] = []
+        for at in range(0, len(flat), 3):
+            blanked += flat[at : at + 3] if is_kept(flat[at]) else (b"", b"", None)
+        body = Body(blanked, self.body.positions)
+        body.at = self.body.at
+        body.settle()
+        self.body, self.size = body, body.size
 
     def withdraw(self) -> None:
         """Replace the batch by a head without body: its messages went to another member."""
@@ -358,6 +377,44 @@ class Stream:
         self.drops[reason] += 1
         self._tail_drops += 1
         self._unload(1)
+
+    def deny(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Drop the messages of the backlog that the subscriber may not have any more.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        session = self.session
+        kept: deque[_Waiting] = deque()
+        denied = drops = 0
+        for waiting in self.backlog:
+            body = waiting.body
+            messages = [one for one in body.messages() if is_kept(one[1])]
+            count = body.count - len(messages)
+            if count:
+                denied += count
+                drops += count
+                session.bytes -= body.size
+                if messages:
+                    flat = [part for one in messages for part in one[1:]]
+                    waiting.body = Body(flat, [one[0] for one in messages])
+                    waiting.body.at = body.at
+                    waiting.body.settle()
+                    session.bytes += waiting.body.size
+            waiting.drops += drops
+            drops = 0
+            if messages:
+                kept.append(waiting)
+            else:
+                drops = waiting.drops
+        self.backlog = kept
+        self._tail_drops += drops
+        self.pending -= denied
+        self.drops[DENIED] += denied
+        self._unload(denied)
+        for key in [*self._conflated]:
+            if not is_kept(key if isinstance(key, bytes) else key[0]):
+                self._forget(self._conflated.pop(key)[3], DENIED)
 
     def drop_backlog(self) -> None:
         """Drop the whole backlog."""
@@ -625,6 +682,21 @@ class Session:
                 if stream.pending:
                     turn.append(stream)
 
+    def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
+        """Remove messages that the subscriber may not have any more from the window and the backlog.
+
+        Args:
+            stream: of the messages.
+            is_kept: whether a subject stays.
+        """
+        for batch in self.batches:
+            if batch.stream is stream:
+                before = batch.size
+                batch.blank(is_kept)
+                self.window_used += batch.size - before
+                self.bytes += batch.size - before
+        stream.deny(is_kept)
+
     # acknowledgements
 
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
@@ -718,6 +790,16 @@ class Session:
     def pending(self) -> int:
         """Number of messages that the subscriber has not acknowledged, or that wait."""
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
+        return not self.pending and not any(stream.held for stream in self.streams.values())
+
+    @property
+    def dropped_unasked(self) -> int:
+        """Number of messages dropped for streams that have no overflow policy of the subscriber."""
+        return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
 
     @property
     def has_unsent(self) -> bool:

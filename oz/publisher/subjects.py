@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from oz.errors import SubjectError, SubjectWarning
 from oz.subjects import dialects
+from oz.suggestions import level_of_caller
 from oz.transport.endpoints import is_local
 
 CACHED_SUBJECTS = 65_536
@@ -66,18 +66,10 @@ class SubjectCheck:
                 raise SubjectError(rules.name, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=_level_of_caller())
+            warnings.warn(advice, SubjectWarning, stacklevel=level_of_caller())
         found = raw.decode("utf-8", "surrogateescape"), raw
         if isinstance(subject, (str, bytes)) and len(subject) <= _LONGEST_CACHED:
             if len(self._valid) >= CACHED_SUBJECTS:
                 self._valid.clear()
             self._valid[subject] = found
         return found
-
-
-def _level_of_caller() -> int:
-    """Return the stack level of the first frame outside oz, for `warnings.warn` in the calling function."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -26,9 +26,10 @@ import zmq
 
 from oz.errors import OzError, Timeout
 from oz.logs import peer_logger
+from oz.message import Gap, Message
 from oz.multicast.endpoints import parts as endpoint_parts
 from oz.numbers import check_number
-from oz.options import Multicast, Options
+from oz.options import Filtering, Multicast, Options
 from oz.protocol.bridge.bridge import Relaying
 from oz.publisher.sync import Publisher
 from oz.services.link import (
@@ -46,7 +47,6 @@ from oz.services.link import (
 )
 from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
-from oz.subscriber.message import Gap, Message
 from oz.subscriber.sync import Subscriber
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
@@ -163,7 +163,8 @@ class Gateway:
             raise
 
     def _open_sources(self, connect: list[str], bind: list[str], options: Options, security: Any) -> None:
-        for filtering, endpoints in (("publisher", connect), ("prefix", bind)):
+        ways: tuple[tuple[Filtering, list[str]], ...] = (("publisher", connect), ("prefix", bind))
+        for filtering, endpoints in ways:
             if endpoints:
                 made = Subscriber(
                     filtering=filtering, on_gap=self._note_loss, options=options, security=security
