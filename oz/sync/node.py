@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, overload
 
-from oz.message import Extras
+from oz.message import Extras, Message
 from oz.numbers import check_count
 from oz.options import Limits
-from oz.protocol.messages import Message
 from oz.protocol.node.subscription import NodeStats
 from oz.subjects.pattern import Patterns
 from oz.sync.node_engine import ThreadedNode
