@@ -3,7 +3,6 @@
 import asyncio
 from typing import assert_type
 
-import oz
 from oz.testing import Bus, Node, Publisher, RecordedMessage, Subscriber, VirtualLoop, message
 
 
