@@ -296,7 +296,7 @@ class Publisher(PublisherBase):
             Number of published messages. The messages before an error or a cancellation are published.
 
         Raises:
-            TypeError: an element is no pair.
+            TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
         count = 0

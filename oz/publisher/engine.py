@@ -34,6 +34,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
@@ -43,15 +45,19 @@ from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keyed_plain import KeyedPlainSubscribers
+from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.session import Session, Settings
-from oz.publisher.sessions import Sessions
+from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport import descriptors
 from oz.transport.runtime import runtime_of
+from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
@@ -61,6 +67,8 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
@@ -117,6 +125,9 @@ class Engine:
         owns_context: whether `end_context` terminates the context.
     """
 
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
+
     def __init__(
         self,
         *,
@@ -136,16 +147,19 @@ class Engine:
             ValueError, TypeError: the codec or the dialect is unknown.
         """
         options = Options() if options is None else options
-        _check(on_full, links, security, context, options)
+        _check(on_full, links, context, options)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        credentials = find_credentials(security, options.multicast)
+        self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
+        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
+        descriptors.need(descriptors.CONTEXT, "a publisher")
         self.owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
@@ -176,23 +190,34 @@ class Engine:
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        self._plain = PlainSubscribers(
+        keys = self._keys
+        make_plain: Callable[..., PlainSubscribers] = (
+            PlainSubscribers if keys is None else partial(KeyedPlainSubscribers, keys=keys)
+        )
+        self._plain = make_plain(
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
             refuses=self._refuses,
+            delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
-            self._plain, self._create_listener, links, own_context=self.owns_context
+            self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
-        random_bytes = self.runtime.random_bytes
+        keys, random_bytes = self._keys, self.runtime.random_bytes
         sessions = Sessions(
-            self.origin, self._settings, lambda: random_bytes(16), last_values=self._last_values
+            self.origin,
+            self._settings,
+            lambda: random_bytes(16),
+            last_values=self._last_values,
+            authorize=allow_all if keys is None else keys.authorize,
+            owns=owns_session,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
@@ -200,7 +225,8 @@ class Engine:
 
     def _create_listener(self) -> LinkListener:
         limits = self.options.limits
-        return LinkListener(
+        kind = LinkListener if self._keys is None else KeyedListener
+        return kind(
             self._context, message_bytes=limits.message_bytes, window=WINDOW, handshake=limits.handshake
         )
 
@@ -394,6 +420,24 @@ class Engine:
         self.check_usable()
         self._locked(self._flush)
 
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to the subscribers behind the last message.
+
+        Args:
+            count: None if the number is unknown.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._report_loss, count)
+
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        for session in self._sessions.by_id.values():
+            for stream in session.streams.values():
+                stream.lose(count)
+
     def hold(self) -> None:
         """Keep messages until the batch is full, or `release`."""
         self.check_usable()
@@ -484,7 +528,7 @@ class Engine:
         sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
-            sessions.on_frame(route, frame, now)
+            sessions.on_frame(route, frame, now, listener.user)
             # Only a declaration takes long to decode.
             if len(frame) > _LARGE and self._clock() > end:
                 break
@@ -507,6 +551,14 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        if self._keys is not None:
+            now = self._clock()
+            if self._keys.has_changed(now):
+                self._reconsider(listener)
+            plain.settle(now)
+        if self._endpoints.taken and self._clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = self._clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -531,7 +583,25 @@ class Engine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
-            return self._sessions.next_deadline(is_held=self._held > 0)
+            deadline = self._sessions.next_deadline(is_held=self._held > 0)
+            if self._keys is not None:
+                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+            if self._endpoints.taken:
+                deadline = min(self._retry_at, inf if deadline is None else deadline)
+            return deadline
+
+    def _reconsider(self, listener: LinkListener | None) -> None:
+        """Apply changed rights to the subscribers."""
+        assert self._keys is not None
+        sessions = self._sessions
+        sessions.now = self._clock()
+        ended = sessions.reconsider(self._keys.is_trusted)
+        if listener is not None:
+            self._pump(listener)
+            for route in ended:
+                listener.cut(route)
+        self._plain.reconsider()
+        self.quick.clear()
 
     def _recover(self) -> None:
         """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
@@ -597,6 +667,11 @@ class Engine:
                 )
             yield end
 
+    def sessions(self) -> list[Session]:
+        """Return the sessions that have subscriptions: an object is another one after the session has ended."""
+        with self.lock:
+            return [session for session in self._sessions.by_id.values() if session.patterns]
+
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""
         if self.is_foreign or self.is_closed:
@@ -613,14 +688,15 @@ class Engine:
             sent = numbered - self._silent + self._plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
+                denied=0 if self._keys is None else self._keys.denied,
             )
 
     # the end
@@ -687,6 +763,8 @@ class Engine:
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()
+        if self._keys is not None:
+            self._keys.close()
         self._plain.close(linger)
         if self._listener is not None:
             # A connection that was stalled gets the last frames if it reads again in this time.
@@ -696,6 +774,8 @@ class Engine:
     def end_context(self) -> None:
         """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
         if self.owns_context and not self.is_foreign:
+            # A signal may interrupt the wait. A second `close` must not wait again.
+            self.owns_context = False
             self._context.term()
 
     def _disown(self) -> None:
@@ -753,7 +833,7 @@ def _too_large(size: int, most: int) -> ValueError:
     )
 
 
-def _check(on_full: str, links: Any, security: Any, context: Any, options: Options) -> None:
+def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
     if on_full not in ON_FULL:
         raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
     if not (links is None or links is False or isinstance(links, str)):
@@ -762,10 +842,3 @@ def _check(on_full: str, links: Any, security: Any, context: Any, options: Optio
         raise TypeError(f"options is an Options, not {type(options).__name__}")
     if context is not None:
         runtime_of(context)
-    for name, value in (
-        ("security", security),
-        ("multicast", options.multicast),
-        ("delimiter", options.delimiter),
-    ):
-        if value is not None:
-            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")

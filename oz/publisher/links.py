@@ -17,8 +17,12 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.publisher.accounts import Peer
+from oz.transport.backend import PYZMQ
+from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
 from oz.transport.runtime import runtime_of
+from oz.wire import links
 
 TAKEN, FULL, GONE = range(3)
 """Results of a send: accepted by the socket, no space for the route (EAGAIN), no connection (EHOSTUNREACH)."""
@@ -29,6 +33,10 @@ PROBE = (b"",)
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ONE_FRAME, _TWO_FRAMES = (_MORE, _LAST), (_MORE, _LAST, _MORE, _LAST)
 _BOTH = (_LAST, _LAST)
+_COPIED = (True, False)
+_HELLO = bytes((links.HELLO,))
+_SOURCE = int(zmq.SRCFD)
+_MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
 
@@ -38,7 +46,10 @@ class LinkListener:
     Attributes:
         socket: the ROUTER.
         rejected: messages of more than one frame, which the protocol does not have.
+        user: key of the sender of the frame that `read` returned last; None without keys.
     """
+
+    user: str | None = None
 
     def __init__(
         self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
@@ -123,6 +134,9 @@ class LinkListener:
             raise
         return TAKEN
 
+    def cut(self, route: bytes) -> None:
+        """End the connection of a route, if the socket knows it; see `KeyedListener`."""
+
     def close(self, linger: int) -> None:
         """Close the socket.
 
@@ -130,3 +144,50 @@ class LinkListener:
             linger: milliseconds for which libzmq goes on sending.
         """
         self.socket.close(linger)
+
+
+class KeyedListener(LinkListener):
+    """ROUTER with keys: each frame has the key of its sender.
+
+    The key and the descriptor of the connection are properties of the frame, so that frames are not copied by
+    pyzmq.
+    """
+
+    def __init__(
+        self, context: zmq.Context[Any], *, message_bytes: int, window: int, handshake: float
+    ) -> None:
+        """Create the socket; see `LinkListener`."""
+        super().__init__(context, message_bytes=message_bytes, window=window, handshake=handshake)
+        self._connections: dict[bytes, Peer] = {}
+
+    def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return routing id and frame of the messages that can be read; `user` has the key of each."""
+        socket: Any = self.socket
+        if self._get(socket, _RCVMORE):
+            self._skip()
+        for _ in range(limit):
+            if not self._get(socket, _EVENTS) & _POLLIN:
+                return
+            received: Any = map(self._recv, self._pair, _BOTH, _COPIED)
+            route, frame = received
+            if self._get(socket, _RCVMORE):
+                self._skip()
+                continue
+            self.user = key_of_client(frame)
+            content = frame.bytes
+            if self.user is not None and content[:1] == _HELLO:
+                self._remember(route, frame)
+            yield route, content
+
+    def _remember(self, route: bytes, frame: zmq.Frame) -> None:
+        connections = self._connections
+        if len(connections) >= _MOST_CONNECTIONS:
+            del connections[next(iter(connections))]
+        descriptor = int(frame.get(_SOURCE))
+        connections[route] = Peer(descriptor, PYZMQ.inode(descriptor), self.user)
+
+    def cut(self, route: bytes) -> None:
+        """End the connection of a route: its key is not trusted any more."""
+        peer = self._connections.pop(route, None)
+        if peer is not None:
+            PYZMQ.cut(peer)

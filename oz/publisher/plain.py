@@ -41,6 +41,7 @@ class PlainSubscribers:
         longest_prefix: int,
         handshake: float,
         refuses: bool,
+        delimiter: bytes = b"",
     ) -> None:
         """Create the socket, without endpoints.
 
@@ -50,6 +51,7 @@ class PlainSubscribers:
             longest_prefix: bytes of a subscription at most.
             handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
+            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
         for option, value in (
@@ -65,6 +67,7 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
+        self._delimiter = delimiter
         runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
         self._counts: dict[bytes, int] = {}
@@ -130,6 +133,8 @@ class PlainSubscribers:
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has a prefix of a subject."""
+        # A subscriber may ask for a whole subject with its delimiter.
+        subject += self._delimiter
         counts, size = self._counts, len(subject)
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
@@ -138,6 +143,7 @@ class PlainSubscribers:
         counts = self._counts
         if subject is None:
             return sum(counts.values())
+        subject += self._delimiter
         return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
 
     def send(self, subject: bytes, payload: bytes) -> bool:
@@ -148,12 +154,21 @@ class PlainSubscribers:
         """
         socket = self.socket
         try:
+            if self._delimiter:
+                self._send(socket, subject + self._delimiter + payload, _LAST)
+                return True
             # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
             # signal comes during the first send.
             deque(map(self._send, (socket, socket), (subject, payload), _FLAGS), 0)
         except zmq.Again:
             return False
         return True
+
+    def reconsider(self) -> None:
+        """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
+
+    def settle(self, now: float) -> None:
+        """Match reports of ended connections; see `KeyedPlainSubscribers`."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

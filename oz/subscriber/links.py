@@ -160,10 +160,14 @@ class Dialler:
         with suppress(zmq.ZMQError):
             self.router.disconnect(endpoint)
 
-    def watch(self) -> Monitor:
-        """Return the monitor of the connections; it is created at the first call."""
+    def watch(self, more: int = 0) -> Monitor:
+        """Return the monitor of the connections; it is created at the first call.
+
+        Args:
+            more: events beside those of TCP.
+        """
         if self.monitor is None:
-            events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED
+            events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED | more
             self.monitor = Monitor(self.router, int(events))
         return self.monitor
 

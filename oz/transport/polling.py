@@ -42,6 +42,16 @@ class Poll:
         selector: Any = self._selector
         return int(selector.fileno())
 
+    def descriptor(self, *, is_full: bool) -> int:
+        """Return the descriptor of a wait that another poller does.
+
+        Args:
+            is_full: whether to wait for `ring` only.
+        """
+        self.is_full = is_full
+        selector: Any = self._alone if is_full else self._selector
+        return int(selector.fileno())
+
     def wait(self, seconds: float | None, *, is_full: bool) -> None:
         """Wait for a descriptor or `ring`.
 

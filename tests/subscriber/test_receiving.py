@@ -261,6 +261,15 @@ def test_dedupe_drops_known_ids(make, publisher):
     assert sub.stats.repeated == 1
 
 
+def test_dedupe_counts_ids_for_each_stream(make, publisher):
+    sub = make(publisher.endpoint, options=Options(dedupe=True))
+    plain, grouped = sub.subscribe("a"), sub.subscribe("a", group="g")
+    sub.wait_ready()
+    publisher.publish("a", payload=b"x", extras={"id": b"one"})
+    assert plain.receive(timeout=10).payload == grouped.receive(timeout=10).payload == b"x"
+    assert sub.stats.repeated == 0
+
+
 def test_last_values_go_to_the_subscription_that_asked(make, publish):
     publisher = publish(last_values=LastValues(subjects=10, size=1_000))
     publisher.publish("a.1", payload=b"old")
@@ -272,7 +281,7 @@ def test_last_values_go_to_the_subscription_that_asked(make, publish):
 
 
 def test_a_refused_subscription_is_reported(make, publish):
-    def authorize(user, item, pattern):
+    def authorize(user, item, pattern, group):
         return (
             Refusal(item.sid, "denied by a rule", "rule 7", "b.secret") if item.text.startswith("b") else None
         )
@@ -439,7 +448,7 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
     ):
         with pytest.raises(ConfigurationError):
             sub.subscribe("a", **wrong)
-    with pytest.raises(ConfigurationError, match="not yet"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         make(security="x")
     with pytest.raises(ConfigurationError, match="filtering"):
         make(filtering="maybe")
