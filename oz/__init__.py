@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     )
     from oz.configuration import resolve as resolve_configuration
     from oz.configuration import survey as survey_configuration
+    from oz.dropin.poller import Poller
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
-    from oz.options import Delivery, Limits, Options
-    from oz.protocol.multicast.options import Multicast
+    from oz.options import Delivery, Limits, Multicast, Options
     from oz.protocol.node.advisories import Advisory
     from oz.protocol.node.subscription import NodeStats
     from oz.publisher.stats import PublisherStats, SubscriberInfo
@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from oz.subscriber.queue import Stats as SubscriberStats
     from oz.subscriber.sync import Subscriber, Subscription
     from oz.sync.node import Node
-    from oz.sync.poller import Poller
     from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
     from oz.transport.endpoints import EndpointError
     from oz.transport.security import Security
@@ -165,11 +164,12 @@ _PLACES = {
     "private_directory": "oz.configuration",
     "resolve_configuration": "oz.configuration",
     "survey_configuration": "oz.configuration",
+    "Poller": "oz.dropin.poller",
     "PubSocket": "oz.dropin.pub",
     "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
     "Message": "oz.message",
-    "Multicast": "oz.protocol.multicast.options",
+    "Multicast": "oz.options",
     "Advisory": "oz.protocol.node.advisories",
     "NodeStats": "oz.protocol.node.subscription",
     "Delivery": "oz.options",
@@ -188,7 +188,6 @@ _PLACES = {
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
     "Node": "oz.sync.node",
-    "Poller": "oz.sync.poller",
     "NodeSubscription": "oz.sync.subscriptions",
     "ReceivedSubscription": "oz.sync.subscriptions",
     "EndpointError": "oz.transport.endpoints",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from oz.errors import ClosedError
-from oz.protocol.messages import Message
+from oz.message import Message
 from oz.protocol.node.subscription import NodeParts
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.mailbox import Mailbox

@@ -260,10 +260,9 @@ def _subjects(table: pa.Table | pa.RecordBatch) -> list[str]:
 
 def _recorded_gap(record: Record, count: int | None) -> JournalGap:
     return JournalGap(
-        origin=record.origin or b"",
-        subscription=None,
+        origin=record.origin,
         count=count,
-        sequence=record.sequence,
+        recovered=0,
         first=record.offset,
         end=record.offset + 1,
         reason="recorded",
@@ -428,8 +427,7 @@ def _fields(record: Any) -> dict[str, Any]:
             "payload": b"",
             "kind": GAP,
             "time_ns": record.time_ns,
-            "origin": record.origin or None,
-            "sequence": record.sequence,
+            "origin": record.origin,
             "lost": record.count,
         }
     if isinstance(record, Mapping):

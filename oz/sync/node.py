@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, overload
 
-from oz.message import Extras
+from oz.message import Extras, Message
 from oz.numbers import check_count
-from oz.protocol.messages import Message
+from oz.options import Limits
 from oz.protocol.node.subscription import NodeStats
-from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.sync.node_engine import ThreadedNode
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription

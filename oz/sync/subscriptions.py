@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from oz.errors import ClosedError
-from oz.protocol.messages import Message
+from oz.message import Message
 from oz.protocol.node.subscription import NodeParts
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.mailbox import Mailbox

@@ -164,6 +164,9 @@ def test_a_session_of_another_key_is_refused():
     assert publisher.replies() == [(OTHER_ROUTE, Bye(links.KEY_REFUSED, links.PUBLISHER, 0, {}))]
     assert session.route == ROUTE
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), ROUTE, "bob")
+    # The routing id belongs to another key now: the session goes on with a connection of its own key.
+    assert session.state == "down"
+    publisher.hello(OTHER_ROUTE, attempt=2, user="alice")
     assert session.state == "up"
 
 
@@ -246,7 +249,7 @@ def test_messages_before_a_declaration_go_out_before_its_answer_counts():
 
 
 def test_refusals_name_rule_and_witness():
-    def authorize(user, item, pattern):
+    def authorize(user, item, pattern, group):
         return Refusal(item.sid, "denied", "deny a.>", "a.x")
 
     publisher = Publisher(authorize=authorize)
