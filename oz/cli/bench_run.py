@@ -211,10 +211,14 @@ def _publish_loaded(publisher: oz.Publisher, plan: BenchPlan) -> tuple[int, floa
     return count, now - began
 
 
-def _receive_phase(subscriber: oz.Subscriber) -> dict[str, Any]:
-    """Receive the messages of one phase, and return the counts and latencies."""
+def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
+    """Receive the messages of one phase, and return the counts and latencies.
+
+    Args:
+        subscriber: of both phases.
+        earlier: messages of the earlier phase. They all match.
+    """
     delivered, controls, latencies = 0, 0, []
-    received = subscriber.stats.received
     began = time.monotonic()
     for message in subscriber:
         if message.subject[0] != "c":
@@ -230,7 +234,8 @@ def _receive_phase(subscriber: oz.Subscriber) -> dict[str, Any]:
     return {
         "delivered": delivered,
         "matching": int(message.payload),
-        "received": subscriber.stats.received - received - controls,
+        "controls": controls,
+        "received": subscriber.stats.received - earlier - controls,
         "seconds": time.monotonic() - began,
         "latencies": latencies,
     }
@@ -253,8 +258,9 @@ def _subscribe(argument: str) -> None:
     ) as subscriber:
         subscriber.subscribe(PATTERN)
         subscriber.subscribe(CONTROLS)
-        report = {phase: _receive_phase(subscriber) for phase in PHASES}
-    print(json.dumps(report), flush=True)
+        lone = _receive_phase(subscriber, 0)
+        loaded = _receive_phase(subscriber, lone["controls"])
+    print(json.dumps({"lone": lone, "loaded": loaded}), flush=True)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,11 @@ class Listener:
 
     def _tell(self, notice: Notice) -> None:
         if self._on_notice is None:
-            _log.warning("multicast at %s: %s", self.endpoint, notice.text)
+            if notice.kind == "corrupt":
+                # The log limits the lines of each place. Damaged frames must not hide other news.
+                _log.warning("multicast at %s: %s", self.endpoint, notice.text)
+            else:
+                _log.warning("multicast at %s: %s", self.endpoint, notice.text)
             return
         try:
             self._on_notice(notice)

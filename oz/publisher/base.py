@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
+from oz.compiled import HOT
+from oz.numbers import check_count
 from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
@@ -22,6 +24,9 @@ from oz.wire.codec import Codec
 
 class PublisherBase(ABC):
     """Publisher without the calls that wait."""
+
+    # A slot, because C reads it.
+    __slots__ = ("__dict__", "__weakref__", "_outbox")
 
     _class_name = "oz.Publisher"
 
@@ -81,6 +86,15 @@ class PublisherBase(ABC):
         self._quick, self._batcher = engine.quick, engine.batcher
         self._waiting, self._full_length = engine.waiting, engine.full_length
         self._most_bytes = engine.most_bytes
+        if HOT is not None:
+            self._outbox = HOT.Outbox(
+                quick=engine.quick,
+                waiting=engine.waiting,
+                engine=engine,
+                batcher=engine.batcher,
+                full_length=engine.full_length,
+                most_bytes=engine.most_bytes,
+            )
         self._begin(engine)
         try:
             for one in as_list(bind):
@@ -124,6 +138,22 @@ class PublisherBase(ABC):
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         return self._engine.count_subscribers(subject) > 0
+
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.
+
+        Links report a gap behind the messages that were published before. Plain subscribers are told nothing.
+
+        Args:
+            count: number of lost messages; None if it is unknown.
+
+        Raises:
+            TypeError, ValueError: the count is no number from 1 on.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        if count is not None:
+            check_count("count", count, 1, 2**62)
+        self._engine.report_loss(count)
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.

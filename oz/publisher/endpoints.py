@@ -1,7 +1,9 @@
 """Endpoints of a publisher: each endpoint of plain subscribers has a link endpoint beside it.
 
 A TCP port `*` picks a port whose link port is free too. If the link port of another endpoint is taken, the
-publisher serves plain subscribers only, and a warning says so. With an explicit `links=` it raises.
+publisher serves plain subscribers only, and a warning says so; `retry` binds the link port once it is free.
+Link ports above 32,767 are in the range from which Linux takes the ports of outgoing connections, and such a
+connection occupies its port for a minute after its end. With an explicit `links=` a taken port raises.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class PublisherEndpoints:
         bound: bound endpoints, each with its link endpoint or None.
         connected: endpoints.
         listener: the ROUTER, None before the first link endpoint.
+        taken: bound endpoints whose link endpoint is in use.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class PublisherEndpoints:
         self.bound: dict[str, str | None] = {}
         self.connected: list[str] = []
         self.listener: LinkListener | None = None
+        self.taken: list[str] = []
         self._plain_files, self._link_files = SocketFiles(), SocketFiles()
 
     @property
@@ -101,13 +105,25 @@ class PublisherEndpoints:
                     self._unbind_plain(bound)
                     continue
                 self.bound[bound] = None
+                if error.errno == zmq.EADDRINUSE:
+                    self.taken.append(bound)
                 _log.warning(
-                    "%s has no links, only plain subscribers: %s. Free that endpoint, or give links= another "
-                    "one (links=False turns this warning off)",
+                    "%s has no links yet, only plain subscribers: %s. The publisher tries again. Free that "
+                    "endpoint, or give links= another one (links=False turns this warning off)",
                     bound,
                     error,
                 )
             return
+
+    def retry(self) -> None:
+        """Bind the link endpoints that were in use."""
+        for bound in [*self.taken]:
+            try:
+                self.bound[bound] = self._bind_links(bound)
+            except zmq.ZMQError:
+                continue
+            self.taken.remove(bound)
+            _log.info("%s has links now, at %s", bound, self.bound[bound])
 
     def _check(self, endpoint: str) -> None:
         check(endpoint, own_context=self._own_context)
@@ -123,11 +139,16 @@ class PublisherEndpoints:
             self._keys.serve(plain.socket, endpoint)
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
-            return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+            bound = cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+        if self._keys is not None:
+            self._keys.served(plain.socket, bound)
+        return bound
 
     def _unbind_plain(self, endpoint: str) -> None:
         self._plain_files.remove(endpoint)
         self._plain.socket.unbind(endpoint)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, endpoint)
 
     def _bind_links(self, bound: str) -> str | None:
         links = self._links
@@ -147,7 +168,10 @@ class PublisherEndpoints:
             self._keys.serve(listener.socket, where)
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
-            return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+            bound = cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+        if self._keys is not None:
+            self._keys.served(listener.socket, bound)
+        return bound
 
     def connect(self, endpoint: str | bytes) -> None:
         """Connect to an endpoint, which has no links.
@@ -176,6 +200,8 @@ class PublisherEndpoints:
                 f"{text!r} is not bound; bound are {', '.join(self.bound) or 'none'}", errno.ENOENT
             )
         link = self.bound.pop(text)
+        if text in self.taken:
+            self.taken.remove(text)
         self._unbind_plain(text)
         if link is not None and self.listener is not None and link not in self.bound.values():
             self._link_files.remove(link)
@@ -192,6 +218,8 @@ class PublisherEndpoints:
             known = ", ".join(self.connected) or "none"
             raise EndpointError(f"{text!r} is not connected; connected are {known}", errno.ENOENT)
         self.connected.remove(text)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, text)
         self._plain.socket.disconnect(text)
 
     def close(self) -> None:
@@ -200,3 +228,4 @@ class PublisherEndpoints:
         self._link_files.remove_all()
         self.bound.clear()
         self.connected.clear()
+        self.taken.clear()

@@ -34,6 +34,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
@@ -43,6 +45,7 @@ from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
@@ -64,6 +67,8 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
@@ -119,6 +124,9 @@ class Engine:
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
+
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
 
     def __init__(
         self,
@@ -182,7 +190,11 @@ class Engine:
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        self._plain = PlainSubscribers(
+        keys = self._keys
+        make_plain: Callable[..., PlainSubscribers] = (
+            PlainSubscribers if keys is None else partial(KeyedPlainSubscribers, keys=keys)
+        )
+        self._plain = make_plain(
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
@@ -194,6 +206,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
@@ -407,6 +420,24 @@ class Engine:
         self.check_usable()
         self._locked(self._flush)
 
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to the subscribers behind the last message.
+
+        Args:
+            count: None if the number is unknown.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._report_loss, count)
+
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        for session in self._sessions.by_id.values():
+            for stream in session.streams.values():
+                stream.lose(count)
+
     def hold(self) -> None:
         """Keep messages until the batch is full, or `release`."""
         self.check_usable()
@@ -520,8 +551,14 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
-        if self._keys is not None and self._keys.has_changed(self._clock()):
-            self._reconsider(listener)
+        if self._keys is not None:
+            now = self._clock()
+            if self._keys.has_changed(now):
+                self._reconsider(listener)
+            plain.settle(now)
+        if self._endpoints.taken and self._clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = self._clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -547,10 +584,11 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
-            keys = self._keys
-            if keys is None:
-                return deadline
-            return keys.deadline if deadline is None else min(deadline, keys.deadline)
+            if self._keys is not None:
+                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+            if self._endpoints.taken:
+                deadline = min(self._retry_at, inf if deadline is None else deadline)
+            return deadline
 
     def _reconsider(self, listener: LinkListener | None) -> None:
         """Apply changed rights to the subscribers."""
@@ -650,11 +688,11 @@ class Engine:
             sent = numbered - self._silent + self._plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),

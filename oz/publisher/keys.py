@@ -10,41 +10,83 @@ The files of keys and permissions are read again by the clock, every `RIGHTS_INT
 to sessions that exist (`Sessions.reconsider`): patterns that are not allowed any more are refused, and sessions
 of keys that are not trusted any more end. Their connections are cut, so that they must prove a key again.
 
-A peer without a key never reaches the authenticator. Only the monitor of the socket reports it; `Arrivals` logs
-and counts it.
+A peer without a key never reaches the authenticator. Only the monitor of the socket reports it. `Calls` logs and
+counts it, and connects again to endpoints that have refused the publisher.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import zmq
 
+from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.accounts import Peer
 from oz.security.identity import is_of
 from oz.subjects.pattern import Pattern
-from oz.transport.arrivals import Arrivals
+from oz.transport.backend import PYZMQ
+from oz.transport.calls import Calls
 from oz.transport.credentials import Credentials
-from oz.transport.handshakes import Handshakes, named
+from oz.transport.endpoints import needs_ipv6
+from oz.transport.peer_keys import PeerKeys
 from oz.wire.denials import Denial
 from oz.wire.links import Item, Refusal
 
 RIGHTS_INTERVAL = 0.5
 """Seconds between two checks whether the files of keys and permissions have changed."""
 
-_log = peer_logger("oz.publisher")
-
 owns_session = is_of
 """Whether a session id was made from a key. A foreign key that repeats the id is refused, whether or not the
 session exists."""
+
+_log = peer_logger("oz.publisher")
+
+
+class _KeyedEndpoints:
+    """Endpoints of one socket with keys, for `Calls` and `PeerKeys`.
+
+    Attributes:
+        credentials: of the publisher.
+        bound: endpoints that peers connect to.
+        called: key of each endpoint that the socket connects to.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.credentials: Credentials | None = credentials
+        self.bound: list[str] = []
+        self.called: dict[str, str] = {}
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether the socket is bound."""
+        return bool(self.bound)
+
+    def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """End a connection that libzmq has given up, before another one is made."""
+        # ENOENT: it was ended before.
+        with suppress(zmq.ZMQError):
+            socket.disconnect(endpoint)
+
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
+        """Connect again to an endpoint, by a key."""
+        assert self.credentials is not None
+        self.give_up(socket, endpoint)
+        self.credentials.prepare(socket, key)
+        self.called[endpoint] = key
+        socket.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
+        socket.connect(endpoint)
 
 
 class PublisherKeys:
     """Credentials of a publisher, the rights of its subscribers, and the handshakes at its sockets.
 
     Attributes:
+        credentials: of the publisher.
         access: rights by key.
+        has_permissions: whether a file of permissions bounds subscriptions.
         denied: subscriptions that were refused by permissions.
     """
 
@@ -57,11 +99,19 @@ class PublisherKeys:
         """
         self.credentials = credentials
         self.access = Access(credentials.rights, dialect)
+        self.has_permissions = credentials.permissions is not None
         self.denied = 0
-        self._arrivals = Arrivals(credentials)
-        self._watched: list[tuple[zmq.Socket[Any], Handshakes]] = []
-        self._called: set[str] = set()
+        self._sockets: dict[zmq.Socket[Any], tuple[_KeyedEndpoints, PeerKeys, Calls]] = {}
         self._due_at = 0.0
+
+    def _parts(self, socket: zmq.Socket[Any]) -> tuple[_KeyedEndpoints, PeerKeys, Calls]:
+        parts = self._sockets.get(socket)
+        if parts is None:
+            endpoints = _KeyedEndpoints(self.credentials)
+            # Refusals are logged: `publish` goes on for other subscribers.
+            calls = Calls(endpoints, _ignore, lambda end: end())
+            parts = self._sockets[socket] = endpoints, PeerKeys(endpoints, PYZMQ), calls
+        return parts
 
     def serve(self, socket: zmq.Socket[Any], endpoint: str) -> None:
         """Demand a trusted key at the endpoint that a socket binds next. inproc has no keys.
@@ -69,16 +119,14 @@ class PublisherKeys:
         Raises:
             ConfigurationError: the context has another authenticator.
         """
-        if endpoint.startswith("inproc:"):
-            return
-        self.credentials.serve(socket)
-        self._watch(socket)
+        if not endpoint.startswith("inproc:"):
+            self._parts(socket)[2].begin(socket)
+            self.credentials.serve(socket)
 
-    def _watch(self, socket: zmq.Socket[Any]) -> None:
-        if not any(one is socket for one, _ in self._watched):
-            handshakes = Handshakes()
-            handshakes.begin(socket)
-            self._watched.append((socket, handshakes))
+    def served(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """Record an endpoint that a socket has bound, with its port."""
+        if not endpoint.startswith("inproc:"):
+            self._parts(socket)[0].bound.append(endpoint)
 
     def call(self, socket: zmq.Socket[Any], endpoint: str) -> None:
         """Set the key of the listener that a socket connects to next. inproc has no keys.
@@ -87,8 +135,25 @@ class PublisherKeys:
             PermissionDenied: one side does not trust the key of the other.
         """
         if not endpoint.startswith("inproc:"):
-            self.credentials.call(socket, endpoint)
-            self._called.add(endpoint)
+            endpoints, _, calls = self._parts(socket)
+            calls.begin(socket)
+            endpoints.called[endpoint] = self.credentials.call(socket, endpoint)
+
+    def forget(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """Forget an endpoint that a socket is neither bound nor connected to any more."""
+        parts = self._sockets.get(socket)
+        if parts is not None:
+            parts[0].called.pop(endpoint, None)
+            with suppress(ValueError):
+                parts[0].bound.remove(endpoint)
+
+    def receive(self, socket: zmq.Socket[Any], flags: int) -> tuple[bytes, Peer | None]:
+        """Receive one frame, and its connection with the key; None inside the process.
+
+        Raises:
+            zmq.Again: there is none.
+        """
+        return self._parts(socket)[1].receive(socket, flags)
 
     def authorize(self, user: str | None, item: Item, pattern: Pattern, group: str | None) -> Refusal | None:
         """Return why a key may not have a subscription, or None; see `Sessions`."""
@@ -113,19 +178,16 @@ class PublisherKeys:
         return user in self.access.rights.trusted
 
     def has_changed(self, now: float) -> bool:
-        """Read what is due; return whether the rights have changed.
+        """Do what is due; return whether the rights have changed.
 
         Args:
             now: in seconds of `time.monotonic`.
         """
-        for _, handshakes in self._watched:
-            for one in handshakes.read():
-                if named(one.where, self._called) is None:
-                    self._arrivals.take(one, now)
         if now < self._due_at:
             return False
         self._due_at = now + RIGHTS_INTERVAL
-        self._arrivals.look(now)
+        for socket, (_, _, calls) in self._sockets.items():
+            calls.look(socket, now)
         return self.access.has_changed()
 
     @property
@@ -135,6 +197,10 @@ class PublisherKeys:
 
     def close(self) -> None:
         """End the monitors, before the sockets close."""
-        while self._watched:
-            socket, handshakes = self._watched.pop()
-            handshakes.close(socket)
+        while self._sockets:
+            socket, (_, _, calls) = self._sockets.popitem()
+            calls.close(socket)
+
+
+def _ignore(error: PermissionDenied) -> None:
+    pass

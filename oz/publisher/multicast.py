@@ -18,18 +18,16 @@ import zmq
 
 from oz.errors import ConfigurationError
 from oz.multicast.endpoints import is_multicast
-from oz.multicast.group import Claim, configure, silence_libpgm
+from oz.multicast.group import silence_libpgm
 from oz.multicast.sender import BEAT, Sender
+from oz.multicast.sending import Transmitter
 from oz.options import Multicast, Options
 from oz.publisher.engine import MAX_READ, Engine, Outgoing
 from oz.publisher.stats import REASONS, PublisherStats
-from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
+from oz.transport.endpoints import as_text, check
 from oz.transport.steps import Steps
 
-_LEAST_WAITING = 1_000  # Frames that may wait in the socket at least, with the default `high_water_mark`.
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
-_NOBLOCK = int(zmq.NOBLOCK)
-_send: Any = zmq.backend.Socket.send
 _clock = time.monotonic
 
 
@@ -55,15 +53,15 @@ class MulticastEngine(Engine):
         super().__init__(options=options, **arguments)
         self._multicast = multicast
         self._sender = Sender(self.origin, multicast, epoch=int(time.time()))
-        self._claim: Claim | None = None
         self._numbered = self._missed = 0
-        socket = self._socket = self._plain.socket
-        configure(socket, multicast, is_publisher=True)
-        # A message with a number must be sent, or counted.
-        socket.setsockopt(zmq.XPUB_NODROP, int(self._refuses or not multicast.plain))
-        if options.high_water_mark == Options().high_water_mark:
-            a_second = multicast.rate_kbps * 125 // multicast.mtu
-            socket.setsockopt(zmq.SNDHWM, max(_LEAST_WAITING, a_second))
+        is_default = options.high_water_mark == Options().high_water_mark
+        self._transmitter = Transmitter(
+            self._plain.socket,
+            multicast,
+            # A message with a number must be sent, or counted.
+            refuses=self._refuses or not multicast.plain,
+            high_water_mark=None if is_default else options.high_water_mark,
+        )
 
     # endpoints
 
@@ -79,23 +77,7 @@ class MulticastEngine(Engine):
 
     def _attach(self, text: str) -> None:
         check(text, own_context=self.owns_context)
-        if not is_multicast(text):
-            raise EndpointError(
-                f"{text!r} is no multicast endpoint, and the options of this publisher are for one"
-            )
-        if self._claim is not None:
-            raise EndpointError(
-                f"{text!r} is a second endpoint, and a multicast publisher has one, because its messages are "
-                "numbered for all subscribers: use another publisher"
-            )
-        claim = Claim(text, mtu=self._multicast.mtu, is_publisher=True)
-        try:
-            with refused_by_libzmq(text, ""):
-                self._socket.connect(str(claim.endpoint))
-        except BaseException:
-            claim.release()
-            raise
-        self._claim = claim
+        self._transmitter.attach(text)
         if not self._multicast.plain:
             self._sender.attach()
 
@@ -110,28 +92,20 @@ class MulticastEngine(Engine):
     disconnect = unbind
 
     def _detach(self, text: str) -> None:
-        claim = self._claim
-        if claim is None or text not in (claim.text, str(claim.endpoint)):
-            raise EndpointError(f"{text!r} is not bound; bound is {self.endpoint or 'none'}")
         self._flush()
+        self._transmitter.detach(text)
         self._sender.is_announced = False
-        self._socket.disconnect(str(claim.endpoint))
-        self._release()
-
-    def _release(self) -> None:
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.release()
 
     @property
     def endpoint(self) -> str | None:
         """Endpoint, with the address of its interface; None without one."""
-        return None if self._claim is None else str(self._claim.endpoint)
+        return self._transmitter.endpoint
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """The endpoint, if there is one."""
-        return () if self._claim is None else (str(self._claim.endpoint),)
+        endpoint = self._transmitter.endpoint
+        return () if endpoint is None else (endpoint,)
 
     # publishing; the caller has the lock
 
@@ -164,18 +138,10 @@ class MulticastEngine(Engine):
         self.batcher.sent(began, _clock())
 
     def _send_frames(self) -> None:
-        """Send frames until the socket refuses one."""
+        """Send frames. With `on_full="drop"`, drop the ones that a full socket refuses."""
         sender = self._sender
-        frames = sender.frames
-        while frames:
-            try:
-                _send(self._socket, frames[0].data, _NOBLOCK)
-            except zmq.Again:
-                if self._refuses:
-                    return
-                self._missed += sender.drop()
-            else:
-                sender.sent(_clock())
+        while not self._transmitter.send(sender) and not self._refuses:
+            self._missed += sender.drop()
 
     def _attend(self, flushes: bool) -> bool:
         self._plain.read(MAX_READ)
@@ -205,6 +171,10 @@ class MulticastEngine(Engine):
         self._sender.recover(_clock())
         self._tell()
 
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        self._sender.skip(count, _clock())
+
     # subscribers
 
     def count_subscribers(self, subject: Any = None) -> NoReturn:
@@ -223,11 +193,11 @@ class MulticastEngine(Engine):
         with self.lock:
             sent = self._numbered + len(self.waiting) // 4
             return PublisherStats(
-                published=sent + self._refused,
+                published=sent,
                 sent=sent,
                 unmatched=0,
-                dropped=self._refused,
-                missed=dict.fromkeys(REASONS, 0) | {"full": self._missed},
+                refused=self._refused,
+                dropped=dict.fromkeys(REASONS, 0) | {"full": self._missed},
                 given_up=self._given_up,
                 redelivered=0,
                 rejected=0,
@@ -278,7 +248,7 @@ class MulticastEngine(Engine):
 
     def _shut(self, linger: int) -> None:
         super()._shut(linger)
-        self._release()
+        self._transmitter.release()
 
 
 def _check(multicast: Multicast, options: Options, arguments: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,25 @@ class Batch:
             return (links.join(head, body.frame),)
         return head, body.native or body.frame
 
+    def blank(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Replace messages by empty ones, so that the sequences stay.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        if self.body is None:
+            return
+        flat = self.body.flat()
+        if all(map(is_kept, flat[0::3])):
+            return
+        blanked: list[Any] = []
+        for at in range(0, len(flat), 3):
+            blanked += flat[at : at + 3] if is_kept(flat[at]) else (b"", b"", None)
+        body = Body(blanked, self.body.positions)
+        body.at = self.body.at
+        body.settle()
+        self.body, self.size = body, body.size
+
     def withdraw(self) -> None:
         """Replace the batch by a head without body: its messages went to another member."""
         self.body, self.size = None, 0
@@ -181,6 +200,7 @@ class Stream:
         numbered: messages that have entered the window.
         pending: messages in the backlog.
         drops: dropped messages, by reason.
+        unknown: losses of unknown size that were reported to the publisher.
         load: messages of a group that are not acknowledged, or not handled.
         held: numbered batches of a group that are not acknowledged, or not handled.
         mark: sequence below which all messages are handled.
@@ -189,7 +209,7 @@ class Stream:
     __slots__ = (
         "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
         "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow",
-        "patterns", "pending", "prefetch", "redelivers", "session",
+        "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
@@ -204,6 +224,7 @@ class Stream:
         self.patterns = self.joined = 0
         self.matched = self.numbered = self.pending = self.load = self.mark = 0
         self.drops = [0, 0, 0, 0]
+        self.unknown = 0
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
         # A last value belongs to one subscription: its key has the number of the subscription too.
@@ -357,6 +378,44 @@ class Stream:
         self._tail_drops += 1
         self._unload(1)
 
+    def deny(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Drop the messages of the backlog that the subscriber may not have any more.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        session = self.session
+        kept: deque[_Waiting] = deque()
+        denied = drops = 0
+        for waiting in self.backlog:
+            body = waiting.body
+            messages = [one for one in body.messages() if is_kept(one[1])]
+            count = body.count - len(messages)
+            if count:
+                denied += count
+                drops += count
+                session.bytes -= body.size
+                if messages:
+                    flat = [part for one in messages for part in one[1:]]
+                    waiting.body = Body(flat, [one[0] for one in messages])
+                    waiting.body.at = body.at
+                    waiting.body.settle()
+                    session.bytes += waiting.body.size
+            waiting.drops += drops
+            drops = 0
+            if messages:
+                kept.append(waiting)
+            else:
+                drops = waiting.drops
+        self.backlog = kept
+        self._tail_drops += drops
+        self.pending -= denied
+        self.drops[DENIED] += denied
+        self._unload(denied)
+        for key in [*self._conflated]:
+            if not is_kept(key if isinstance(key, bytes) else key[0]):
+                self._forget(self._conflated.pop(key)[3], DENIED)
+
     def drop_backlog(self) -> None:
         """Drop the whole backlog."""
         while (waiting := self.take()) is not None:
@@ -368,6 +427,15 @@ class Stream:
         self.drops[reason] += count
         self._tail_drops += count
         self._unload(count)
+
+    def lose(self, count: int | None) -> None:
+        """Count messages that were lost before the publisher; None for an unknown number."""
+        if count is None:
+            self.unknown += 1
+        else:
+            self.matched += count
+            self.drops[FULL] += count
+            self._tail_drops += count
 
     def take(self) -> _Waiting | None:
         """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
@@ -614,6 +682,21 @@ class Session:
                 if stream.pending:
                     turn.append(stream)
 
+    def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
+        """Remove messages that the subscriber may not have any more from the window and the backlog.
+
+        Args:
+            stream: of the messages.
+            is_kept: whether a subject stays.
+        """
+        for batch in self.batches:
+            if batch.stream is stream:
+                before = batch.size
+                batch.blank(is_kept)
+                self.window_used += batch.size - before
+                self.bytes += batch.size - before
+        stream.deny(is_kept)
+
     # acknowledgements
 
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
@@ -796,8 +879,8 @@ class Session:
         found = {}
         for number, stream in self.streams.items():
             pending = stream.pending + unsent.get(number, 0)
-            if pending or any(stream.drops):
-                found[number] = Drops(pending, *stream.drops)
+            if pending or any(stream.drops) or stream.unknown:
+                found[number] = Drops(pending, *stream.drops)._replace(unknown=stream.unknown)
         return found
 
     def bye(self, reason: int) -> None:

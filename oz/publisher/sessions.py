@@ -41,6 +41,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from oz.errors import OzError, ProtocolError
@@ -575,6 +576,9 @@ class Sessions:
                 self._remove(session, sid)
                 if stream.redelivers:
                     self._move_removed(session, stream)
+                kept = [one for one, owner in session.patterns.values() if owner is stream]
+                session.deny(stream, partial(_matches_any, kept))
+                self.ready[session] = None
             yield
         if has_refused:
             self._answer(session)
@@ -802,6 +806,10 @@ class Sessions:
             if session.is_up:
                 session.bye(links.CLOSED)
                 self.ready[session] = None
+
+
+def _matches_any(patterns: Sequence[Pattern], subject: bytes) -> bool:
+    return any(_matches(one, subject) for one in patterns)
 
 
 def _matches(pattern: Pattern, subject: bytes) -> bool:

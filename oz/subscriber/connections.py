@@ -333,7 +333,7 @@ class Connections(ABC):
         assert place.link_endpoint is not None
         if self.keys is not None:
             # libzmq has freed a refused connection: it is ended before anything else.
-            self._read_link_events()
+            self._read_link_events(self.clock())
         if place.handle:
             self._by_handle.pop(place.handle, None)
             self._dialler.hang_up(place.link_endpoint)
@@ -457,6 +457,9 @@ class Connections(ABC):
                 verb = "bound" if is_bound else "connected"
                 known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            if self.keys is not None:
+                # As in `_hang_up`, while the events still find the place.
+                self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)
@@ -664,8 +667,8 @@ class Connections(ABC):
             self._open_plain(place)
             if place.plain is not None and place.plain.is_reached:
                 # Over inproc no handshake shows that a publisher is there.
-                fallback.reached(self.clock())
-                fallback.refused()
+                fallback.reached(-inf)
+                fallback.tick(self.clock())
         if place.plain is not None and fallback.state == PREFIX:
             place.plain.serve(self._patterns.prefixes())
         elif place.plain is not None and not fallback.has_plain:
@@ -749,7 +752,7 @@ class Connections(ABC):
                 pass
             elif plain.is_reached:
                 # Events of earlier connections of the link mean nothing.
-                self._read_link_events()
+                self._read_link_events(now)
                 fallback.reached(now)
                 self._ask_again(place)
             elif place.link is not None and place.link.state != LIVE and fallback.unreached():
@@ -758,7 +761,7 @@ class Connections(ABC):
                 self._close_plain(place)
                 self._open_plain(place)
             self._changed()
-        self._read_link_events()
+        self._read_link_events(now)
 
     def _ask_again(self, place: Place) -> None:
         """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
@@ -768,7 +771,7 @@ class Connections(ABC):
         self._watch(place)
         self._replace(place)
 
-    def _read_link_events(self) -> None:
+    def _read_link_events(self, now: float) -> None:
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
@@ -784,7 +787,7 @@ class Connections(ABC):
                 continue
             if event == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
-            elif place_found.fallback.refused():
+            elif place_found.fallback.refused(now):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import (
     ClosedError,
     ConfigurationError,
@@ -47,7 +48,10 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+CHUNK = 16
+"""Messages that a call delivers between two looks at the clock at most."""
 
+_call_handlers = None if HOT is None else HOT.call_handlers
 _log = peer_logger("oz.subscriber")
 
 
@@ -262,11 +266,16 @@ class Engine(Connections):
     def call(self, inbox: Inbox, message: Message) -> None:
         """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
         assert inbox.handler is not None
-        with self.handling():
-            try:
-                inbox.handler(message)
-            except Exception:
-                self.handler_failed(inbox, message)
+        self.handlers_running += 1
+        self.handled += 1
+        try:
+            inbox.handler(message)
+        except Exception:
+            self.handler_failed(inbox, message)
+        finally:
+            self.handlers_running -= 1
+            if self._drains:
+                self._handler_ended()
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
 
@@ -280,31 +289,53 @@ class Engine(Connections):
         finally:
             self.handlers_running -= 1
             if self._drains:
-                with self.lock:
-                    self._changed()
+                self._handler_ended()
+
+    def _handler_ended(self) -> None:
+        with self.lock:
+            self._changed()
 
     def handler_failed(self, inbox: Inbox, message: Message) -> None:
         """Log and count the exception of a handler."""
         self.dispatcher.stats.failed += 1
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
-    def run_handler(self) -> bool:
-        """Run the handler of the next message; return whether there was one."""
-        try:
-            queue = self.dispatcher.work.popleft()
-        except IndexError:
-            return False
-        try:
-            item = queue.items.popleft()
-        except IndexError:
-            # The subscription has ended.
+    def run_handlers(self) -> bool:
+        """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
+        work = self.dispatcher.work
+        if _call_handlers is not None and work and self._call_handlers():
             return True
-        if isinstance(item, Message):
-            assert queue.inbox is not None
-            self.call(queue.inbox, item)
-        else:
-            self.report(item)
-        return True
+        has_run = False
+        for _ in range(CHUNK):
+            try:
+                queue = work.popleft()
+            except IndexError:
+                break
+            has_run = True
+            try:
+                item = queue.items.popleft()
+            except IndexError:
+                # The subscription has ended.
+                continue
+            if isinstance(item, Message):
+                assert queue.inbox is not None
+                self.call(queue.inbox, item)
+            else:
+                self.report(item)
+        return has_run
+
+    def _call_handlers(self) -> bool:
+        """Run handlers in the compiled part; return False if the next item is not a plain message."""
+        assert _call_handlers is not None
+        counts = [0]
+        self.handlers_running += 1
+        try:
+            return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
+        finally:
+            self.handlers_running -= 1
+            self.handled += counts[0]
+            if self._drains:
+                self._handler_ended()
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""

@@ -53,6 +53,8 @@ ANSWER_WITHIN = 0.5
 """Seconds after `connect`, or after the handshake of the SUB, within which a link answers."""
 STANDING_WITHIN = 2.0
 """The same, if the TCP connection of the link stands."""
+BINDS_WITHIN = 0.05
+"""Seconds after the handshake of the SUB in which a refusal of the link does not count."""
 
 
 class Fallback:
@@ -88,9 +90,12 @@ class Fallback:
         """Record that the TCP connection of the link stands."""
         self._stands = True
 
-    def refused(self) -> bool:
-        """Record that the TCP connection of the link was refused."""
-        return self.state == ASKING and self._unanswered()
+    def refused(self, now: float) -> bool:
+        """Record that the TCP connection of the link was refused. libzmq tries again a tenth of a second later."""
+        if self.state != ASKING or (self._is_reached and now < self._started + BINDS_WITHIN):
+            # A publisher binds its link endpoint just after its endpoint.
+            return False
+        return self._unanswered()
 
     def tick(self, now: float) -> bool:
         """Open the plain connection, or let it serve, if the time is over."""

@@ -86,13 +86,15 @@ class _Server:
         failures: handshakes that failed in a row.
         strangers: searches in a row that found no trusted key.
         is_refused: whether a refusal was reported.
+        is_ended: whether the engine has no connection to the endpoint.
     """
 
-    __slots__ = ("failures", "is_refused", "key", "kind", "link_endpoint", "recall", "strangers")
+    __slots__ = ("failures", "is_ended", "is_refused", "key", "kind", "link_endpoint", "recall", "strangers")
 
     def __init__(self, link_endpoint: str | None, key: str) -> None:
         self.link_endpoint, self.key = link_endpoint, key
         self.kind = PLAIN if link_endpoint is None else LINK
+        self.is_ended = False
         self.settle()
 
     def settle(self) -> None:
@@ -232,7 +234,7 @@ class ServerKeys:
             if server.failures >= _FAILURES and not self._search.is_searching(endpoint):
                 self._search.begin(endpoint, kind)
             return
-        self._end(endpoint)
+        self._end_connection(endpoint, server)
         server.recall.plan(now)
         if outcome is Outcome.REFUSED:
             self._refuse(endpoint, server, self.credentials.refused_by(endpoint, server.key))
@@ -261,7 +263,8 @@ class ServerKeys:
             if at is None or not at.failures:
                 # It was disconnected, or a handshake has succeeded meanwhile.
                 continue
-            if found.outcome is Probed.ADMITTED and found.key is not None and found.key != at.key:
+            is_new = found.key != at.key or at.is_ended
+            if found.outcome is Probed.ADMITTED and found.key is not None and is_new:
                 self._connect(found.endpoint, at, found.key)
                 continue
             at.strangers = at.strangers + 1 if found.outcome in _WITHOUT_KEY else 0
@@ -275,8 +278,12 @@ class ServerKeys:
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
         # An event does not name a connection, so that one of the connection before may come: it is not enough.
-        server.key, server.failures = key, 0
+        server.key, server.failures, server.is_ended = key, 0, False
         self._reconnect(endpoint)
+
+    def _end_connection(self, endpoint: str, server: _Server) -> None:
+        server.is_ended = True
+        self._end(endpoint)
 
     def _check_trust(self) -> None:
         rights = self.credentials.rights()
@@ -286,7 +293,7 @@ class ServerKeys:
         for endpoint, server in [*self._servers.items()]:
             if server.key not in rights.trusted:
                 server.failures = max(server.failures, 1)
-                self._end(endpoint)
+                self._end_connection(endpoint, server)
                 if not self._search.is_searching(endpoint):
                     self._search.begin(endpoint, server.kind)
 
@@ -331,7 +338,7 @@ def _without(effect: Messages, denied: list[int]) -> list[Messages]:
                 effect._replace(
                     sequence=effect.sequence + start,
                     positions=effect.positions[start:stop],
-                    flat=effect.flat[3 * start : 3 * stop],
+                    content=effect.flat[3 * start : 3 * stop],
                 )
             )
         start = stop + 1

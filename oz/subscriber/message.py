@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 from oz import message
 from oz.message import Extras
@@ -21,6 +21,10 @@ class Arrival:
         stream: of the messages.
         frames: of a plain message that has not two frames.
         acknowledge: called with a message that is handled; None unless the stream has `ack="handled"`.
+        sequence: of the first message; None from a plain publisher.
+        positions: of each message.
+        gap: messages that were lost before one message of the batch.
+        gap_offset: place of this message in the batch.
         left: of a handled message that several queues received, the number of queues that have not handled it.
             Each queue has a copy of the message with an `Arrival` of its own.
         is_done: whether the queue of such a copy has handled it.
@@ -30,11 +34,15 @@ class Arrival:
         "acknowledge",
         "epoch",
         "frames",
+        "gap",
+        "gap_offset",
         "is_done",
         "is_redelivered",
         "left",
         "link",
         "origin",
+        "positions",
+        "sequence",
         "stream",
         "time_ns",
     )
@@ -49,18 +57,23 @@ class Arrival:
         stream: int = 0,
         frames: list[bytes] | None = None,
         acknowledge: Callable[[Any], object] | None = None,
+        sequence: int | None = None,
+        positions: Sequence[int] = (),
+        gap: int = 0,
+        gap_offset: int = 0,
     ) -> None:
         self.origin, self.time_ns, self.is_redelivered = origin, time_ns, is_redelivered
         self.link, self.epoch, self.stream = link, epoch, stream
         self.frames, self.acknowledge = frames, acknowledge
+        self.sequence, self.positions, self.gap, self.gap_offset = sequence, positions, gap, gap_offset
         self.left: list[int] | None = None
         self.is_done = False
 
     def copy(self, left: list[int]) -> Arrival:
         """Return a copy for one of several deliveries of a message."""
         made = Arrival(
-            self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream,
-            acknowledge=self.acknowledge,
+            self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream, self.frames,
+            self.acknowledge, self.sequence, self.positions, self.gap, self.gap_offset,
         )  # fmt: skip
         made.left = left
         return made
@@ -70,17 +83,16 @@ class MessageFields(NamedTuple):
     """Fields of a message.
 
     A message is a tuple inside, because thousands of tuples are made in one call without Python code for each.
+    What the messages of a batch share is in `arrival`; `offset` is the place of the message in the batch. A
+    message with extras or a decoded payload has two more elements: the extras, or None, and the payload before
+    the codec, or None.
     """
 
     subject: str
     payload: Any
-    sequence: int | None
-    position: int | None
-    gap: int
     route: Any
-    extras: Extras | None
     arrival: Arrival
-    body: bytes | None
+    offset: int
 
 
 class Message(MessageFields, message.Message):
@@ -89,9 +101,6 @@ class Message(MessageFields, message.Message):
     Attributes:
         subject: text. Bytes that are not UTF-8 are kept by `surrogateescape`; see `subject_bytes`.
         payload: bytes, or the value that the codec decoded. A plain message without payload has `b""`.
-        sequence: number in the session; None from a plain publisher.
-        position: number among all messages of the publisher; None from a plain publisher.
-        gap: messages that were lost directly before this one, as far as their number is known.
     """
 
     __slots__ = ()
@@ -100,6 +109,38 @@ class Message(MessageFields, message.Message):
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
+
+    @property
+    def sequence(self) -> int | None:
+        """Number in the session; None from a plain publisher."""
+        first = self.arrival.sequence
+        return None if first is None else first + self.offset
+
+    @property
+    def position(self) -> int | None:
+        """Number among all messages of the publisher; None from a plain publisher."""
+        positions = self.arrival.positions
+        return positions[self.offset] if positions else None
+
+    @property
+    def gap(self) -> int:
+        """Messages that were lost directly before this one, as far as their number is known."""
+        arrival = self.arrival
+        return arrival.gap if arrival.gap and arrival.gap_offset == self.offset else 0
+
+    @property
+    def extras(self) -> Extras | None:
+        """Optional fields of the message; None without any."""
+        return self[5] if len(self) > 5 else None
+
+    @property
+    def body(self) -> bytes | None:
+        """Payload before the codec; None without a codec."""
+        return self[6] if len(self) > 5 else None
+
+    def for_delivery(self, arrival: Arrival) -> Self:
+        """Return a copy for one of several deliveries."""
+        return tuple.__new__(type(self), (*self[:3], arrival, *self[4:]))
 
     @property
     def frames(self) -> list[bytes]:
@@ -154,14 +195,10 @@ class HandledMessage(Message):
 def _restore(own: tuple[Any, ...], extras: tuple[Any, ...] | None, shared: tuple[Any, ...]) -> Message:
     subject, payload, sequence, position, gap, body = own
     origin, time_ns, is_redelivered, frames = shared
-    return Message(
-        subject,
-        payload,
-        sequence,
-        position,
-        gap,
-        None,
-        None if extras is None else Extras(*extras),
-        Arrival(origin, time_ns, is_redelivered, frames=frames),
-        body,
-    )
+    arrival = Arrival(
+        origin, time_ns, is_redelivered, frames=frames, sequence=sequence, gap=gap,
+        positions=() if position is None else (position,),
+    )  # fmt: skip
+    found = None if extras is None else Extras(*extras)
+    fields = (subject, payload, None, arrival, 0)
+    return tuple.__new__(Message, fields if found is body is None else (*fields, found, body))

@@ -120,21 +120,22 @@ class MulticastSource:
 
     def _deliver(self, messages: Messages, time_ns: int) -> None:
         """Deliver the messages that match; count the other ones as filtered."""
-        dispatcher, arrival = self._dispatcher, Arrival(messages.origin, time_ns)
-        flat = messages.flat
-        for sequence, at in enumerate(range(0, len(flat), 3), messages.sequence):
-            subject, payload, found = flat[at : at + 3]
+        dispatcher, flat = self._dispatcher, messages.flat
+        sequences = range(messages.sequence, messages.sequence + len(flat) // 3)
+        arrival = Arrival(messages.origin, time_ns, sequence=messages.sequence, positions=sequences)
+        for offset in range(len(sequences)):
+            subject, payload, found = flat[3 * offset : 3 * offset + 3]
             dispatcher.stats.received += 1
             route = dispatcher.plain_route(subject, self._match)
             if not route.inboxes:
                 dispatcher.stats.filtered += 1
                 continue
-            message = self._message(route, payload, found, sequence, arrival)
+            message = self._message(route, payload, found, offset, arrival)
             if message is not None:
                 dispatcher.put(message)
 
     def _message(
-        self, route: Route, payload: bytes, found: Any, sequence: int, arrival: Arrival
+        self, route: Route, payload: bytes, found: Any, offset: int, arrival: Arrival
     ) -> Message | None:
         """Return a message; None if it does not decode or is a repeat."""
         dispatcher, decode = self._dispatcher, self._dispatcher.decode
@@ -148,14 +149,15 @@ class MulticastSource:
         except Exception:
             # A codec may raise anything.
             dispatcher.stats.malformed += 1
-            self._report(Loss(arrival.origin or b"", sequence, 1, "malformed"))
+            self._report(Loss(arrival.origin or b"", arrival.positions[offset], 1, "malformed"))
             return None
         if extras is not None and dispatcher.is_repeat(0, extras, is_redelivered=False):
             dispatcher.stats.repeated += 1
             return None
-        gap = self._gaps.pop(arrival.origin or b"", 0)
+        if gap := self._gaps.pop(arrival.origin or b"", 0):
+            arrival.gap, arrival.gap_offset = gap, offset
         body = None if decode is None else payload
-        return Message(route.subject, value, sequence, sequence, gap, route, extras, arrival, body)
+        return tuple.__new__(Message, (route.subject, value, route, arrival, offset, extras, body))
 
     def next_deadline(self) -> float:
         """Return when the endpoint is to be read although no frame comes, in monotonic seconds."""

@@ -11,6 +11,14 @@ from oz.subscriber.multicast import MulticastSource
 from oz.subscriber.plain import PlainSocket
 from oz.wire import links
 
+_ENDINGS: dict[int | None, str] = {
+    links.KEY_REFUSED: "it refuses the key of this side; put its certificate into the directory that it trusts",
+    links.OTHER_VERSION: "it has another version of the protocol; use one version of oz on both sides",
+    links.LIMIT: "it has as many links as it allows, in all or of this key; close other subscribers, or raise "
+    "Limits(peers=) there",
+}
+"""Reasons of BYE that the program can do something about."""
+
 
 class PublisherInfo(NamedTuple):
     """State of one endpoint.
@@ -136,6 +144,8 @@ class Place:
         where = f"{self.endpoint} (link endpoint {self.link_endpoint})"
         if link.state == LIVE:
             return f"{where} has not answered the subscriptions yet"
+        if link.ending in _ENDINGS:
+            return f"{where} has ended the link: {_ENDINGS[link.ending]}"
         if plain is not None and plain.is_ready:
             return (
                 f"{where} is a plain publisher or its link port is closed, and group, last_value, overflow "

@@ -26,10 +26,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Any
 
+from oz.compiled import HOT
 from oz.message import Extras, Gap
 from oz.subscriber.link import Link, Messages
 from oz.subscriber.message import Arrival, HandledMessage, Message
@@ -131,7 +132,7 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with a last gap of its kind, so that the queue is bounded."""
+        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded."""
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
@@ -139,14 +140,17 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to the last item, if it is a gap of the same kind; return whether it is."""
+        """Add a gap to one of the same kind behind the last message; return whether there is one."""
         try:
-            last = self.items[-1]
-            if isinstance(last, Gap) and (last.origin, last.reason) == (gap.origin, gap.reason):
-                self.items[-1] = _joined(last, gap)
-                return True
+            for place in count(-1, -1):
+                last = self.items[place]
+                if not isinstance(last, Gap):
+                    break
+                if (last.origin, last.reason) == (gap.origin, gap.reason):
+                    self.items[place] = _joined(last, gap)
+                    return True
         except IndexError:
-            # A receiver in another thread has taken the last item.
+            # There are only gaps, or a receiver in another thread has taken the item.
             pass
         return False
 
@@ -157,37 +161,42 @@ class Queue:
             self._count_drop(message)
             self.put_gap(Gap(origin, 1, 0, "full"))
             return False
-        dropped = 0
+        dropped, origins = 0, set()
         if self.overflow == "conflate":
-            dropped = self._conflate(message.subject)
+            for one in self._conflate(message.subject):
+                origins.add(one.origin)
+                dropped += 1
         # Gaps of other kinds stay in front.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
+                origins.add(oldest.origin)
                 dropped += 1
             elif oldest.count is not None and oldest.reason == "full":
+                origins.add(oldest.origin)
                 dropped += oldest.count
             elif kept and kept[-1].origin == oldest.origin and kept[-1].reason == oldest.reason:
                 kept[-1] = _joined(kept[-1], oldest)
             else:
                 kept.append(oldest)
         if dropped:
-            items.appendleft(Gap(origin, dropped, 0, "full"))
+            # One gap for all publishers, because gaps take the space of messages.
+            items.appendleft(Gap(origins.pop() if len(origins) == 1 else None, dropped, 0, "full"))
         items.extendleft(reversed(kept))
         return True
 
-    def _conflate(self, subject: str) -> int:
-        """Drop all messages but the newest of each subject; return how many were dropped."""
+    def _conflate(self, subject: str) -> list[Message]:
+        """Drop all messages but the newest of each subject, and those of `subject`; return the dropped ones."""
         kept: deque[Message | Gap] = deque()
         seen = {subject}
-        dropped = 0
+        dropped = []
         for item in reversed(self.items):
             if isinstance(item, Message):
                 if item.subject in seen:
                     self._count_drop(item)
-                    dropped += 1
+                    dropped.append(item)
                     continue
                 seen.add(item.subject)
             kept.appendleft(item)
@@ -265,18 +274,18 @@ class Route:
     Attributes:
         subject: as text.
         inboxes: that match.
-        target: queue that receives the messages without further checks, None if there are checks.
+        queues: that receive the messages without further checks, empty if there are checks.
+        target: the only one of these queues, None if there are others or checks.
     """
 
-    __slots__ = ("inboxes", "subject", "target")
+    __slots__ = ("inboxes", "queues", "subject", "target")
 
     def __init__(self, subject: str, inboxes: tuple[Inbox, ...], shared: Queue) -> None:
         self.subject, self.inboxes = subject, inboxes
         queues = {id(one.queue or shared): one.queue or shared for one in inboxes}
-        is_simple = len(queues) == 1 and not any(
-            one.is_inline or one.is_handled or one.limit is not None for one in inboxes
-        )
-        self.target = next(iter(queues.values())) if is_simple else None
+        is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
+        self.queues = tuple(queues.values()) if is_simple else ()
+        self.target = self.queues[0] if len(self.queues) == 1 else None
 
 
 class Routes(dict[bytes, Route]):
@@ -284,12 +293,14 @@ class Routes(dict[bytes, Route]):
 
     Attributes:
         target: queue that all routes have as their target, None if there are several targets or checks.
+        cache: of the compiled part, or None.
     """
 
-    __slots__ = ("_is_new", "target")
+    __slots__ = ("_is_new", "cache", "target")
 
     def __init__(self) -> None:
         super().__init__()
+        self.cache = None if HOT is None else HOT.Subjects()
         self.target: Queue | None = None
         self._is_new = True
 
@@ -466,19 +477,25 @@ class Dispatcher:
             gap: messages that were lost before the first one.
             acknowledge: called with each handled message that is acknowledged.
         """
-        stream, flat = effect.stream, effect.flat
+        stream, content = effect.stream, effect.content
         routes = self._routes.get(stream)
         if routes is None:
             routes = self._routes[stream] = Routes()
-        subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
-        count = len(subjects)
+        count = len(effect.positions)
         self.stats.received += count
         options = self._subscriptions.options_of(stream)
         is_handled = options is not None and options.handled
         arrival = Arrival(
-            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream,
-            acknowledge=acknowledge if is_handled else None,
+            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream, None,
+            acknowledge if is_handled else None, effect.sequence, effect.positions, gap,
         )  # fmt: skip
+        kind = HandledMessage if is_handled else Message
+        if HOT is not None and type(content) is not list and self.decode is None:
+            made = HOT.make_messages(content, routes.cache, routes, self._find, stream, kind, arrival)
+            self._put_all(routes.target, made, link.origin)
+            return
+        flat = effect.flat
+        subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
         if extras.count(None) == count and self.decode is None:
             found: list[Any] = list(map(routes.get, subjects))
             if None in found:
@@ -487,34 +504,43 @@ class Dispatcher:
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
                 ]
-            fields = zip(
-                map(_subject, found),
-                payloads,
-                range(effect.sequence, effect.sequence + count),
-                effect.positions,
-                repeat(0),
-                found,
-                repeat(None),
-                repeat(arrival),
-                repeat(None),
-                strict=False,
-            )
-            kind = HandledMessage if is_handled else Message
+            fields = zip(map(_subject, found), payloads, found, repeat(arrival), range(count), strict=False)
             messages: list[Message] = list(map(_new, repeat(kind), fields))
-            if gap:
-                messages[0] = messages[0]._replace(gap=gap)
-            target = routes.target
-            if target is not None:
-                self._extend(target, messages, link.origin)
-                return
+            self._put_all(routes.target, messages, link.origin)
         else:
             messages = self._rich_messages(
                 routes, stream, effect, arrival, subjects, payloads, extras, is_handled
             )
-            if gap and messages:
-                messages[0] = messages[0]._replace(gap=gap)
-        for message in messages:
-            self.put(message)
+            if messages:
+                arrival.gap_offset = messages[0].offset
+            self._put_all(None, messages, link.origin)
+
+    def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
+        """Deliver messages.
+
+        Args:
+            target: that receives all of them, or None.
+            messages: in order.
+            origin: of the messages.
+        """
+        if target is not None:
+            self._extend(target, messages, origin)
+            return
+        at = 0
+        while at < len(messages):
+            if HOT is not None:
+                end = HOT.put_messages(messages, at)
+                self.stats.delivered += end - at
+                if end == len(messages):
+                    return
+                at = end
+            message = messages[at]
+            queues = message.route.queues
+            if not queues:
+                self.put(message)
+            for place, queue in enumerate(queues):
+                self._extend(queue, [message], origin, is_first=not place)
+            at += 1
 
     def _rich_messages(
         self,
@@ -530,7 +556,7 @@ class Dispatcher:
         """Return messages with extras or a codec. Messages that do not decode become gaps."""
         kind = HandledMessage if is_handled else Message
         messages = []
-        for offset, position in enumerate(effect.positions):
+        for offset in range(len(subjects)):
             subject, payload, found = subjects[offset], payloads[offset], extras[offset]
             sequence = effect.sequence + offset
             fields: Extras | None = None
@@ -558,7 +584,7 @@ class Dispatcher:
             else:
                 route = routes.get(subject) or self._find(routes, stream, subject, None)
             body = None if self.decode is None else payload
-            messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
+            messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
 
     def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
@@ -698,7 +724,8 @@ class Dispatcher:
                 except Exception:
                     self.stats.malformed += 1
                     continue
-            message = _new(Message, (route.subject, payload, None, None, 0, route, None, arrival, body))
+            made: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
+            message = _new(Message, made if body is None else (*made, None, body))
             target = route.target
             if target is not before and pending and before is not None:
                 self._extend(before, pending, None)
@@ -776,4 +803,8 @@ def _joined(one: Gap, other: Gap) -> Gap:
 
 def _delivery(message: Message, left: list[int] | None) -> Message:
     """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
-    return message if left is None else message._replace(arrival=message.arrival.copy(left))
+    return message if left is None else message.for_delivery(message.arrival.copy(left))
+
+
+if HOT is not None:
+    HOT.know_subscriber(Message, HandledMessage, Route, Queue, Inbox)

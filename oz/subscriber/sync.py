@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Never, Self
 
+from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
@@ -15,15 +16,13 @@ from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.connections import FOREIGN
+from oz.subscriber.engine import CHUNK
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits
 from oz.subscriber.turns import SubscriberTurn
 from oz.transport.endpoints import as_text
 from oz.transport.pollable import Pollable
-
-CHUNK = 16
-"""Messages that an iteration yields between two looks at the clock at most."""
 
 _clock = time.monotonic
 _owner = threading.current_thread
@@ -326,20 +325,38 @@ def _pop(items: Any) -> Any:
 
 
 def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
+    if HOT is None:
+        return _iterate_in_python(subscriber, queue, CHUNK)
+    engine = subscriber._engine
+    return HOT.MessageIteration(
+        # The compiled part reads the clock once for a chunk.
+        twin=_iterate_in_python(subscriber, queue, 1),
+        items=queue.items,
+        work=engine.dispatcher.work,
+        # A weak dictionary has a method in Python for its length.
+        in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        chunk=CHUNK,
+    )
+
+
+def _iterate_in_python(subscriber: Subscriber, queue: Queue, chunk: int) -> Iterator[Message]:
     engine, items = subscriber._engine, queue.items
     in_hand, work = engine.in_hand, engine.dispatcher.work
+    popleft = items.popleft
     while True:
         if items and not in_hand and not work and _clock() < engine.attend_at:
             # The clock is read once for several messages, because it costs as much as a message.
-            for _ in range(min(CHUNK, len(items))):
-                item = _pop(items)
-                if item.__class__ is not Message:
-                    if item is not None:
+            try:
+                for _ in range(chunk):
+                    item = popleft()
+                    if item.__class__ is not Message:
                         items.appendleft(item)
-                    break
-                yield item
-            else:
-                continue
+                        break
+                    yield item
+                else:
+                    continue
+            except IndexError:
+                pass
         try:
             yield subscriber._receive(queue, None)
         except ClosedError:

@@ -43,7 +43,7 @@ class SubscriberTurn:
             finally:
                 engine.reading.release()
                 self._pass_on()
-        while engine.dispatcher.work and engine.run_handler():
+        while engine.dispatcher.work and engine.run_handlers():
             pass
         if has_more:
             # The descriptor does not become readable for messages that were readable before.

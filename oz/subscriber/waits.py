@@ -60,7 +60,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
     """Return the next message of a queue, None without any. Report the gaps before it."""
     if engine.runs_handlers:
-        while engine.dispatcher.work and engine.run_handler():
+        while engine.dispatcher.work and engine.run_handlers():
             pass
     items = queue.items
     while True:
@@ -102,7 +102,7 @@ def run(engine: Engine, timeout: float | None) -> Steps[int]:
     idle_since = engine.clock()
     has_waited = False
     while True:
-        while engine.runs_handlers and engine.run_handler():
+        while engine.runs_handlers and engine.run_handlers():
             if engine.clock() >= engine.attend_at:
                 _attend_between(engine)
         if engine.handled != seen or engine.handlers_running:
@@ -158,7 +158,7 @@ def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[b
     try:
         while True:
             if engine.runs_handlers:
-                while engine.run_handler():
+                while engine.run_handlers():
                     pass
             is_done = engine.is_drained(inboxes, revision)
             if is_done or (deadline is not None and engine.clock() >= deadline):

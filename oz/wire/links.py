@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from oz.compiled import HOT
 from oz.errors import ProtocolError
 
 VERSION = 1
@@ -302,6 +303,7 @@ class Drops(NamedTuple):
         conflated: replaced by a newer message of the subject.
         too_large: larger than the subscriber accepts.
         denied: denied by a permission.
+        unknown: losses of unknown size before the publisher, such as those of a gateway.
     """
 
     pending: int = 0
@@ -309,6 +311,7 @@ class Drops(NamedTuple):
     conflated: int = 0
     too_large: int = 0
     denied: int = 0
+    unknown: int = 0
 
     @property
     def dropped(self) -> int:
@@ -468,7 +471,7 @@ def encode_body(flat: Sequence[Any]) -> bytes:
         flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
             bytes; extras are a dict or None.
     """
-    return _pack(flat)
+    return (_pack_body(flat) if _pack_body is not None else None) or _pack(flat)
 
 
 def encode_ping(ping: Ping) -> bytes:
@@ -541,6 +544,17 @@ def decode_body(body: bytes, count: int) -> list[Any]:
     if not _EXTRAS.issuperset(map(type, flat[2::3])):
         raise ProtocolError("the extras of a message are neither a map nor nil")
     return flat
+
+
+def scan_body(frame: bytes, at: int, count: int) -> Any:
+    """Return the messages of a body, checked and not decoded, if the compiled part can; else None.
+
+    Args:
+        frame: with the body.
+        at: index of its first byte.
+        count: messages, as the head says.
+    """
+    return None if _scan is None else _scan(frame, at, count)
 
 
 def _unpack_large(body: bytes) -> Any:
@@ -683,6 +697,8 @@ def _decode_card(frame: bytes) -> Card:
     return Card(node, attempt, fields)
 
 
+_pack_body = None if HOT is None else HOT.pack_body
+_scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
 _EXTRAS = {dict, type(None)}
@@ -802,18 +818,26 @@ def _cut_refusal(refusal: Refusal) -> Refusal:
 
 
 def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
-    return _pack(streams) if streams else _EMPTY
+    if not streams:
+        return _EMPTY
+    # The last number is rare, and absent if it is 0.
+    return _pack({stream: one if one.unknown else one[:-1] for stream, one in streams.items()})
 
 
 def _streams_of(packed: bytes) -> dict[int, Drops]:
     if packed == _EMPTY:
         return {}
-    streams = _unpack(packed, 5, _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers)
+    streams = _unpack(
+        packed, len(Drops._fields), _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers
+    )
     if type(streams) is not dict:
         raise ProtocolError("the drops of streams are no map")
     found = {}
     for stream, numbers in streams.items():
         if type(stream) is not int:
             raise ProtocolError("a stream is no number")
-        found[stream] = Drops(*_tuple_of(numbers, 5))
+        size = len(Drops._fields)
+        if type(numbers) is list and len(numbers) == size - 1:
+            size -= 1
+        found[stream] = Drops(*_tuple_of(numbers, size))
     return found

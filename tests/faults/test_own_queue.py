@@ -9,7 +9,7 @@ ORIGIN = b"origin of a test"
 
 
 def message(number):
-    return Message("t", b"", number, number, 0, None, None, Arrival(ORIGIN, 0), None)
+    return Message("t", b"", None, Arrival(ORIGIN, 0, sequence=number), 0)
 
 
 def test_gaps_of_publishers_survive_a_full_queue():

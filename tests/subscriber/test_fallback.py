@@ -2,7 +2,16 @@
 
 import pytest
 
-from oz.subscriber.fallback import ANSWER_WITHIN, ASKING, LINK, MOVING, PREFIX, STANDING_WITHIN, Fallback
+from oz.subscriber.fallback import (
+    ANSWER_WITHIN,
+    ASKING,
+    BINDS_WITHIN,
+    LINK,
+    MOVING,
+    PREFIX,
+    STANDING_WITHIN,
+    Fallback,
+)
 
 OPEN, REACHED = "asking with a plain connection", "asking again"
 REVISION = 7
@@ -12,11 +21,11 @@ def state(name):
     """Return a machine: in a state, or in ASKING with a plain connection, or after its handshake."""
     one = Fallback(100.0)
     if name in (OPEN, REACHED, PREFIX):
-        assert one.refused()
+        assert one.refused(100.0)
     if name in (REACHED, PREFIX):
         one.reached(100.0)
     if name == PREFIX:
-        assert one.refused()
+        assert one.refused(101.0)
     if name == MOVING:
         one.has_delivered = True
         one.move(REVISION)
@@ -73,8 +82,15 @@ def test_a_link_has_time_to_answer_twice(stands):
 )
 def test_transitions(before, event, after, has_plain):
     one = state(before)
-    getattr(one, event)()
+    getattr(one, event)(*[101.0] * (event == "refused"))
     assert (one.state, one.has_plain) == (after, has_plain)
+
+
+def test_a_refusal_just_after_the_handshake_does_not_count():
+    one = state(REACHED)
+    assert not one.refused(100.0 + BINDS_WITHIN / 2)
+    assert one.refused(100.0 + BINDS_WITHIN)
+    assert one.state == PREFIX
 
 
 @pytest.mark.parametrize("before", [ASKING, OPEN, REACHED, PREFIX, LINK])
