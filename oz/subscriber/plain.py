@@ -170,7 +170,7 @@ class PlainSocket:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
-        with refused_by_libzmq(endpoint, "name a host and a port"):
+        with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
                 self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
