@@ -256,6 +256,9 @@ class Connections(ABC):
         if self.filtering == "publisher":
             rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
             raise ConfigurationError("filtering", "publisher", "argument", rule)
+        if self.keys is not None:
+            rule = f"{endpoint!r} is multicast, which has no keys: encrypt payloads, or use tcp endpoints"
+            raise ConfigurationError("security", endpoint, "argument", rule)
         for inbox in self.dispatcher.inboxes:
             if not inbox.falls_back:
                 raise needs_link(endpoint)

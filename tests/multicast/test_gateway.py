@@ -269,7 +269,7 @@ def test_a_loss_of_unknown_size_is_reported_at_both_ends(bridge):
     bridge.connect_far(publisher, far)
     gaps = {near: [], far: []}
     for listener, found in gaps.items():
-        listener.socket._engine._on_gap = found.append
+        listener.socket._engine.gap_listeners.append(found.append)
     publisher.report_loss(None)
     bridge.until(lambda: near.take() or far.take() or all(gaps.values()))
     assert [[gap.count for gap in found] for found in gaps.values()] == [[None], [None]]
