@@ -226,7 +226,9 @@ class Connections(ABC):
             self.check_open()
             check(endpoint, own_context=False)
             if is_multicast(endpoint):
-                raise EndpointError(f"{endpoint!r}: multicast has no keys; leave security= out")
+                raise EndpointError(
+                    f"{endpoint!r}: multicast has no keys; leave security= out, and encrypt payloads"
+                )
             if endpoint in self.places:
                 return
             where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
@@ -256,9 +258,6 @@ class Connections(ABC):
         if self.filtering == "publisher":
             rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
             raise ConfigurationError("filtering", "publisher", "argument", rule)
-        if self.keys is not None:
-            rule = f"{endpoint!r} is multicast, which has no keys: encrypt payloads, or use tcp endpoints"
-            raise ConfigurationError("security", endpoint, "argument", rule)
         for inbox in self.dispatcher.inboxes:
             if not inbox.falls_back:
                 raise needs_link(endpoint)

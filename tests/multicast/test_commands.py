@@ -77,7 +77,10 @@ def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
         (("sub", "a.b", "--connect", "epgm://0.0.0.0;239.192.7.3:5555"), "names interface 0.0.0.0"),
         (("sub", "a.b", "--group", "g", "--connect", "epgm://lo;239.192.7.3:5555"), "has no links"),
         (("pub", "a.b", "x", "--bind", "epgm://lo;10.0.0.1:5555"), "names group 10.0.0.1"),
-        (("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"), "last values need links"),
+        (
+            ("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"),
+            "last values need links",
+        ),
     ],
 )
 def test_a_use_that_multicast_does_not_have_is_an_error_of_one_line(arguments, reason):

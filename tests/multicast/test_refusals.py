@@ -32,7 +32,7 @@ def test_a_subscriber_refuses_filtering_by_the_publisher(endpoint):
 
 def test_a_subscriber_refuses_keys_that_would_be_ignored(endpoint, tmp_path):
     security = Keyring(tmp_path, "desk").security("desk")
-    with pytest.raises(ConfigurationError, match="multicast, which has no keys"):
+    with pytest.raises(EndpointError, match="multicast has no keys"):
         Subscriber(endpoint, security=security)
 
 
