@@ -93,7 +93,7 @@ class VirtualClock:
         self.now = max(self.now, when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Let time pass until a condition holds; return whether it does.
+        """Advance the virtual time until a condition holds; return whether it does.
 
         Args:
             condition: checked before the first event, and after each.

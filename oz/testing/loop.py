@@ -105,7 +105,7 @@ class VirtualSelector(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Let time pass until an event wakes the loop.
+        """Advance the virtual time until an event wakes the loop.
 
         Args:
             timeout: virtual seconds until the next timer of the loop; None without a timer.
@@ -140,7 +140,7 @@ class VirtualSelector(selectors.BaseSelector):
         return found
 
     def _pass_busy_time(self, timeout: float | None) -> None:
-        """Let time pass after many turns at one time."""
+        """Advance the virtual time after many turns at one time."""
         clock = self.clock
         if timeout != 0 or clock.now != self._busy_since:
             self._busy_since, self._busy_turns = clock.now, 0

@@ -108,7 +108,7 @@ class Network:
         self.clock.run_until(when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Let time pass until a condition holds; see `VirtualClock.wait`."""
+        """Advance the virtual time until a condition holds; see `VirtualClock.wait`."""
         return self.clock.wait(condition, deadline)
 
     # listeners and connections ---------------------------------------------------------------------------------------
