@@ -788,11 +788,11 @@ class Sessions:
         """Return the number of sessions with subscriptions.
 
         Args:
-            subject: only sessions whose subscriptions match it; None for all.
+            subject: only sessions whose subscriptions match it; None for all whose declaration is complete.
             raw: the subject as bytes.
         """
         if subject is None:
-            return sum(bool(session.patterns) for session in self.by_id.values())
+            return sum(session.is_declared for session in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0
