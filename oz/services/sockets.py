@@ -26,8 +26,7 @@ from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import Filtering, delivery_options
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import end_context
-from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.front import GOODBYE_SECONDS
+from oz.transport.subscriber.draining import GOODBYE_SECONDS, drain, wait_ready
 from oz.transport.subscriber.options import check_options
 from oz.transport.subscriber.receiver import PATIENCE
 from oz.transport.subscriber.routed import RoutedReceivePath
