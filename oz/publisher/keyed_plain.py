@@ -77,6 +77,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
         handshake: float,
         refuses: bool,
         keys: PublisherKeys,
+        delimiter: bytes = b"",
     ) -> None:
         """Create the socket, without endpoints; see `PlainSubscribers`.
 
@@ -87,6 +88,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full.
             keys: of the publisher.
+            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
         """
         super().__init__(
             context,
@@ -94,6 +96,7 @@ class KeyedPlainSubscribers(PlainSubscribers):
             longest_prefix=longest_prefix,
             handshake=handshake,
             refuses=refuses,
+            delimiter=delimiter,
         )
         self._keys, self._most_bytes = keys, longest_prefix
         self._connections: dict[Peer, _Connection] = {}
