@@ -88,6 +88,9 @@ class PublisherEndpoints:
         text = as_text(endpoint)
         self._check(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
+        if self._links is not False and self.listener is None:
+            # Before the first endpoint is bound: subscribers ask for their links as soon as it is.
+            self.listener = self._create_listener()
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
             try:
@@ -148,8 +151,6 @@ class PublisherEndpoints:
             where = links
         else:
             where = link_endpoint(bound)
-        if self.listener is None:
-            self.listener = self._create_listener()
         listener: Any = self.listener
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
