@@ -16,7 +16,7 @@ from support.waiting import DEADLINE, Thread
 
 def test_a_timeout_is_kept_and_zero_does_not_wait(pair):
     two = pair("a.*.c")
-    for timeout in (0, 0.05, -1):
+    for timeout in (0, 0.05):
         started = time.monotonic()
         with pytest.raises(oz.Timeout):
             two.sub.receive(timeout=timeout)
