@@ -22,7 +22,7 @@ _CHOICES = ("0", "1", "require")
 
 LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
-    "zmq_msg_more", "zmq_msg_close", "zmq_errno",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send",
 )  # fmt: skip
 """What the compiled part calls of libzmq."""
 
@@ -429,6 +429,33 @@ class Hot(Protocol):
             arrival: of the messages.
         """
 
+    def make_plain(
+        self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
+    ) -> tuple[list[Any], Any, int] | None:
+        """Return the wanted messages of plain publishers, the common target of their routes, and the others' number.
+
+        None if a message has not two frames. The target is None if there are several or none.
+
+        Args:
+            batch: frames of each message.
+            routes: by subject.
+            find: called for the route of another subject.
+            arrival: of the messages.
+        """
+
+    def RawSocket(self, *, socket: Any, address: int, raise_error: Callable[[int], NoReturn]) -> Any:
+        """Return the C access to a socket: methods that do not wait and run no signal handlers.
+
+        - `has_input()` returns whether a message can be read.
+        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
+        - `read(limit)` returns the frames of each message that can be read.
+
+        Args:
+            socket: of pyzmq.
+            address: of the socket of libzmq.
+            raise_error: called with the number of another error.
+        """
+
     def put_messages(self, messages: list[Any], start: int, /) -> int:
         """Append messages to the queues of their routes.
 
@@ -457,6 +484,8 @@ class Hot(Protocol):
         waiting: list[Any],
         engine: Any,
         batcher: Any,
+        lock: Any,
+        plain: Any,
         full_length: int,
         most_bytes: int,
     ) -> Any:

@@ -29,21 +29,24 @@ links_begin(void)
 /* What `publish` needs of a publisher. */
 typedef struct {
     PyObject_HEAD
-    PyObject *quick, *waiting, *engine, *batcher;
+    PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
     Py_ssize_t full_length, most_bytes;
-    Py_ssize_t is_resting, is_pressed, unmatched;
+    Py_ssize_t is_resting, is_pressed, is_watching, plain_sent, unmatched;
 } Outbox;
 
 static PyObject *
 outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Outbox said = {0};
-    static char *keywords[] = {"quick", "waiting", "engine", "batcher", "full_length", "most_bytes", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOnn:Outbox", keywords, &PyDict_Type, &said.quick,
-                                     &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.full_length,
+    static char *keywords[] = {"quick", "waiting", "engine", "batcher", "lock", "plain", "full_length",
+                               "most_bytes", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnn:Outbox", keywords, &PyDict_Type, &said.quick,
+                                     &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
                                      &said.most_bytes) ||
         (said.is_resting = hot_offset(Py_TYPE(said.engine), "is_resting")) < 0 ||
         (said.is_pressed = hot_offset(Py_TYPE(said.engine), "is_pressed")) < 0 ||
+        (said.is_watching = hot_offset(Py_TYPE(said.engine), "is_watching")) < 0 ||
+        (said.plain_sent = hot_offset(Py_TYPE(said.engine), "plain_sent")) < 0 ||
         (said.unmatched = hot_offset(Py_TYPE(said.batcher), "unmatched")) < 0) {
         return NULL;
     }
@@ -57,6 +60,8 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_INCREF(self->waiting);
     Py_INCREF(self->engine);
     Py_INCREF(self->batcher);
+    Py_INCREF(self->lock);
+    Py_INCREF(self->plain);
     return (PyObject *)self;
 }
 
@@ -68,6 +73,8 @@ outbox_traverse(Outbox *self, visitproc visit, void *arg)
     Py_VISIT(self->waiting);
     Py_VISIT(self->engine);
     Py_VISIT(self->batcher);
+    Py_VISIT(self->lock);
+    Py_VISIT(self->plain);
     return 0;
 }
 
@@ -80,6 +87,8 @@ outbox_dealloc(Outbox *self)
     Py_XDECREF(self->waiting);
     Py_XDECREF(self->engine);
     Py_XDECREF(self->batcher);
+    Py_XDECREF(self->lock);
+    Py_XDECREF(self->plain);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -103,7 +112,7 @@ PyType_Spec links_outbox_spec = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *appended;
+    PyObject *twin, *appended, *acquire, *release;
     PyTypeObject *outbox_type;
     Py_ssize_t outbox;
 } Publish;
@@ -122,6 +131,31 @@ append_message(Outbox *self, PyObject *way, PyObject *payload)
     return 0;
 }
 
+/* Send a message that only plain subscribers want; None, NULL with an exception, or NULL without one if the twin is
+   needed. */
+static PyObject *
+send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+{
+    if (outbox->plain == Py_None || hot_get(outbox->engine, outbox->is_watching) != Py_True) {
+        return NULL;
+    }
+    PyObject *const given[] = {outbox->lock, Py_False};
+    PyObject *taken = PyObject_VectorcallMethod(self->acquire, given, 2, NULL);
+    if (taken != Py_True) {
+        Py_XDECREF(taken);
+        return NULL;
+    }
+    Py_DECREF(taken);
+    int is_sent = links_send_pair(outbox->plain, subject, payload) == 0 &&
+                  hot_count(outbox->engine, outbox->plain_sent, -1);
+    PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, self->release);
+    if (released == NULL) {
+        return NULL;
+    }
+    Py_DECREF(released);
+    return is_sent ? Py_NewRef(Py_None) : NULL;
+}
+
 /* Publish a plain message; None, NULL with an exception, or NULL without one if the twin is needed. */
 static PyObject *
 publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
@@ -129,6 +163,12 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
     PyObject *way = PyDict_GetItemWithError(outbox->quick, subject);
     if (way == Py_None) {
         return hot_count(outbox->batcher, outbox->unmatched, -1) ? Py_NewRef(Py_None) : NULL;
+    }
+    if (way != NULL && PyBytes_CheckExact(way)) {
+        Py_INCREF(way);
+        PyObject *sent = send_plain(self, outbox, way, payload);
+        Py_DECREF(way);
+        return sent;
     }
     if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 ||
         PyList_GET_SIZE(outbox->waiting) == 0 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
@@ -199,7 +239,9 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->outbox_type = (PyTypeObject *)Py_NewRef(owner);
     self->outbox = outbox;
     self->appended = PyUnicode_InternFromString("appended");
-    if (self->appended == NULL) {
+    self->acquire = PyUnicode_InternFromString("acquire");
+    self->release = PyUnicode_InternFromString("release");
+    if (self->appended == NULL || self->acquire == NULL || self->release == NULL) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -222,6 +264,8 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->twin);
     Py_XDECREF(self->outbox_type);
     Py_XDECREF(self->appended);
+    Py_XDECREF(self->acquire);
+    Py_XDECREF(self->release);
     type->tp_free(self);
     Py_DECREF(type);
 }

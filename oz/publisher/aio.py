@@ -250,7 +250,10 @@ class Publisher(PublisherBase):
             and type(payload) is bytes
             and len(payload) <= self._most_bytes
         ):
-            if way:
+            if way.__class__ is bytes:
+                if self._engine.send_plain(way, payload):
+                    return self._done
+            elif way:
                 waiting, engine = self._waiting, self._engine
                 if waiting and not engine.is_pressed:
                     waiting.extend((*way, payload, None))

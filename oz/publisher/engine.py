@@ -64,6 +64,8 @@ SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
+WATCH_INTERVAL = 0.01
+"""Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
@@ -102,13 +104,16 @@ class Engine:
     """Sockets and sessions of one publisher.
 
     Attributes:
-        quick: recipients and bytes of subjects that links without groups want; None for subjects without
-            subscribers. Subjects that need more are absent.
+        quick: recipients and bytes of subjects that links without groups want; the bytes alone of subjects that
+            only plain subscribers want; None for subjects without subscribers. Subjects that need more are absent.
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
         is_resting: whether the attending side sleeps without regard to `waiting`.
+        is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
+            messages are sent to plain subscribers.
+        plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
@@ -119,7 +124,7 @@ class Engine:
     """
 
     # Slots, because C reads them.
-    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting", "is_watching", "plain_sent")
 
     def __init__(
         self,
@@ -148,7 +153,8 @@ class Engine:
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = set()
-        self.is_resting = self.is_pressed = False
+        self.is_resting = self.is_pressed = self.is_watching = False
+        self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
         self._own_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
@@ -169,10 +175,10 @@ class Engine:
         )
         self._last_values = LastValues() if last_value else None
         self.origin = os.urandom(16)
-        self._plain_sent = self._silent = self._refused = self._held = 0
+        self.plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
-        self.quick: dict[str | bytes, tuple[Recipients, bytes] | None] = {}
+        self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
@@ -198,6 +204,11 @@ class Engine:
         sessions.interest.on_change = self.quick.clear
         sessions.now = _clock()
         return sessions
+
+    @property
+    def plain_raw(self) -> Any:
+        """C access to the XPUB, or None."""
+        return self._plain.raw
 
     def _create_listener(self) -> LinkListener:
         limits = self.options.limits
@@ -325,9 +336,12 @@ class Engine:
                 self._silent += 1
             if is_plain:
                 batcher.unmatched -= 1
-                self._plain_sent += 1
-        if not is_plain and self._last_values is None and self._codec is None:
-            self._remember(subject)
+                self.plain_sent += 1
+        if self._last_values is None and self._codec is None:
+            if not is_plain:
+                self._remember(subject)
+            elif not is_matched:
+                self._remember_plain(subject, raw)
         if self.waiting:
             self._expect_flush()
         return True
@@ -343,6 +357,35 @@ class Engine:
             if len(self.quick) >= _MAX_QUICK:
                 self.quick.clear()
             self.quick[subject] = route.plain, route.subject
+
+    def _remember_plain(self, subject: str, raw: bytes) -> None:
+        """Add a subject that only plain subscribers want to `quick`."""
+        if self._sessions.interest.routes.get(subject, UNKNOWN) is None:
+            if len(self.quick) >= _MAX_QUICK:
+                self.quick.clear()
+            self.quick[subject] = raw
+
+    def send_plain(self, raw: bytes, payload: bytes) -> bool:
+        """Send a message of a subject that only plain subscribers want; return False if `offer` is needed.
+
+        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
+        the socket costs as much as a send, so that the attending side looks at times.
+        """
+        with self.lock:
+            if self.is_closing or not self._plain.send(raw, payload):
+                return False
+            self.plain_sent += 1
+            if not self.is_watching:
+                self.is_watching = True
+                self._watch_at = _clock() + WATCH_INTERVAL
+                self._request_attention()
+        return True
+
+    def _watch(self, now: float) -> None:
+        """End the looks for plain subscriptions if no message was sent since the last one."""
+        if self.is_watching and now >= self._watch_at:
+            self.is_watching = self.plain_sent != self._watched
+            self._watched, self._watch_at = self.plain_sent, now + WATCH_INTERVAL
 
     def _expect_flush(self) -> None:
         """Flush if the waiting messages are due; else see that they are flushed later."""
@@ -508,6 +551,7 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        self._watch(_clock())
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
@@ -532,7 +576,10 @@ class Engine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
-            return self._sessions.next_deadline(is_held=self._held > 0)
+            deadline = self._sessions.next_deadline(is_held=self._held > 0)
+            if self.is_watching:
+                return self._watch_at if deadline is None else min(deadline, self._watch_at)
+            return deadline
 
     def _recover(self) -> None:
         """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
@@ -611,7 +658,7 @@ class Engine:
         with self.lock:
             sessions, batcher, listener = self._sessions, self.batcher, self._listener
             numbered = batcher.position + len(batcher.waiting) // 4
-            sent = numbered - self._silent + self._plain_sent
+            sent = numbered - self._silent + self.plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
                 published=sent + batcher.unmatched + self._refused,

@@ -16,6 +16,7 @@ from typing import Any
 import zmq
 
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.libzmq import raw_socket
 
 LONGEST_PREFIX = 131_071
 """Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
@@ -32,6 +33,7 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
+        raw: C access to it, or None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
+        self.raw = raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()

@@ -149,7 +149,10 @@ class Publisher(PublisherBase):
             and type(payload) is bytes
             and len(payload) <= self._most_bytes
         ):
-            if way:
+            if way.__class__ is bytes:
+                if self._engine.send_plain(way, payload):
+                    return
+            elif way:
                 waiting, engine = self._waiting, self._engine
                 if waiting and not engine.is_pressed:
                     # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.

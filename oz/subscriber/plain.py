@@ -20,6 +20,7 @@ from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.libzmq import raw_socket
 
 
 class PlainPatterns:
@@ -86,6 +87,7 @@ class PlainSocket:
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
+        self._raw = raw_socket(self.socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         try:
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
@@ -140,6 +142,10 @@ class PlainSocket:
         """Return the frames of up to `limit` messages."""
         messages: list[list[bytes]] = []
         self.is_empty = False
+        if self._raw is not None:
+            messages = self._raw.read(limit)
+            self.is_empty = len(messages) < limit
+            return messages
         try:
             while len(messages) < limit:
                 messages.append(read(self.socket))

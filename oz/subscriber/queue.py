@@ -24,7 +24,7 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -657,7 +657,7 @@ class Dispatcher:
 
     def deliver_plain(
         self,
-        batch: Iterable[list[bytes]],
+        batch: list[list[bytes]],
         time_ns: int,
         match: Callable[[bytes], tuple[Inbox, ...]],
     ) -> int:
@@ -669,6 +669,16 @@ class Dispatcher:
             match: returns the inboxes that a subject matches.
         """
         routes, decode, shared_arrival = self._plain_routes, self._decode, Arrival(None, time_ns)
+        if HOT is not None and decode is None:
+            made = HOT.make_plain(
+                batch, routes, lambda subject: self._find_plain(subject, match), shared_arrival
+            )
+            if made is not None:
+                messages, common, filtered = made
+                self.stats.received += len(batch)
+                self.stats.filtered += filtered
+                self._put_all(common, messages, None)
+                return len(messages)
         wanted = 0
         pending: list[Message] = []
         before: Queue | None = None
@@ -677,11 +687,7 @@ class Dispatcher:
             subject = frames[0]
             route = routes.get(subject)
             if route is None:
-                route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
-                if len(subject) <= LONGEST_SUBJECT:
-                    if len(routes) >= MAX_ROUTES:
-                        routes.clear()
-                    routes[subject] = route
+                route = self._find_plain(subject, match)
             if not route.inboxes:
                 self.stats.filtered += 1
                 continue
@@ -697,8 +703,8 @@ class Dispatcher:
                 except Exception:
                     self.stats.malformed += 1
                     continue
-            made: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
-            message = _new(Message, made if body is None else (*made, None, body))
+            fields: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
+            message = _new(Message, fields if body is None else (*fields, None, body))
             target = route.target
             if target is not before and pending and before is not None:
                 self._extend(before, pending, None)
@@ -711,6 +717,15 @@ class Dispatcher:
         if pending and before is not None:
             self._extend(before, pending, None)
         return wanted
+
+    def _find_plain(self, subject: bytes, match: Callable[[bytes], tuple[Inbox, ...]]) -> Route:
+        routes = self._plain_routes
+        route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
+        if len(subject) <= LONGEST_SUBJECT:
+            if len(routes) >= MAX_ROUTES:
+                routes.clear()
+            routes[subject] = route
+        return route
 
     # gaps
 
