@@ -448,7 +448,7 @@ class Hot(Protocol):
 
         - `has_input()` returns whether a message can be read.
         - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
-        - `read(limit)` returns the frames of each message that can be read.
+        - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
 
         Args:
             socket: of pyzmq.

@@ -112,7 +112,7 @@ PyType_Spec links_outbox_spec = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *appended, *acquire, *release;
+    PyObject *twin, *appended, *begin_batch, *acquire, *release;
     PyTypeObject *outbox_type;
     Py_ssize_t outbox;
 } Publish;
@@ -170,9 +170,15 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
         Py_DECREF(way);
         return sent;
     }
-    if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 ||
-        PyList_GET_SIZE(outbox->waiting) == 0 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
+    if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
         return NULL;
+    }
+    if (PyList_GET_SIZE(outbox->waiting) == 0) {
+        PyObject *const given[] = {outbox->engine, way, payload};
+        Py_INCREF(way);
+        PyObject *done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+        Py_DECREF(way);
+        return done;
     }
     if (append_message(outbox, way, payload) < 0) {
         return NULL;
@@ -239,9 +245,10 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->outbox_type = (PyTypeObject *)Py_NewRef(owner);
     self->outbox = outbox;
     self->appended = PyUnicode_InternFromString("appended");
+    self->begin_batch = PyUnicode_InternFromString("begin_batch");
     self->acquire = PyUnicode_InternFromString("acquire");
     self->release = PyUnicode_InternFromString("release");
-    if (self->appended == NULL || self->acquire == NULL || self->release == NULL) {
+    if (self->appended == NULL || self->begin_batch == NULL || self->acquire == NULL || self->release == NULL) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -264,6 +271,7 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->twin);
     Py_XDECREF(self->outbox_type);
     Py_XDECREF(self->appended);
+    Py_XDECREF(self->begin_batch);
     Py_XDECREF(self->acquire);
     Py_XDECREF(self->release);
     type->tp_free(self);

@@ -168,17 +168,21 @@ read_frame(Raw *self, PyObject **bytes, int *more)
 }
 
 PyDoc_STRVAR(read_doc,
-"read(limit) -> list[list[bytes]]\n\nReturn the frames of up to `limit` messages that can be read.");
+"read(limit, most) -> list[list[bytes]]\n\n"
+"Return the frames of up to `limit` messages that can be read, `most` frames of each.");
 
 static PyObject *
-raw_read(Raw *self, PyObject *limit)
+raw_read(Raw *self, PyObject *const *arguments, Py_ssize_t given)
 {
-    long most = PyLong_AsLong(limit);
-    if ((most == -1 && PyErr_Occurred()) || !check_open(self)) {
+    long limit = given == 2 ? PyLong_AsLong(arguments[0]) : -1, most = given == 2 ? PyLong_AsLong(arguments[1]) : -1;
+    if (limit < 0 || most < 0) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "read() needs two numbers");
+    }
+    if (!check_open(self)) {
         return NULL;
     }
     PyObject *messages = PyList_New(0);
-    for (long count = 0; messages != NULL && count < most; count++) {
+    for (long count = 0; messages != NULL && count < limit; count++) {
         PyObject *frames = NULL, *bytes;
         int more = 1;
         while (more) {
@@ -191,7 +195,7 @@ raw_read(Raw *self, PyObject *limit)
                 break;
             }
             frames = frames == NULL ? PyList_New(0) : frames;
-            int failed = frames == NULL || PyList_Append(frames, bytes) < 0;
+            int failed = frames == NULL || (PyList_GET_SIZE(frames) < most && PyList_Append(frames, bytes) < 0);
             Py_DECREF(bytes);
             if (failed) {
                 Py_XDECREF(frames);
@@ -214,7 +218,7 @@ raw_read(Raw *self, PyObject *limit)
 static PyMethodDef raw_methods[] = {
     {"has_input", (PyCFunction)raw_has_input, METH_NOARGS, has_input_doc},
     {"send_pair", (PyCFunction)(void (*)(void))raw_send_pair, METH_FASTCALL, send_pair_doc},
-    {"read", (PyCFunction)raw_read, METH_O, read_doc},
+    {"read", (PyCFunction)(void (*)(void))raw_read, METH_FASTCALL, read_doc},
     {NULL, NULL, 0, NULL},
 };
 

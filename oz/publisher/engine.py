@@ -397,6 +397,20 @@ class Engine:
         elif self.is_resting:
             self._request_attention()
 
+    def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        """Publish the first message of a batch, whose recipients are in `quick`.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        self._locked(self._begin_batch, way, payload)
+
+    def _begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        if self.is_closing:
+            self.check_usable()
+        self.waiting.extend((*way, payload, None))
+        self._expect_flush()
+
     def appended(self) -> None:
         """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
         if len(self.waiting) >= self.full_length:

@@ -17,6 +17,7 @@ from typing import Any
 
 import zmq
 
+from oz.transport.libzmq import raw_socket
 from oz.transport.routers import listening_router
 
 TAKEN, FULL, GONE = range(3)
@@ -55,6 +56,9 @@ class LinkListener:
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
         self.rejected = 0
+        self._raw = raw_socket(self.socket)
+        if self._raw is not None:
+            self.has_input = self._raw.has_input  # type: ignore[method-assign]
         self._pair = (self.socket, self.socket)
         self._four = (self.socket,) * 4
 
@@ -76,6 +80,16 @@ class LinkListener:
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read, `limit` at most."""
+        if self._raw is not None:
+            for _ in range(limit):
+                for frames in (found := self._raw.read(1, 3)):
+                    if len(frames) == 2:
+                        yield frames[0], frames[1]
+                    else:
+                        self.rejected += 1
+                if not found:
+                    return
+            return
         socket = self.socket
         if _get(socket, _RCVMORE):
             # A signal handler has raised inside the last message: pyzmq runs handlers at the end of `recv`.
@@ -103,6 +117,12 @@ class LinkListener:
         Raises:
             zmq.ZMQError: the context is terminated.
         """
+        if self._raw is not None:
+            for frame in frames:
+                error = self._raw.send_pair(route, frame)
+                if error:
+                    return FULL if error == EAGAIN else GONE
+            return TAKEN
         try:
             if len(frames) == 1:
                 deque(map(_send, self._pair, (route, frames[0]), _ONE_FRAME), 0)

@@ -22,6 +22,8 @@ from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.libzmq import raw_socket
 
+_MOST_FRAMES = 1 << 30
+
 
 class PlainPatterns:
     """Patterns that plain publishers may serve."""
@@ -143,7 +145,7 @@ class PlainSocket:
         messages: list[list[bytes]] = []
         self.is_empty = False
         if self._raw is not None:
-            messages = self._raw.read(limit)
+            messages = self._raw.read(limit, _MOST_FRAMES)
             self.is_empty = len(messages) < limit
             return messages
         try:
