@@ -46,9 +46,9 @@ from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, LinkListener
 from oz.publisher.plain import PlainSubscribers
-from oz.publisher.session import Session, Settings
+from oz.publisher.session import Session, Settings, Stream
 from oz.publisher.sessions import Sessions
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -408,8 +408,31 @@ class Engine:
     def _begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         if self.is_closing:
             self.check_usable()
-        self.waiting.extend((*way, payload, None))
+        streams, raw = way
+        if len(streams) == 1 and not self._held:
+            now = _clock()
+            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, now):
+                return
+        self.waiting.extend((streams, raw, payload, None))
         self._expect_flush()
+
+    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
+        """Send a message to one stream at once; return False if other messages or frames go first."""
+        listener = self._listener
+        if listener is None:
+            return False
+        frame = self._sessions.publish_alone(stream, raw, payload, now)
+        if frame is None:
+            return False
+        session = stream.session
+        if listener.send(session.route, (frame,)) == TAKEN:
+            session.taken()
+        else:
+            # It is sent again, and the result is handled then.
+            self._sessions.ready[session] = None
+            self._pump(listener)
+        self._sent(listener, now)
+        return True
 
     def appended(self) -> None:
         """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
@@ -491,6 +514,12 @@ class Engine:
         listener = self._listener
         if listener is not None:
             self._pump(listener)
+        self._sent(listener, began)
+
+    def _sent(self, listener: LinkListener | None, began: float) -> None:
+        """Read what has arrived during a send, and record the end of the send."""
+        sessions = self._sessions
+        if listener is not None:
             if listener.has_input():
                 self._read_links(listener)
                 self._pump(listener)

@@ -351,6 +351,55 @@ class Connections(ABC):
                 break
         return True
 
+    @property
+    def link_descriptor(self) -> int:
+        """Descriptor of the socket of links; -1 without."""
+        return -1 if self._dialler is None else self._dialler.fd
+
+    def may_wait_alone(self) -> bool:
+        """Return whether all that may arrive now are batches of one link; see `read_alone`."""
+        if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
+            return False
+        dialler = self._dialler
+        if self._plains or self._undecided or self._current or dialler is None or dialler.monitor is not None:
+            return False
+        (link,) = self._place_of
+        return link.state == LIVE and not self.dispatcher.is_full
+
+    def read_alone(self) -> Message | None:
+        """Read one frame; return its message if it brought one message to the queue of the subscriber.
+
+        The caller holds the lock and `reading`. Everything else that the frame has changed is for the next
+        `attend`.
+        """
+        dialler = self._dialler
+        if dialler is None or self.state != OPEN or self._current is not None:
+            return None
+        dialler.begin()
+        message = dialler.read()
+        if message is None:
+            return None
+        now = _clock()
+        try:
+            place = self._by_handle.get(message[0])
+            if place is not None:
+                if len(message) == 2:
+                    self._on_frame(place, message[1], now, time.time_ns())
+                    if place.link is not None and place.link.is_ack_due:
+                        self._flush(now)
+                else:
+                    self.dispatcher.stats.malformed += 1
+            dialler.discard()
+        except BaseException:
+            self._take_back()
+            raise
+        self.version += 1
+        items = self.dispatcher.shared.items
+        if items and items[0].__class__ is Message:
+            found: Any = items.popleft()
+            return found  # type: ignore[no-any-return]
+        return None
+
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link
         assert link is not None

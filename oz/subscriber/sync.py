@@ -217,6 +217,10 @@ class Subscriber(SubscriberBase):
 
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
+        if queue is self._shared and not self._engine.in_hand:
+            message = self._waits.receive_alone(queue, timeout)
+            if message is not None:
+                return message
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
     def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
