@@ -278,6 +278,19 @@ publish_dealloc(Publish *self)
     Py_DECREF(type);
 }
 
+/* The type has attributes of these names, which hide those of the twin from publish_getattro. */
+static PyObject *
+publish_text(Publish *self, void *name)
+{
+    return PyObject_GetAttrString(self->twin, name);
+}
+
+static PyGetSetDef publish_texts[] = {
+    {"__doc__", (getter)publish_text, NULL, NULL, "__doc__"},
+    {"__module__", (getter)publish_text, NULL, NULL, "__module__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef publish_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Publish, vectorcall), READONLY, NULL},
     {"__wrapped__", T_OBJECT, offsetof(Publish, twin), READONLY, NULL},
@@ -292,6 +305,7 @@ static PyType_Slot publish_slots[] = {
     {Py_tp_traverse, publish_traverse},
     {Py_tp_dealloc, publish_dealloc},
     {Py_tp_members, publish_members},
+    {Py_tp_getset, publish_texts},
     {0, NULL},
 };
 

@@ -270,12 +270,9 @@ class Route:
 
     __slots__ = ("inboxes", "queues", "subject", "target")
 
-    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], shared: Queue) -> None:
-        self.subject, self.inboxes = subject, inboxes
-        queues = {id(one.queue or shared): one.queue or shared for one in inboxes}
-        is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
-        self.queues = tuple(queues.values()) if is_simple else ()
-        self.target = self.queues[0] if len(self.queues) == 1 else None
+    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], queues: tuple[Queue, ...]) -> None:
+        self.subject, self.inboxes, self.queues = subject, inboxes, queues
+        self.target = queues[0] if len(queues) == 1 else None
 
 
 class Routes(dict[bytes, Route]):
@@ -347,6 +344,7 @@ class Dispatcher:
         self.stats = Stats()
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
+        self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
 
     # inboxes
@@ -431,6 +429,7 @@ class Dispatcher:
         """Forget the routes, after a change of the subscriptions."""
         self._routes = {}
         self._plain_routes = {}
+        self._queues = {}
 
     @property
     def is_full(self) -> bool:
@@ -594,8 +593,20 @@ class Dispatcher:
 
     def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:
         entries = self._subscriptions.match(stream, subject, extras)
-        inboxes = tuple(dict.fromkeys(one.owner for one in entries))
-        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, self.shared)
+        inboxes = tuple([one.owner for one in entries])
+        if len(inboxes) > 1:
+            inboxes = tuple(dict.fromkeys(inboxes))
+        return self._route_to(subject, inboxes)
+
+    def _route_to(self, subject: bytes, inboxes: tuple[Inbox, ...]) -> Route:
+        queues = self._queues.get(inboxes)
+        if queues is None:
+            found = dict.fromkeys(one.queue or self.shared for one in inboxes)
+            is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
+            if len(self._queues) >= MAX_ROUTES:
+                self._queues.clear()
+            queues = self._queues[inboxes] = tuple(found) if is_simple else ()
+        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, queues)
 
     def _put(self, message: Message) -> None:
         """Deliver one message to each queue and inline handler of its route."""
@@ -720,7 +731,7 @@ class Dispatcher:
 
     def _find_plain(self, subject: bytes, match: Callable[[bytes], tuple[Inbox, ...]]) -> Route:
         routes = self._plain_routes
-        route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
+        route = self._route_to(subject, match(subject))
         if len(subject) <= LONGEST_SUBJECT:
             if len(routes) >= MAX_ROUTES:
                 routes.clear()
