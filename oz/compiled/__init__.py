@@ -500,16 +500,17 @@ class Hot(Protocol):
         """
 
     def MessageIteration(
-        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, chunk: int
+        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, engine: Any, chunk: int
     ) -> Iterator[Any]:
         """Return an iterator over the messages of a queue.
 
         Args:
-            twin: iterator in Python, called after each chunk, and for all but plain messages.
+            twin: iterator in Python, called when it is time to attend, and for all but plain messages.
             items: of the queue.
             work: the twin is called while it is not empty.
             in_hand: likewise.
-            chunk: messages between two calls of the twin.
+            engine: its slot `attend_at` has the time to attend.
+            chunk: messages between two looks at the clock.
         """
 
     def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:

@@ -172,8 +172,8 @@ PyType_Spec links_columns_spec = {
 
 /* Routes by subject ---------------------------------------------------------------------------------------------- */
 
-/* Direct-mapped cache in front of a dict of routes. A lookup needs no bytes object for the subject. Each slot holds one
-   subject, so that colliding subjects of a hostile peer cost a lookup in the dict, and no more. */
+/* Cache in front of a dict of routes. A lookup needs no bytes object for the subject. A subject has two slots, so that
+   colliding subjects of a hostile peer cost a lookup in the dict, and no more. */
 
 #define FEWEST_SLOTS 64
 #define MOST_SLOTS 8192
@@ -205,30 +205,49 @@ hash_of(const char *at, size_t size)
     return hash ^ hash >> 29;
 }
 
+static inline int
+is_in(const Slot *slot, uint64_t hash, const char *at, size_t size)
+{
+    return slot->subject != NULL && slot->hash == hash && (size_t)PyBytes_GET_SIZE(slot->subject) == size &&
+           memcmp(PyBytes_AS_STRING(slot->subject), at, size) == 0;
+}
+
 /* Return the route of a subject, NULL if it is not cached. The reference is borrowed. */
 static inline PyObject *
 cached_route(Subjects *self, uint64_t hash, const char *at, size_t size)
 {
-    Slot *slot = &self->slots[hash & (self->size - 1)];
-    if (slot->subject != NULL && slot->hash == hash && (size_t)PyBytes_GET_SIZE(slot->subject) == size &&
-        memcmp(PyBytes_AS_STRING(slot->subject), at, size) == 0) {
-        return slot->route;
+    size_t place = hash & (self->size - 1);
+    if (is_in(&self->slots[place], hash, at, size)) {
+        return self->slots[place].route;
     }
-    return NULL;
+    return is_in(&self->slots[place ^ 1], hash, at, size) ? self->slots[place ^ 1].route : NULL;
+}
+
+/* Put a subject into one of its slots; return what was there. */
+static Slot
+put_slot(Slot *slots, size_t size, Slot slot)
+{
+    size_t place = slot.hash & (size - 1);
+    if (slots[place].subject != NULL) {
+        place ^= 1;
+    }
+    Slot before = slots[place];
+    slots[place] = slot;
+    return before;
 }
 
 static void
 grow(Subjects *self)
 {
-    size_t size = 4 * self->size;
+    size_t size = 4 * self->size, filled = 0, before_size = self->size;
     Slot *slots = PyMem_Calloc(size, sizeof(Slot)), *before = self->slots;
     if (slots == NULL) {
         return;
     }
-    size_t filled = 0;
-    for (size_t place = 0; place < self->size; place++) {
+    for (size_t place = 0; place < before_size; place++) {
+        /* Two subjects of a pair have no more than a pair after it, so that nothing is replaced. */
         if (before[place].subject != NULL) {
-            slots[before[place].hash & (size - 1)] = before[place];
+            put_slot(slots, size, before[place]);
             filled++;
         }
     }
@@ -247,8 +266,7 @@ cache_route(Subjects *self, uint64_t hash, PyObject *subject, PyObject *route)
     if (self->filled > self->size / 4 && self->size < MOST_SLOTS) {
         grow(self);
     }
-    Slot *slot = &self->slots[hash & (self->size - 1)], before = *slot;
-    *slot = (Slot){hash, Py_NewRef(subject), Py_NewRef(route)};
+    Slot before = put_slot(self->slots, self->size, (Slot){hash, Py_NewRef(subject), Py_NewRef(route)});
     self->filled += before.subject == NULL;
     Py_XDECREF(before.subject);
     Py_XDECREF(before.route);

@@ -320,12 +320,32 @@ PyType_Spec links_publish_spec = {
 /* Receiving ------------------------------------------------------------------------------------------------------ */
 
 /* Iteration over a queue. The twin iterator is asked when the queue is empty, when its next item is no plain message,
-   when there is other work, and each CHUNK messages, to look at the clock. */
+   when there is other work, and when it is time to attend to the sockets. The clock is read for each chunk. */
 typedef struct {
     PyObject_HEAD
-    PyObject *twin, *items, *work, *in_hand;
+    PyObject *twin, *items, *work, *in_hand, *engine;
+    Py_ssize_t attend_at;
     int left, chunk;
 } Iteration;
+
+/* Clock of time.monotonic. */
+#ifdef __APPLE__
+#define MONOTONIC CLOCK_UPTIME_RAW
+#else
+#define MONOTONIC CLOCK_MONOTONIC
+#endif
+
+/* Return whether it is time to attend to the sockets. */
+static int
+is_due(Iteration *self)
+{
+    PyObject *at = hot_get(self->engine, self->attend_at);
+    struct timespec now;
+    if (at == NULL || !PyFloat_CheckExact(at) || clock_gettime(MONOTONIC, &now) != 0) {
+        return 1;
+    }
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec >= PyFloat_AS_DOUBLE(at);
+}
 
 /* Return the next plain message; NULL with an exception, or without one if there is none. */
 static PyObject *
@@ -348,6 +368,9 @@ next_plain(PyObject *items)
 static PyObject *
 iteration_next(Iteration *self)
 {
+    if (self->left == 0 && PyObject_Size(self->items) > 0 && !is_due(self)) {
+        self->left = self->chunk;
+    }
     if (self->left > 0 && PyObject_Size(self->work) == 0 && PyObject_Size(self->in_hand) == 0) {
         self->left--;
         PyObject *message = next_plain(self->items);
@@ -355,9 +378,8 @@ iteration_next(Iteration *self)
             return message;
         }
     }
-    PyObject *message = Py_TYPE(self->twin)->tp_iternext(self->twin);
-    self->left = message == NULL ? 0 : self->chunk;
-    return message;
+    self->left = 0;
+    return Py_TYPE(self->twin)->tp_iternext(self->twin);
 }
 
 static int
@@ -368,6 +390,7 @@ iteration_traverse(Iteration *self, visitproc visit, void *arg)
     Py_VISIT(self->items);
     Py_VISIT(self->work);
     Py_VISIT(self->in_hand);
+    Py_VISIT(self->engine);
     return 0;
 }
 
@@ -380,6 +403,7 @@ iteration_dealloc(Iteration *self)
     Py_XDECREF(self->items);
     Py_XDECREF(self->work);
     Py_XDECREF(self->in_hand);
+    Py_XDECREF(self->engine);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -387,11 +411,15 @@ iteration_dealloc(Iteration *self)
 static PyObject *
 iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *items, *work, *in_hand;
+    PyObject *twin, *items, *work, *in_hand, *engine;
     int chunk;
-    static char *keywords[] = {"twin", "items", "work", "in_hand", "chunk", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOi:MessageIteration", keywords, &twin, &items, &work,
-                                     &in_hand, &chunk)) {
+    static char *keywords[] = {"twin", "items", "work", "in_hand", "engine", "chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOi:MessageIteration", keywords, &twin, &items, &work,
+                                     &in_hand, &engine, &chunk)) {
+        return NULL;
+    }
+    Py_ssize_t attend_at = hot_offset(Py_TYPE(engine), "attend_at");
+    if (attend_at < 0) {
         return NULL;
     }
     if (!PyIter_Check(twin) || links_subscriber.message == NULL) {
@@ -403,6 +431,8 @@ iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
         self->items = Py_NewRef(items);
         self->work = Py_NewRef(work);
         self->in_hand = Py_NewRef(in_hand);
+        self->engine = Py_NewRef(engine);
+        self->attend_at = attend_at;
         self->chunk = chunk;
     }
     return (PyObject *)self;

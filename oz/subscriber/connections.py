@@ -49,6 +49,8 @@ from oz.wire import links
 
 MAX_READ = 100
 """Frames of links that are read at once."""
+MAX_ALONE = 8
+"""Frames that are read at once for a call that waits for one message."""
 MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
@@ -367,34 +369,38 @@ class Connections(ABC):
         return link.state == LIVE and not self.dispatcher.is_full
 
     def read_alone(self) -> Message | None:
-        """Read one frame; return its message if it brought one message to the queue of the subscriber.
+        """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
 
-        The caller holds the lock and `reading`. Everything else that the frame has changed is for the next
-        `attend`.
+        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. Everything else that the
+        frames have changed is for the next `attend`.
         """
         dialler = self._dialler
         if dialler is None or self.state != OPEN or self._current is not None:
             return None
+        items, stats, now = self.dispatcher.shared.items, self.dispatcher.stats, _clock()
+        before = stats.received
         dialler.begin()
-        message = dialler.read()
-        if message is None:
-            return None
-        now = _clock()
-        try:
-            place = self._by_handle.get(message[0])
-            if place is not None:
-                if len(message) == 2:
+        for _ in range(MAX_ALONE):
+            message = dialler.read()
+            if message is None:
+                break
+            try:
+                place = self._by_handle.get(message[0])
+                if place is None:
+                    pass
+                elif len(message) == 2:
                     self._on_frame(place, message[1], now, time.time_ns())
                     if place.link is not None and place.link.is_ack_due:
                         self._flush(now)
                 else:
-                    self.dispatcher.stats.malformed += 1
-            dialler.discard()
-        except BaseException:
-            self._take_back()
-            raise
-        self.version += 1
-        items = self.dispatcher.shared.items
+                    stats.malformed += 1
+                dialler.discard()
+            except BaseException:
+                self._take_back()
+                raise
+            self.version += 1
+            if stats.received != before:
+                break
         if items and items[0].__class__ is Message:
             found: Any = items.popleft()
             return found  # type: ignore[no-any-return]

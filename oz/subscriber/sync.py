@@ -326,12 +326,12 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         return _iterate_in_python(subscriber, queue, CHUNK)
     engine = subscriber._engine
     return HOT.MessageIteration(
-        # The compiled part reads the clock once for a chunk.
         twin=_iterate_in_python(subscriber, queue, 1),
         items=queue.items,
         work=engine.dispatcher.work,
         # A weak dictionary has a method in Python for its length.
         in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        engine=engine,
         chunk=CHUNK,
     )
 

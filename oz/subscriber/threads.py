@@ -56,9 +56,10 @@ class ThreadWaits:
                     return None
                 seen = engine.version
                 message = engine.read_alone()
-            if message is not None or engine.version != seen:
-                return message
-            return self._poll_alone(seen, seconds)
+            if message is None and engine.version == seen:
+                message = self._poll_alone(seen, seconds)
+            engine.after_alone()
+            return message
         finally:
             engine.reading.release()
             if self._followers:
