@@ -37,7 +37,7 @@ from oz.multicast.endpoints import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000
-_CLOSE_TIMEOUT = 1.0  # seconds for what is still to be sent after Ctrl-C
+_CLOSE_TIMEOUT = 1.0  # seconds for unsent messages after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
@@ -133,7 +133,7 @@ def pub(
         messages = _paced(messages, interval)
     rights = OwnRights(security, "publish")
     if subject != _FROM_STDIN:
-        # A bad subject, or one that is denied, is told before anything is bound or waited for.
+        # A bad or denied subject is refused before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
         rights.check(_as_bytes(subject))
     with (
@@ -162,7 +162,7 @@ def pub(
                 tally.unwanted += not recipients.wait_for(message.subject)
                 publish(message.subject, message.payload)
             tally.published += 1
-    # Who comes later gets the newest of what is kept.
+    # Later subscribers get the newest messages.
     if not last_value:
         _report(ctx, tally)
 
@@ -213,7 +213,7 @@ def _publisher(
         publisher.close(timeout=_CLOSE_TIMEOUT)
         raise
     finally:
-        # What a slow subscriber has not fetched yet is still here.
+        # Messages for a slow subscriber still wait here.
         close_when_sent(ctx, publisher)
 
 
@@ -279,7 +279,7 @@ class _Recipients:
             self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After so many subjects the start is over, and there is no need to remember more.
+        # After `_MANY` subjects the start is over, so that the set stops to grow.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)
 
 
