@@ -28,7 +28,7 @@ def joining_options(command: _F) -> _F:
     """Offer the options of a command that joins a bus whatever it is told; `join` reads them."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
-        "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
+        "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
     return _offer(security_option(command), bus, bind, *_shared(""))
 

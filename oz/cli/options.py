@@ -141,9 +141,13 @@ def refused_to_option(command: _F) -> _F:
     )(command)
 
 
+_SHORT = {"--connect": ("-c",), "--bind": ("-b",)}
+
+
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes an endpoint each time it is given."""
-    return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
+    """Add an option with endpoints, which may be repeated."""
+    names = (*_SHORT.get(name, ()), name)
+    return click.option(*names, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
 
 def filtering_option(command: _F) -> _F:
@@ -157,6 +161,7 @@ def delivery_options(command: _F) -> _F:
     """Add the options of a subscription; `check_delivery` reads them."""
     options = (
         click.option(
+            "-g",
             "--group",
             metavar="NAME",
             callback=checked_group,
@@ -213,8 +218,8 @@ def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool 
 
 
 def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes one endpoint to which other machines or processes can connect."""
-    return click.option(name, metavar="ENDPOINT", callback=_checked_one, help=text)
+    """Add an option with one endpoint that other processes can reach."""
+    return click.option(*_SHORT.get(name, ()), name, metavar="ENDPOINT", callback=_checked_one, help=text)
 
 
 def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
