@@ -455,7 +455,9 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
         (Delivery, "max_pendig", "max_pending"),
         (Limits, "peer", "peers"),
     ):
-        with pytest.raises(TypeError, match=f"oz.{kind.__name__} has no argument '{name}'; did you mean '{near}'"):
+        with pytest.raises(
+            TypeError, match=f"oz.{kind.__name__} has no argument '{name}'; did you mean '{near}'"
+        ):
             kind(**{name: 1})
 
 
