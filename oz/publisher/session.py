@@ -622,7 +622,6 @@ class Session:
         self.down_at: float | None = None
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
-        self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
         self._bye: bytes | None = None
@@ -775,15 +774,6 @@ class Session:
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
         return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
-
-    def may_resend(self, now: float) -> bool:
-        """Return whether a HELLO may make the session send its window again: four times in 10 seconds."""
-        self.resends = min(4.0, self.resends + (now - self.resends_at) / 2.5)
-        self.resends_at = now
-        if self.resends < 1.0:
-            return False
-        self.resends -= 1.0
-        return True
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""

@@ -316,11 +316,10 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            if session.may_resend(now):
-                self._set_route(session, hello, route)
-                session.resume(hello, route, now)
-                session.welcome(self.origin)
-                self.ready[session] = None
+            self._set_route(session, hello, route)
+            session.resume(hello, route, now)
+            session.welcome(self.origin)
+            self.ready[session] = None
             return
         if session is not None:
             self.end(session, now)
