@@ -649,7 +649,9 @@ class Session:
         else:
             stream.keep(body, flags)
 
-    def offer_alone(self, stream: Stream, subject: bytes, payload: bytes, position: int) -> bytes | None:
+    def offer_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+    ) -> bytes | None:
         """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
 
         None if other frames go first, the window is full, or the message is too large for one frame.
@@ -659,6 +661,7 @@ class Session:
             subject: of the message.
             payload: of the message.
             position: of the message.
+            now: in seconds.
         """
         settings = self.settings
         if (
@@ -676,17 +679,12 @@ class Session:
         ):
             return None
         body = Body([subject, payload, None], range(position, position + 1))
+        body.at = now
         self.offer(stream, body)
         body.settle()
         self._is_ping_next = False
         frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
         return frame
-
-    def stamp(self, now: float) -> None:
-        """Set the time of the newest body."""
-        body = self.batches[-1].body
-        if body is not None:
-            body.at = now
 
     def has_bytes_for(self, size: int) -> bool:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""

@@ -202,11 +202,10 @@ class Sessions:
         if self.ready or self.replies or batcher.waiting:
             return None
         position = batcher.position
-        frame = session.offer_alone(stream, subject, payload, position)
+        frame = session.offer_alone(stream, subject, payload, position, now)
         if frame is not None:
             batcher.position = position + 1
             self.now = now
-            session.stamp(now)
             self._bytes += len(frame) + _KEPT
             if self._bytes > self.settings.total_bytes:
                 self._relieve()
