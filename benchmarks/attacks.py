@@ -84,8 +84,7 @@ def of_sockets(kind: str, attack: str, heard: Heard) -> Iterator[Publish]:
             endpoints.append(flooding.stdout.readline().strip())
         process = stack.enter_context(victim(kind, *endpoints))
         with hearing(process.said["endpoint"], kind, heard), attacking(attack, process.said["endpoint"]):
-            while not pub.interest("a.b"):
-                time.sleep(0.01)
+            pub.wait_for_subscribers("a.b", timeout=PATIENCE)
             yield lambda at: pub.publish("a.b", b"%.9f" % at)
 
 
@@ -94,7 +93,7 @@ def hearing(endpoint: str, kind: str, heard: Heard) -> Iterator[None]:
     """Hear what a publisher publishes."""
     with oz.Subscriber(endpoint, filtering="publisher") as sub:
         sub.subscribe(f"{SLOW}.{kind}", handler=heard.take)
-        sub.wait_ready(PATIENCE)
+        sub.wait_ready(timeout=PATIENCE)
         is_over = False
 
         def run() -> None:
@@ -152,8 +151,7 @@ def of_gateway(kind: str, attack: str, heard: Heard) -> Iterator[Publish]:
         hearing(process.said["subscribers"], kind, heard),
         attacking(attack, process.said["subscribers"]),
     ):
-        while not pub.interest(f"{SLOW}.{kind}"):
-            time.sleep(0.01)
+        pub.wait_for_subscribers(f"{SLOW}.{kind}", timeout=PATIENCE)
         yield lambda at: pub.publish(f"{SLOW}.{kind}", b"%.9f" % at)
 
 

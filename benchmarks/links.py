@@ -18,7 +18,7 @@ import zmq
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from oz.publisher.sync import Publisher
+import oz
 
 PAYLOAD = b"x" * 64
 SUBJECTS = [f"time.{number}.east" for number in range(100)]
@@ -86,7 +86,7 @@ def main():
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     count, subscribers = arguments.messages, arguments.subscribers
-    publisher = Publisher("tcp://127.0.0.1:*", on_full="block")
+    publisher = oz.Publisher("tcp://127.0.0.1:*", on_full="block")
     ready, done = start(count_links, publisher.link_endpoints[0], count, subscribers)
     for _ in range(subscribers):
         ready.acquire()

@@ -16,8 +16,8 @@ from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.subscriptions import Subscription
 from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter
 from oz.errors import ClosedError, Timeout
-from oz.message import Message
 from oz.numbers import check_count, check_wait
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscriber.draining import drain, wait_ready

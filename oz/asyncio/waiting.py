@@ -14,7 +14,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import is_cancelled
 from oz.errors import ClosedError
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine, count, is_wanted

@@ -32,13 +32,13 @@ class BusPublisher:
         """Publish the value that `payload` is written for."""
         self._node.publish(subject, self._form.read(payload), **extras)
 
-    def interest(self, subject: bytes) -> bool:
-        """Tell whether anybody on the bus has a subscription for it."""
+    def has_subscribers(self, subject: bytes) -> bool:
+        """Return whether a node of the bus has a subscription for the subject."""
         return self._node.interest(subject)
 
-    def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
+    def wait_for_subscribers(self, subject: bytes, *, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        self._node.wait_for_subscribers(n, subject, timeout)
+        self._node.wait_for_subscribers(1, subject, timeout)
 
 
 @contextmanager
@@ -103,7 +103,7 @@ class BusSubscriber:
         with self._subscription.queue.news.rings(waiting.bell.ring):
             yield
 
-    def receive(self, timeout: float) -> Shown:
+    def receive(self, *, timeout: float) -> Shown:
         """Wait for a message.
 
         Raises:
@@ -113,9 +113,9 @@ class BusSubscriber:
         frames = [message.subject_bytes, self._form.write(message.payload)]
         return Shown(message.subject, message.payload, frames, message.headers)
 
-    def wait_ready(self, seconds: float) -> None:
+    def wait_ready(self, *, timeout: float) -> None:
         """Wait for peers to answer; see `oz.Node`."""
-        self.node.wait_ready(seconds)
+        self.node.wait_ready(timeout)
 
     def _say_loss(self, message: oz.Message) -> None:
         advisory = message.payload

@@ -13,15 +13,22 @@ import click
 
 import oz
 from oz.escaping import printable
+from oz.options import OVERFLOWS, POLICIES
 from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
 from oz.subjects.pattern import compile_with_default
-from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
+from oz.subscriber.checks import MAX_GROUP
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
 
-ROUTED = ("filtering", "group", "policy", "overflow", "last_value")
-"""The names of what `routed_options` offer."""
+FILTERINGS = ("auto", "publisher", "prefix")
+FILTERING_HELP = (
+    "Side that filters: the oz publisher, ZeroMQ by prefix, or auto: the publisher if it is one of oz.  "
+    "[default: auto]"
+)
+
+DELIVERY = ("group", "policy", "overflow", "last_value")
+"""Names of the options of `delivery_options`."""
 
 MOST_SECONDS = 1e9
 """The longest time that an option takes, 31 years: what is longer overflows clocks, and nobody means it."""
@@ -139,14 +146,16 @@ def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
     return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
 
-def routed_options(command: _F) -> _F:
-    """Offer the options of publisher-side filtering; `check_routed` reads them."""
+def filtering_option(command: _F) -> _F:
+    """Add `--filtering`."""
+    return click.option("--filtering", type=click.Choice(FILTERINGS), default="auto", help=FILTERING_HELP)(
+        command
+    )
+
+
+def delivery_options(command: _F) -> _F:
+    """Add the options of a subscription; `check_delivery` reads them."""
     options = (
-        click.option(
-            "--filtering",
-            type=click.Choice(["prefix", "publisher"]),
-            help="The side that filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
-        ),
         click.option(
             "--group",
             metavar="NAME",
@@ -161,7 +170,7 @@ def routed_options(command: _F) -> _F:
         ),
         click.option(
             "--overflow",
-            type=click.Choice([one for one in OVERFLOWS if one is not None]),
+            type=click.Choice(OVERFLOWS),
             help="The action when messages come faster than they are read: conflate to the newest of each "
             "subject, or drop the oldest or the newest.  [default: keep all]",
         ),
@@ -183,27 +192,24 @@ def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | Non
     return name
 
 
-def check_routed(given: dict[str, Any], *, is_needed: bool) -> dict[str, Any] | None:
-    """Put together what `routed_options` were given as arguments for `subscribe`.
+def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool = False) -> dict[str, Any]:
+    """Return those options of `delivery_options` that were given.
 
     Args:
         given: the options by name.
-        is_needed: something else needs `filtering="publisher"`.
-
-    Returns:
-        The arguments; None when nothing asks for `filtering="publisher"`.
+        filtering: of the subscriber.
+        with_headers: whether headers are shown.
 
     Raises:
-        click.UsageError: two of them do not go together.
+        click.UsageError: an option needs another one, or excludes it.
     """
-    filtering = given["filtering"]
-    options = {name: value for name, value in given.items() if name != "filtering" and value}
+    options = {name: value for name, value in given.items() if value}
     if "policy" in options and "group" not in options:
         raise click.UsageError("--policy is of a group: give --group NAME too")
-    if filtering == "prefix" and (options or is_needed):
+    if filtering == "prefix" and (options or with_headers):
         named = ", ".join(f"--{name.replace('_', '-')}" for name in options) or "--headers"
-        raise click.UsageError(f"{named}: only with --filtering publisher")
-    return options if options or is_needed or filtering == "publisher" else None
+        raise click.UsageError(f"{named}: not with --filtering prefix")
+    return options
 
 
 def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
@@ -252,13 +258,13 @@ class Attached(Protocol):
 def ready_line(
     socket: Attached, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
 ) -> str:
-    """Say that a socket is ready, and where: with the port that a `*` became.
+    """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        socket: which.
-        bind: where it is bound.
-        connect: where it connects to. ZeroMQ does not say whether anybody is there.
-        have_answered: the line is said when all of those have answered.
+        socket: that is ready; its endpoint has the real port in place of `*`.
+        bind: bound endpoints.
+        connect: connected endpoints.
+        have_answered: whether the peers at these endpoints have answered.
     """
     bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
     connects = "connected" if have_answered else "connecting"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 import click
@@ -30,6 +31,7 @@ from oz.cli.options import (
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.cli.rights import OwnRights
+from oz.configuration import resolve_limits
 from oz.escaping import printable
 from oz.transport.multicast.endpoint import is_multicast
 
@@ -89,7 +91,7 @@ class Outgoing(NamedTuple):
     metavar="SECONDS",
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
-@headers_option("Of every message; may be repeated. Not for subscribers with --filtering prefix.")
+@headers_option("Of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers.")
 @click.option("--key", metavar="TEXT", help="What --policy sticky goes by, in place of the subject.")
 @click.option(
     "--last-value",
@@ -196,7 +198,13 @@ def _publisher(
         bind = [DEFAULT_ENDPOINT]
     with socket_refused():
         publisher = oz.Publisher(
-            bind, connect, dialect=dialect, on_full="block", last_value=last_value, security=security
+            bind,
+            connect,
+            dialect=dialect,
+            on_full="block",
+            last_value=last_value,
+            security=security,
+            options=oz.Options(send_timeout=inf, limits=resolve_limits()),
         )
     try:
         say(ctx, ready_line(publisher, bind, connect))
@@ -244,10 +252,10 @@ def _paced(messages: Iterator[Outgoing], interval: float) -> Iterator[Outgoing]:
 
 
 class _Recipients:
-    """Waits for a subscriber of each new subject, but no longer than a limit in all.
+    """Waits for a subscriber of each new subject, within a limit for all waits.
 
-    A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.
-    Over multicast nobody can tell who listens, and nobody is waited for.
+    The patterns of one subscriber arrive one after another, so each subject is waited for. A multicast
+    publisher does not know its subscribers, so it does not wait.
     """
 
     def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float, *, is_known: bool) -> None:
@@ -257,18 +265,18 @@ class _Recipients:
         self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
-        """Tell whether somebody wants the subject; when it is new, wait for that while there is time left."""
+        """Return whether a subscriber receives the subject. Wait for one if the subject is new."""
         if not self._is_known:
             return True
         if self._left > 0 and subject not in self._seen:
             self._seen.add(subject)
             self._wait(subject)
-        return self._publisher.interest(subject)
+        return self._publisher.has_subscribers(subject)
 
     def _wait(self, subject: bytes) -> None:
         started = time.monotonic()
         try:
-            self._publisher.wait_for_subscribers(1, subject=subject, timeout=self._left)
+            self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
         # After so many subjects the start is over, and there is no need to remember more.

@@ -385,6 +385,117 @@ class Hot(Protocol):
             error: what it raises again when it is called again, as the socket is closed.
         """
 
+    # links: oz.publisher and oz.subscriber
+
+    def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
+        """Return the columns of a body without extras, checked; None for another body.
+
+        `flat()` of the columns returns what `decode_body` of oz.wire.links returns.
+
+        Args:
+            frame: with the body.
+            at: index of its first byte.
+            count: messages.
+        """
+
+    def Subjects(self) -> Any:
+        """Return an empty cache of routes by subject, in front of a dict of routes."""
+
+    def know_subscriber(
+        self, message: type, handled_message: type, route: type, queue: type, inbox: type, /
+    ) -> None:
+        """Set the classes of oz.subscriber."""
+
+    def make_messages(
+        self,
+        columns: Any,
+        cache: Any,
+        routes: dict[bytes, Any],
+        find: Callable[..., Any],
+        stream: int,
+        kind: type,
+        arrival: Any,
+        /,
+    ) -> list[Any]:
+        """Return the messages of a body.
+
+        Args:
+            columns: of `scan`.
+            cache: of these routes.
+            routes: by subject.
+            find: called with routes, stream, subject and None for the route of another subject.
+            stream: of the messages.
+            kind: class of the messages.
+            arrival: of the messages.
+        """
+
+    def put_messages(self, messages: list[Any], start: int, /) -> int:
+        """Append messages to the queues of their routes.
+
+        Returns:
+            Index of the first message whose queues need more than that.
+        """
+
+    def pack_body(self, flat: Any, /) -> bytes | None:
+        """Return the BODY frame of messages without extras; None for other messages."""
+
+    def pack_waiting(self, waiting: list[Any], most: int, size: int, /) -> tuple[Any, int, bytes] | None:
+        """Return recipients, count and BODY frame of all messages that wait.
+
+        None if they have different recipients or extras, or do not fit one body.
+
+        Args:
+            waiting: of a `Batcher`.
+            most: messages of a body at most.
+            size: bytes of a body.
+        """
+
+    def Outbox(
+        self,
+        *,
+        quick: dict[Any, Any],
+        waiting: list[Any],
+        engine: Any,
+        batcher: Any,
+        full_length: int,
+        most_bytes: int,
+    ) -> Any:
+        """Return what `PublishMethod` needs of a publisher. It is in the slot `_outbox` of the publisher."""
+
+    def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
+        """Return the method `publish` of a class.
+
+        Args:
+            twin: the method in Python.
+            owner: class with the slot `_outbox`.
+        """
+
+    def MessageIteration(
+        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, chunk: int
+    ) -> Iterator[Any]:
+        """Return an iterator over the messages of a queue.
+
+        Args:
+            twin: iterator in Python, called after each chunk, and for all but plain messages.
+            items: of the queue.
+            work: the twin is called while it is not empty.
+            in_hand: likewise.
+            chunk: messages between two calls of the twin.
+        """
+
+    def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
+        """Call the handlers of plain messages.
+
+        Args:
+            work: queues with a message for a handler.
+            most: calls at most.
+            failed: called with inbox and message when a handler raised.
+            counts: its only element becomes the number of calls, also before an exception.
+
+        Returns:
+            Whether the next item of `work`, if there is one, may be plain too.
+        """
+
 
 def _load() -> tuple[Hot | None, str]:
     """Return the compiled part, or None and why it does not run.

@@ -121,11 +121,11 @@ def replay(subscribers: int) -> None:
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
         print(publisher.endpoint, flush=True)
-        # Each subscribes to END last: whoever is seen there has subscribed to all that it wants.
-        publisher.wait_for_subscribers(subscribers, subject=END)
+        # A subscriber subscribes to END last, so that its other subscriptions have arrived too.
+        publisher.wait_for_subscribers(END, count=subscribers, timeout=None)
         publisher.publish_many(messages)
         publisher.publish(END, None)
-        publisher.close(linger=-1)
+        publisher.close(timeout=None)
 
 
 SPECS = (
@@ -259,7 +259,7 @@ def _listen(
 ) -> None:
     poller = zmq.Poller()
     for listener in listeners:
-        poller.register(listener.subscriber, zmq.POLLIN)
+        poller.register(listener.subscriber.fileno(), zmq.POLLIN)
     heard = inf
     while pending := [listener for listener in listeners if not listener.ended]:
         if sum(listener.take_some() for listener in pending):

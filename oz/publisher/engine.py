@@ -30,13 +30,12 @@ are called when there is news for them.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
@@ -56,6 +55,8 @@ from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport import descriptors
+from oz.transport.runtime import runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
@@ -66,6 +67,8 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
@@ -79,8 +82,6 @@ UNKNOWN = ()
 """Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
-_get = zmq.backend.Socket.get
-_clock = time.monotonic
 _Result = TypeVar("_Result")
 
 
@@ -120,7 +121,12 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        runtime: functions of the sockets and the clock.
+        owns_context: whether `end_context` terminates the context.
     """
+
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
 
     def __init__(
         self,
@@ -147,14 +153,17 @@ class Engine:
         self._codec = find_codec(codec)
         credentials = find_credentials(security, options.multicast)
         self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
-        self.waiters: Waiters = set()
+        self.waiters: Waiters = {}
         self.is_resting = self.is_pressed = False
         self.is_foreign = self.is_closing = self.is_closed = False
-        self._own_context = context is None
+        descriptors.need(descriptors.CONTEXT, "a publisher")
+        self.owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self._clock = runtime.clock
         self._refuses = on_full != "drop"
         self._settings = Settings(
             window=WINDOW,
@@ -171,7 +180,7 @@ class Engine:
             peers=options.limits.peers,
         )
         self._last_values = LastValues() if last_value else None
-        self.origin = os.urandom(16)
+        self.origin = runtime.random_bytes(16)
         self._plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
@@ -191,25 +200,27 @@ class Engine:
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
             refuses=self._refuses,
+            delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
-            self._plain, self._create_listener, links, own_context=self._own_context, keys=self._keys
+            self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
-        keys = self._keys
+        keys, random_bytes = self._keys, self.runtime.random_bytes
         sessions = Sessions(
             self.origin,
             self._settings,
-            lambda: os.urandom(16),
+            lambda: random_bytes(16),
             last_values=self._last_values,
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
         )
         sessions.interest.on_change = self.quick.clear
-        sessions.now = _clock()
+        sessions.now = self._clock()
         return sessions
 
     def _create_listener(self) -> LinkListener:
@@ -282,7 +293,7 @@ class Engine:
             sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
             if self._listener is not None:
                 sockets.append(self._listener.socket)
-            return tuple(cast("int", _get(one, _FD)) for one in sockets)
+            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
 
     # publishing
 
@@ -332,7 +343,7 @@ class Engine:
             if plain.has_input():
                 self._request_attention()
         if sessions.interest.groups:
-            sessions.now = _clock()
+            sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
         if not is_matched:
             if self._last_values is not None:
@@ -363,7 +374,7 @@ class Engine:
         if self._held:
             if len(self.waiting) >= self.full_length:
                 self._flush()
-        elif self.batcher.is_due(_clock()):
+        elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
             self._request_attention()
@@ -394,9 +405,9 @@ class Engine:
             WouldBlock: there was none within `send_timeout` seconds, or `on_full` is "raise".
             ClosedError: the publisher was closed.
         """
-        end = _clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
+        end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
         while not self.offer(message):
-            if _clock() >= end:
+            if self._clock() >= end:
                 raise self.refuse(message.subject)
             yield end
 
@@ -408,6 +419,24 @@ class Engine:
         """
         self.check_usable()
         self._locked(self._flush)
+
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to the subscribers behind the last message.
+
+        Args:
+            count: None if the number is unknown.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._report_loss, count)
+
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        for session in self._sessions.by_id.values():
+            for stream in session.streams.values():
+                stream.lose(count)
 
     def hold(self) -> None:
         """Keep messages until the batch is full, or `release`."""
@@ -443,7 +472,7 @@ class Engine:
 
     def _flush(self) -> None:
         sessions = self._sessions
-        began = sessions.now = _clock()
+        began = sessions.now = self._clock()
         sessions.flush()
         listener = self._listener
         if listener is not None:
@@ -458,7 +487,7 @@ class Engine:
                 self._request_attention()
         if self._refuses:
             self._measure_pressure()
-        self.batcher.sent(began, _clock())
+        self.batcher.sent(began, self._clock())
 
     def _measure_pressure(self) -> None:
         self.is_pressed = any(
@@ -478,7 +507,7 @@ class Engine:
             return
         turn = list(ready)
         ready.clear()
-        end = _clock() + SLICE if len(turn) > 1 else 0.0
+        end = self._clock() + SLICE if len(turn) > 1 else 0.0
         for index, session in enumerate(turn):
             while (frames := session.next_frames()) is not None:
                 result = send(session.route, frames)
@@ -486,22 +515,22 @@ class Engine:
                     self._blocked[session] = None
                     break
                 if result == GONE:
-                    sessions.unreachable(session, _clock())
+                    sessions.unreachable(session, self._clock())
                     break
                 session.taken()
-            if end and _clock() > end:
+            if end and self._clock() > end:
                 # The sessions that had no turn are the first next time.
                 ready.update(dict.fromkeys(turn[index + 1 :]))
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
         """Read frames of links: `MAX_READ` at most, and for `SLICE` at most."""
-        sessions, now = self._sessions, _clock()
+        sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
             sessions.on_frame(route, frame, now, listener.user)
             # Only a declaration takes long to decode.
-            if len(frame) > _LARGE and _clock() > end:
+            if len(frame) > _LARGE and self._clock() > end:
                 break
 
     def _tell(self) -> None:
@@ -523,24 +552,27 @@ class Engine:
         if plain.read(MAX_READ):
             self.quick.clear()
         if self._keys is not None:
-            now = _clock()
+            now = self._clock()
             if self._keys.has_changed(now):
                 self._reconsider(listener)
             plain.settle(now)
+        if self._endpoints.taken and self._clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = self._clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
             if sessions.has_work:
-                end = _clock() + SLICE
-                while sessions.work(_STEPS) and _clock() < end:
+                end = self._clock() + SLICE
+                while sessions.work(_STEPS) and self._clock() < end:
                     pass
-            sessions.tick(_clock())
+            sessions.tick(self._clock())
             if self._blocked:
                 sessions.ready.update(self._blocked)
                 self._blocked.clear()
             self._pump(listener)
         due = None if self._held else self.batcher.deadline()
-        if due is not None and (flushes or _clock() >= due):
+        if due is not None and (flushes or self._clock() >= due):
             self._flush()
         elif self._refuses:
             self._measure_pressure()
@@ -552,16 +584,17 @@ class Engine:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
             deadline = self._sessions.next_deadline(is_held=self._held > 0)
-            keys = self._keys
-            if keys is None:
-                return deadline
-            return keys.deadline if deadline is None else min(deadline, keys.deadline)
+            if self._keys is not None:
+                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+            if self._endpoints.taken:
+                deadline = min(self._retry_at, inf if deadline is None else deadline)
+            return deadline
 
     def _reconsider(self, listener: LinkListener | None) -> None:
         """Apply changed rights to the subscribers."""
         assert self._keys is not None
         sessions = self._sessions
-        sessions.now = _clock()
+        sessions.now = self._clock()
         ended = sessions.reconsider(self._keys.is_trusted)
         if listener is not None:
             self._pump(listener)
@@ -622,9 +655,9 @@ class Engine:
             Timeout: there were fewer.
             SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
         """
-        end = None if timeout is None else _clock() + timeout
+        end = None if timeout is None else self._clock() + timeout
         while (found := self.count_subscribers(subject)) < count:
-            if end is not None and _clock() >= end:
+            if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
                 where = (
                     ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
@@ -634,12 +667,17 @@ class Engine:
                 )
             yield end
 
+    def sessions(self) -> list[Session]:
+        """Return the sessions that have subscriptions: an object is another one after the session has ended."""
+        with self.lock:
+            return [session for session in self._sessions.by_id.values() if session.patterns]
+
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""
         if self.is_foreign or self.is_closed:
             return []
         with self.lock:
-            now = _clock()
+            now = self._clock()
             return [_info(session, now) for session in self._sessions.by_id.values()]
 
     def stats(self) -> PublisherStats:
@@ -650,11 +688,11 @@ class Engine:
             sent = numbered - self._silent + self._plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
@@ -668,7 +706,7 @@ class Engine:
 
         See `Sessions.acknowledging_until`.
         """
-        began = _clock()
+        began = self._clock()
         end = float("inf") if timeout is None else began + timeout
         with self.lock:
             if not self.is_closing:
@@ -678,7 +716,7 @@ class Engine:
                     self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
-            now = _clock()
+            now = self._clock()
             with self.lock:
                 until = self._sessions.acknowledging_until(began, now)
             if until is None or now >= end:
@@ -699,7 +737,7 @@ class Engine:
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -713,6 +751,12 @@ class Engine:
                 self._given_up += left
                 self._shut(milliseconds)
             return left
+
+    def abort(self) -> None:
+        """Close the sockets without BYE."""
+        with self.lock:
+            if not self.is_closed:
+                self._shut(0)
 
     def _shut(self, linger: int) -> None:
         """Close the sockets."""
@@ -729,7 +773,9 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
-        if self._own_context and not self.is_foreign:
+        if self.owns_context and not self.is_foreign:
+            # A signal may interrupt the wait. A second `close` must not wait again.
+            self.owns_context = False
             self._context.term()
 
     def _disown(self) -> None:
@@ -794,11 +840,5 @@ def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
         raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
     if not isinstance(options, Options):
         raise TypeError(f"options is an Options, not {type(options).__name__}")
-    if context is not None and not isinstance(context, zmq.Context):
-        raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
-    for name, value in (
-        ("multicast", options.multicast),
-        ("delimiter", options.delimiter),
-    ):
-        if value is not None:
-            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")
+    if context is not None:
+        runtime_of(context)

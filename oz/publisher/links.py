@@ -21,6 +21,7 @@ from oz.protocol.publisher.accounts import Peer
 from oz.transport.backend import PYZMQ
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
+from oz.transport.runtime import runtime_of
 from oz.wire import links
 
 TAKEN, FULL, GONE = range(3)
@@ -37,8 +38,6 @@ _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
 _MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
-_get: Any = zmq.backend.Socket.get
-_send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
 
 
 class LinkListener:
@@ -66,6 +65,8 @@ class LinkListener:
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
         self.rejected = 0
+        runtime = runtime_of(context)
+        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
         self._pair = (self.socket, self.socket)
         self._four = (self.socket,) * 4
 
@@ -83,19 +84,19 @@ class LinkListener:
 
     def has_input(self) -> bool:
         """Return whether a frame can be read. libzmq processes its commands in this call."""
-        return bool(_get(self.socket, _EVENTS) & _POLLIN)
+        return bool(self._get(self.socket, _EVENTS) & _POLLIN)
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read, `limit` at most."""
-        socket = self.socket
-        if _get(socket, _RCVMORE):
+        socket, get, recv = self.socket, self._get, self._recv
+        if get(socket, _RCVMORE):
             # A signal handler has raised inside the last message: pyzmq runs handlers at the end of `recv`.
             self._skip()
         for _ in range(limit):
-            if not _get(socket, _EVENTS) & _POLLIN:
+            if not get(socket, _EVENTS) & _POLLIN:
                 return
-            route, frame = map(_recv, self._pair, _BOTH)
-            if _get(socket, _RCVMORE):
+            route, frame = map(recv, self._pair, _BOTH)
+            if get(socket, _RCVMORE):
                 self._skip()
             else:
                 yield route, frame
@@ -103,8 +104,8 @@ class LinkListener:
     def _skip(self) -> None:
         """Read the rest of a message with too many frames. libzmq has received all of it."""
         self.rejected += 1
-        while _get(self.socket, _RCVMORE):
-            _recv(self.socket, _LAST)
+        while self._get(self.socket, _RCVMORE):
+            self._recv(self.socket, _LAST)
 
     def send(self, route: bytes, frames: tuple[Any, ...]) -> int:
         """Send one or two messages of one frame to a route; return TAKEN, FULL or GONE.
@@ -116,9 +117,9 @@ class LinkListener:
         """
         try:
             if len(frames) == 1:
-                deque(map(_send, self._pair, (route, frames[0]), _ONE_FRAME), 0)
+                deque(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME), 0)
             else:
-                deque(map(_send, self._four, (route, frames[0], route, frames[1]), _TWO_FRAMES), 0)
+                deque(map(self._send, self._four, (route, frames[0], route, frames[1]), _TWO_FRAMES), 0)
         except zmq.ZMQError as error:
             if error.errno == EAGAIN:
                 return FULL
@@ -129,7 +130,7 @@ class LinkListener:
             # A signal handler has raised, perhaps inside a message, which an empty frame completes. For the
             # subscriber it is a probe: it greets again. Outside a message, libzmq ignores the frame.
             with suppress(zmq.ZMQError):
-                _send(self.socket, b"", _LAST)
+                self._send(self.socket, b"", _LAST)
             raise
         return TAKEN
 
@@ -162,14 +163,14 @@ class KeyedListener(LinkListener):
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read; `user` has the key of each."""
         socket: Any = self.socket
-        if _get(socket, _RCVMORE):
+        if self._get(socket, _RCVMORE):
             self._skip()
         for _ in range(limit):
-            if not _get(socket, _EVENTS) & _POLLIN:
+            if not self._get(socket, _EVENTS) & _POLLIN:
                 return
-            received: Any = map(_recv, self._pair, _BOTH, _COPIED)
+            received: Any = map(self._recv, self._pair, _BOTH, _COPIED)
             route, frame = received
-            if _get(socket, _RCVMORE):
+            if self._get(socket, _RCVMORE):
                 self._skip()
                 continue
             self.user = key_of_client(frame)

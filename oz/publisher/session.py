@@ -200,6 +200,7 @@ class Stream:
         numbered: messages that have entered the window.
         pending: messages in the backlog.
         drops: dropped messages, by reason.
+        unknown: losses of unknown size that were reported to the publisher.
         load: messages of a group that are not acknowledged, or not handled.
         held: numbered batches of a group that are not acknowledged, or not handled.
         mark: sequence below which all messages are handled.
@@ -208,7 +209,7 @@ class Stream:
     __slots__ = (
         "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
         "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow",
-        "patterns", "pending", "prefetch", "redelivers", "session",
+        "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
@@ -223,6 +224,7 @@ class Stream:
         self.patterns = self.joined = 0
         self.matched = self.numbered = self.pending = self.load = self.mark = 0
         self.drops = [0, 0, 0, 0]
+        self.unknown = 0
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
         # A last value belongs to one subscription: its key has the number of the subscription too.
@@ -425,6 +427,15 @@ class Stream:
         self.drops[reason] += count
         self._tail_drops += count
         self._unload(count)
+
+    def lose(self, count: int | None) -> None:
+        """Count messages that were lost before the publisher; None for an unknown number."""
+        if count is None:
+            self.unknown += 1
+        else:
+            self.matched += count
+            self.drops[FULL] += count
+            self._tail_drops += count
 
     def take(self) -> _Waiting | None:
         """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
@@ -781,6 +792,16 @@ class Session:
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
+        return not self.pending and not any(stream.held for stream in self.streams.values())
+
+    @property
+    def dropped_unasked(self) -> int:
+        """Number of messages dropped for streams that have no overflow policy of the subscriber."""
+        return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
+
+    @property
     def has_unsent(self) -> bool:
         """Whether the socket has not accepted all messages."""
         return self.sent < self.following or any(stream.pending for stream in self.streams.values())
@@ -858,8 +879,8 @@ class Session:
         found = {}
         for number, stream in self.streams.items():
             pending = stream.pending + unsent.get(number, 0)
-            if pending or any(stream.drops):
-                found[number] = Drops(pending, *stream.drops)
+            if pending or any(stream.drops) or stream.unknown:
+                found[number] = Drops(pending, *stream.drops)._replace(unknown=stream.unknown)
         return found
 
     def bye(self, reason: int) -> None:

@@ -411,8 +411,6 @@ class Sessions:
                     return
         if declare.is_last:
             session.applied, session.part = declare.revision, 0
-            # Messages that were published before belong to the earlier declaration.
-            self.flush()
             self._answer(session)
 
     def _begin_part(self, session: Session, declare: Declare) -> bool:
@@ -426,7 +424,7 @@ class Sessions:
             return session.part == revision
         session.part = 0
         if base not in (0, session.applied):
-            session.post(links.encode_answer(Answer(session.applied, None)))
+            session.post(links.encode_answer(Answer(session.applied, None, self.batcher.position)))
             self.ready[session] = None
             return False
         session.part = revision
@@ -434,7 +432,10 @@ class Sessions:
         return True
 
     def _answer(self, session: Session) -> None:
-        session.post(links.encode_answer(Answer(session.applied, list(session.refused.values()))))
+        # Messages that were published before belong to the earlier declaration.
+        self.flush()
+        answer = Answer(session.applied, list(session.refused.values()), self.batcher.position)
+        session.post(links.encode_answer(answer))
         self.ready[session] = None
 
     def _add_item(self, session: Session, item: Item, declared: Mapping[int, StreamOptions]) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
 from oz.program_end import CLOSE_TIMEOUT, close_all, end_daemon
@@ -182,7 +183,7 @@ class Publisher(PublisherBase):
             Number of published messages. If a message raises, the messages before it are published.
 
         Raises:
-            TypeError: an element is no pair.
+            TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
         count = 0
@@ -245,3 +246,7 @@ class Publisher(PublisherBase):
     ) -> None:
         """Close."""
         self.close()
+
+
+if HOT is not None:
+    Publisher.publish = HOT.PublishMethod(twin=Publisher.publish, owner=PublisherBase)  # type: ignore[method-assign]

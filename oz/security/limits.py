@@ -1,20 +1,18 @@
-"""Limits: how much of a program one connection may use, and all of them together.
-
-Whoever reaches a limit is refused what goes beyond it, is told so where the protocol has a way, and is
-counted; nobody else notices.
-"""
+"""Limits of the machines of nodes, name servers and forwarders. `node_limits` derives them from `oz.Limits`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from oz import options
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Limits:
-    """The limits of a socket, a node or a service; each is a number above 0, `math.inf` is no limit.
+    """Limits of a node or a service; each is a number above 0, `math.inf` is no limit.
 
     Attributes:
         streams: streams of one connection at a publisher; a subscriber has one for each set of delivery
@@ -84,17 +82,37 @@ class Limits:
         """Show the limits that are not as they are without a word."""
         usual = {one.name: one.default for one in fields(self)}
         said = (f"{name}={value!r}" for name, value in asdict(self).items() if value != usual[name])
-        return f"oz.Limits({', '.join(said)})"
+        return f"Limits({', '.join(said)})"
+
+
+def node_limits(given: options.Limits) -> Limits:
+    """Return the limits of a node or a service.
+
+    Raises:
+        TypeError: the argument is no `oz.Limits`.
+    """
+    if not isinstance(given, options.Limits):
+        raise TypeError(f"limits is oz.Limits(…), not {given!r}")
+    return Limits(
+        patterns=given.patterns,
+        pattern_time=given.pattern_time,
+        all_pattern_time=max(DEFAULT_LIMITS.all_pattern_time, given.pattern_time),
+        key_bytes=given.subscription_bytes,
+        plain_bytes=given.subscription_bytes,
+        message_size=given.message_bytes,
+        nodes=given.peers,
+        handshake=given.handshake,
+    )
 
 
 def check_limits(given: object) -> None:
-    """Refuse what are no limits.
+    """Refuse limits of another class.
 
     Raises:
-        TypeError: it is nothing of `Limits`.
+        TypeError: the argument is no `Limits`.
     """
     if not isinstance(given, Limits):
-        raise TypeError(f"limits is oz.Limits(…), not {given!r}")
+        raise TypeError(f"limits is Limits(…), not {given!r}")
 
 
 def check_limit(name: str, value: Any) -> float:

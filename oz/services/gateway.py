@@ -14,9 +14,9 @@ import zmq
 
 from oz.errors import OzError
 from oz.logs import peer_logger
-from oz.message import Gap, Message
 from oz.numbers import check_number
 from oz.protocol.bridge.bridge import Relaying
+from oz.protocol.messages import Gap, Message
 from oz.protocol.multicast.options import Multicast
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.services.link import (

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from oz.message import BARE, Extras, Message
+from oz.message import BARE, Extras
+from oz.protocol.messages import Message
 
 READY = 1
 """From a process: it has opened its endpoints."""

@@ -18,7 +18,7 @@ from typing import Any
 import zmq
 
 from oz.errors import OzError
-from oz.message import Gap
+from oz.protocol.messages import Gap
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.node.advisories import Advisory

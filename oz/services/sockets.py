@@ -8,7 +8,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import Arrived

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import warnings
 from typing import Any
 
-from oz.errors import ConfigurationError
+from oz.errors import ConfigurationError, SubjectWarning
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
+from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
+from oz.suggestions import level_of_caller
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -33,10 +36,8 @@ def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, li
         raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
     if not isinstance(options, Options):
         raise TypeError(f"options are oz.Options, not {type(options).__name__}")
-    if options.multicast is not None:
-        raise _wrong("multicast", options.multicast, "not yet: use oz.SubSocket for epgm:// and pgm://")
-    if options.delimiter is not None:
-        raise _wrong("delimiter", options.delimiter, "not yet")
+    if options.delimiter is not None and filtering == "publisher":
+        raise _wrong("delimiter", options.delimiter, 'links need none: use filtering="auto" or "prefix"')
     if links is not None and filtering == "prefix":
         raise _wrong("links", links, 'filtering="prefix" uses no links; leave links= out')
 
@@ -48,7 +49,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
         PatternError, ValueError, TypeError: as `oz.compile`; also without any pattern.
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
-    found: Iterable[PatternLike] = patterns if is_list else [patterns]
+    found: list[PatternLike] = list(patterns) if is_list else [patterns]
     compiled = list(
         dict.fromkeys(
             # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
@@ -58,6 +59,13 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     )
     if not compiled:
         raise ValueError("a subscription needs at least one pattern")
+    if dialect is None:
+        texts = {one for one in found if isinstance(one, str)}
+        for pattern in compiled:
+            # A pattern that names its dialect has another text.
+            if pattern.text in texts and (foreign := foreign_wildcard(pattern)) is not None:
+                advice = f"{said_of_foreign(*foreign)}: give dialect={foreign[1][0]!r}"
+                warnings.warn(advice, SubjectWarning, stacklevel=level_of_caller())
     return compiled
 
 
@@ -104,15 +112,22 @@ def stream_options(
     )
 
 
-def check_subscription(handler: Any, max_messages: Any) -> None:
+def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> None:
     """Check the other arguments of a subscription.
+
+    Args:
+        handler: of the subscription.
+        max_messages: of the subscription.
+        may_await: whether the subscriber awaits coroutines.
 
     Raises:
         ConfigurationError: `max_messages` is no positive number.
-        TypeError: the handler cannot be called.
+        TypeError: the handler cannot be called, or is a coroutine function that nothing awaits.
     """
     if handler is not None and not callable(handler):
         raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+    if not may_await and any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
+        raise TypeError(f"{handler!r} is a coroutine function; use oz.asyncio.Subscriber, which awaits it")
     is_number = isinstance(max_messages, int) and not isinstance(max_messages, bool)
     if max_messages is not None and not (is_number and max_messages > 0):
         raise _wrong("max_messages", max_messages, "it is a number above 0, or None")

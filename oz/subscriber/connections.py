@@ -14,9 +14,7 @@ An exception of a signal handler may interrupt the delivery of a frame. `_take_b
 from __future__ import annotations
 
 import errno
-import os
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -32,24 +30,32 @@ from oz.errors import (
     PermissionDenied,
 )
 from oz.logs import peer_logger
-from oz.options import Options
+from oz.message import Gap
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import silence_libpgm
+from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
-from oz.subscriber.fallback import ASKING, MOVING, Fallback
-from oz.subscriber.keys import HANDSHAKES, LINK, PLAIN, ServerKeys, outcome_of
+from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
+from oz.subscriber.keys import LINK as LINK_SOCKET
+from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
-from oz.subscriber.message import Gap, Message
+from oz.subscriber.message import Message
+from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
-from oz.subscriber.polling import Poll
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
+from oz.transport import descriptors
 from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check
 from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.transport.runtime import runtime_of
 from oz.wire import links
+from oz.wire.links import SID
 
 MAX_READ = 100
 """Frames of links that are read at once."""
@@ -57,12 +63,13 @@ MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
 """Messages of one plain connection that are read at once."""
+LAST_READS = 20
+"""Reads of a plain connection before it closes. A fast publisher may fill it again and again."""
 LARGEST_WINDOW = 1_024
 """Batches without acknowledgement that a publisher may send."""
 TICK_INTERVAL = 0.1
 """Listened seconds between two checks of all links at least."""
 
-_clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
@@ -72,6 +79,8 @@ class Connections(ABC):
     """Sockets and machines of one subscriber.
 
     Attributes:
+        runtime: functions of the sockets.
+        clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
         version: changes with each event that a wait may be waiting for.
@@ -96,8 +105,11 @@ class Connections(ABC):
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
+        silence_libpgm()
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self.clock = runtime.clock
         self.lock = threading.RLock()
         self.reading = threading.RLock()
         self.version = 0
@@ -105,18 +117,19 @@ class Connections(ABC):
         self.state = OPEN
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
-        self._member = os.urandom(16)
+        self._member = runtime.random_bytes(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
-        self._patterns = PlainPatterns()
+        self._patterns = PlainPatterns(options.delimiter)
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.poll = Poll()
+        self.poll = runtime.create_poll()
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
         self._plains: dict[Place, None] = {}
+        self._multicasts: dict[Place, None] = {}
         self._undecided: dict[Place, None] = {}
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
@@ -176,7 +189,7 @@ class Connections(ABC):
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
-                self._clock.leave(_clock())
+                self._clock.leave(self.clock())
 
     # endpoints
 
@@ -186,8 +199,11 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
             if endpoint in self.places:
+                return
+            descriptors.need_for_endpoint(endpoint)
+            if is_multicast(endpoint):
+                self._join(endpoint)
                 return
             place = Place(endpoint, None)
             if self.filtering != "prefix":
@@ -206,7 +222,8 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(f"{endpoint!r}: multicast has no keys; leave security= out")
             if endpoint in self.places:
                 return
             where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
@@ -231,10 +248,26 @@ class Connections(ABC):
                 raise
             return None
 
-    @staticmethod
-    def _refuse_multicast(endpoint: str) -> None:
-        if endpoint.startswith(("epgm://", "pgm://")):
-            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+    def _join(self, endpoint: str) -> None:
+        """Join the group of a multicast endpoint."""
+        if self.filtering == "publisher":
+            rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
+            raise ConfigurationError("filtering", "publisher", "argument", rule)
+        for inbox in self.dispatcher.inboxes:
+            if not inbox.falls_back:
+                raise needs_link(endpoint)
+        place = Place(endpoint, None)
+        multicast = self.options.multicast or Multicast()
+        if multicast.plain:
+            self._open_plain(place, multicast=multicast)
+        else:
+            source = place.multicast = MulticastSource(
+                self._context, endpoint, multicast, self.dispatcher, self._patterns.match
+            )
+            self._multicasts[place] = None
+            self.poll.add([source.listener.fd])
+            self.poll.ring()
+        self.places[endpoint] = place
 
     def _start_link(self, place: Place) -> None:
         assert place.link_endpoint is not None
@@ -248,18 +281,15 @@ class Connections(ABC):
             self._dialler = dialler
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
-            place.fallback = Fallback(_clock())
+            place.fallback = Fallback(self.clock())
             self._undecided[place] = None
-        is_watched = self.filtering == "auto" or self.keys is not None
-        if is_watched and not place.link_endpoint.startswith("inproc://"):
-            is_new = self._dialler.monitor is None
-            monitor = self._dialler.watch(0 if self.keys is None else HANDSHAKES)
-            if is_new:
-                self.poll.add([monitor.fd])
+        if self.filtering == "auto" or self.keys is not None:
+            self._watch(place)
+        random_bytes = self.runtime.random_bytes
         place.link = Link(
             self._member,
             self.subscriptions,
-            _new_id if self.keys is None else self.keys.new_session,
+            (lambda: random_bytes(16)) if self.keys is None else self.keys.new_session,
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
@@ -271,6 +301,17 @@ class Connections(ABC):
             del self._place_of[place.link]
             raise
 
+    def _watch(self, place: Place) -> None:
+        """Begin to read the events of the link's connection."""
+        dialler = self._dialler
+        assert dialler is not None
+        assert place.link_endpoint is not None
+        if not place.link_endpoint.startswith("inproc://"):
+            is_new = dialler.monitor is None
+            monitor = dialler.watch(0 if self.keys is None else HANDSHAKES)
+            if is_new:
+                self.poll.add([monitor.fd])
+
     def _dial(self, place: Place) -> None:
         assert self._dialler is not None
         assert place.link is not None
@@ -279,7 +320,7 @@ class Connections(ABC):
             self.keys.prepare(self._dialler.router, place.endpoint)
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
-        place.link.connect(self._clock.time(_clock()))
+        place.link.connect(self._clock.time(self.clock()))
         place.is_twin = False
         self._touched[place] = None
         self._tick_at = 0.0
@@ -289,7 +330,7 @@ class Connections(ABC):
         assert place.link_endpoint is not None
         if self.keys is not None:
             # libzmq has freed a refused connection: it is ended before anything else.
-            self._read_link_monitor()
+            self._read_link_events(self.clock())
         if place.handle:
             self._by_handle.pop(place.handle, None)
             self._dialler.hang_up(place.link_endpoint)
@@ -352,15 +393,16 @@ class Connections(ABC):
                 link.handled(link.epoch, effect.stream, sequence)
         return kept
 
-    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+    def _open_plain(self, place: Place, *, binds: bool = False, multicast: Multicast | None = None) -> None:
         plain = PlainSocket(
             self._context,
             place.endpoint,
-            self._patterns.prefixes(),
+            None if place.fallback is not None else self._patterns.prefixes(),
             binds=binds,
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
             keys=self.keys,
+            multicast=multicast,
         )
         place.plain = plain
         self._plains[place] = None
@@ -375,19 +417,28 @@ class Connections(ABC):
         if plain is not None:
             self.poll.remove(plain.fds)
             plain.close()
+        source, place.multicast = place.multicast, None
+        self._multicasts.pop(place, None)
+        if source is not None:
+            self.poll.remove([source.listener.fd])
+            source.close()
 
     def bind(self, endpoint: str) -> str:
         """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(
+                    f"{endpoint!r}: a subscriber connects to multicast endpoints; use connect="
+                )
             if self.filtering == "publisher":
                 raise ConfigurationError(
                     "filtering", "publisher", "argument",
                     'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
                     '"prefix"',
                 )  # fmt: skip
+            descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             place.is_bound = True
             self._open_plain(place, binds=True)
@@ -405,7 +456,7 @@ class Connections(ABC):
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
             if self.keys is not None:
                 # As in `_hang_up`, while the events still find the place.
-                self._read_link_monitor()
+                self._read_link_events(self.clock())
             del self.places[endpoint]
             if self.keys is not None:
                 self.keys.forget(endpoint)
@@ -413,7 +464,7 @@ class Connections(ABC):
             self._close_plain(place)
             if place.link is not None:
                 place.link.close()
-                self._send_all(place, _clock())
+                self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
                 self._ended_links.append(place.link)
@@ -426,11 +477,14 @@ class Connections(ABC):
     # subscriptions
 
     def _declare(self) -> None:
+        self._queue_declarations()
+        self._flush()
+
+    def _queue_declarations(self) -> None:
         for place in self.places.values():
             if place.link is not None:
                 place.link.declare()
                 self._touched[place] = None
-        self._flush()
 
     # reading
 
@@ -440,7 +494,7 @@ class Connections(ABC):
         if dialler is None:
             clock.empty(now)
             return False
-        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        stats, time_ns = self.dispatcher.stats, self.runtime.time_ns()
         limit = stats.received + MAX_MESSAGES
         dialler.begin()
         for _ in range(MAX_READ):
@@ -483,7 +537,9 @@ class Connections(ABC):
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
-                if self._is_moving(place, effect):
+                if place.fallback is not None and not self._is_served_by_link(place, link, effect):
+                    # The plain connection delivers these messages, or a gap reports them.
+                    self.dispatcher.stats.repeated += len(effect.positions)
                     continue
                 for allowed in self._allowed(place, link, effect):
                     gap = 0
@@ -503,18 +559,44 @@ class Connections(ABC):
             else:
                 self._on_answer(place, effect)
 
-    def _is_moving(self, place: Place, effect: machine.Messages) -> bool:
-        """Return whether the plain connection still serves the messages of a link."""
+    def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
+        """Return whether messages of a link are delivered, and not those of the plain connection."""
         fallback = place.fallback
-        if fallback is None or fallback.state != MOVING:
-            return False
+        assert fallback is not None
+        if fallback.state == LINK and place.begin is None:
+            return True
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
+            return True
+        if effect.flat[2] is not None and SID in effect.flat[2]:
+            # Last values come over links only.
+            return True
+        if fallback.state == PREFIX and not fallback.has_delivered:
+            self._move(place, is_answered=False)
+        if fallback.state != LINK:
+            fallback.has_delivered = True
             return False
-        # The plain connection delivers these messages too. Its rest is discarded at ANSWER.
-        self.dispatcher.stats.repeated += len(effect.positions)
-        fallback.has_delivered = True
-        return True
+        return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
+
+    def _move(self, place: Place, *, is_answered: bool) -> None:
+        """Go from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
+        fallback, plain = place.fallback, place.plain
+        assert fallback is not None
+        if plain is not None and plain.serves:
+            self._read_last(place, plain)
+        if not fallback.has_delivered:
+            fallback.serve()
+        elif is_answered:
+            fallback.move(self.subscriptions.renew())
+            self._queue_declarations()
+        self._follow(place)
+
+    def _read_last(self, place: Place, plain: PlainSocket) -> None:
+        """Read what a plain connection holds, before it closes."""
+        for _ in range(LAST_READS):
+            self._deliver_plain(place, plain)
+            if plain.is_empty:
+                return
 
     def _replace(self, place: Place) -> None:
         self._hang_up(place)
@@ -540,8 +622,13 @@ class Connections(ABC):
                     self._follow(place)
                 self._changed()
                 return
-        if place.fallback is not None:
-            place.fallback.welcomed()
+        fallback = place.fallback
+        if fallback is not None:
+            if place.begin is not None and place.begin[0] != link.epoch:
+                place.begin = None
+            # Without subscriptions there is no ANSWER.
+            if fallback.state == ASKING or (fallback.state == PREFIX and link.is_answered):
+                self._move(place, is_answered=True)
         self._changed()
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
@@ -554,33 +641,42 @@ class Connections(ABC):
             if entry is not None and entry.owner.refusal is None:
                 _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
                 entry.owner.refusal = one
-        if place.fallback is not None:
-            origin = None if place.link is None else place.link.origin
-            if place.fallback.answered():
-                self.dispatcher.put_gap(Gap(origin, None, 0, "moved"), None)
-            self._follow(place)
+        link, fallback = place.link, place.fallback
+        if fallback is not None and link is not None:
+            if fallback.state == PREFIX and link.is_answered:
+                self._move(place, is_answered=True)
+            elif fallback.answered(effect.revision):
+                place.begin = link.epoch, effect.position
+                self.dispatcher.put_gap(Gap(link.origin, None, 0, "moved"), None)
+                self._follow(place)
         self._changed()
 
     def _on_end(self, place: Place) -> None:
-        if place.fallback is not None:
-            place.fallback.ended()
+        if place.fallback is not None and place.fallback.ended():
             self._follow(place)
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open or close the plain connection, as the fallback has decided."""
-        assert place.fallback is not None
-        if place.fallback.has_plain and place.plain is None:
+        """Open or close the plain connection, or let it serve, as the fallback has decided."""
+        fallback = place.fallback
+        assert fallback is not None
+        if fallback.has_plain and place.plain is None:
             self._open_plain(place)
-        elif not place.fallback.has_plain and place.plain is not None:
+            if place.plain is not None and place.plain.is_reached:
+                # Over inproc no handshake shows that a publisher is there.
+                fallback.reached(-inf)
+                fallback.tick(self.clock())
+        if place.plain is not None and fallback.state == PREFIX:
+            place.plain.serve(self._patterns.prefixes())
+        elif place.plain is not None and not fallback.has_plain:
             self._close_plain(place)
         self._unwatch()
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        """End the monitor of the links while no endpoint asks its link: an unread monitor grows."""
         for place in [*self._undecided]:
-            if place.fallback is None or place.fallback.state != ASKING:
+            if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
         dialler = self._dialler
         if dialler is None or dialler.monitor is None or self.keys is not None:
@@ -596,17 +692,27 @@ class Connections(ABC):
             plain = place.plain
             if plain is None:
                 continue
-            messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
-            if messages:
+            if self._deliver_plain(place, plain):
                 place.heard_at = now
-                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
-                if found and place.fallback is not None:
-                    place.fallback.has_delivered = True
-            if plain.is_empty:
-                place.drained = True
-            else:
+            if not plain.is_empty:
                 has_more = True
+            elif not place.drained:
+                place.drained = True
+                # A wait of `drain` checks again.
+                self._changed()
         return has_more
+
+    def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
+        """Read and deliver messages of a plain connection; return whether there were any."""
+        messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
+        if not messages:
+            return False
+        found = self.dispatcher.deliver_plain(
+            messages, self.runtime.time_ns(), self._patterns.match, self.options.delimiter
+        )
+        if found and place.fallback is not None:
+            place.fallback.has_delivered = True
+        return True
 
     def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
         """Read plain messages that the key of their publisher may publish."""
@@ -616,17 +722,53 @@ class Connections(ABC):
         keyed = plain.read_keyed(MAX_PLAIN)
         return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
 
-    def _read_monitors(self) -> None:
-        for place in [*self._plains]:
-            plain = place.plain
-            if plain is not None and plain.read_monitor():
-                self._changed()
-            if plain is not None and self.keys is not None and not place.is_bound:
-                while plain.outcomes:
-                    self._on_handshake(place, plain.outcomes.pop(0), PLAIN, _clock())
-        self._read_link_monitor()
+    def _read_multicast(self, now: float) -> bool:
+        """Read frames of multicast; return whether more may be there."""
+        has_more = False
+        for place in self._multicasts:
+            source = place.multicast
+            if source is not None:
+                if source.read(MAX_READ, now):
+                    place.heard_at = now
+                place.drained |= source.listener.is_empty
+                has_more |= not source.listener.is_empty
+        return has_more
 
-    def _read_link_monitor(self) -> None:
+    def _read_monitors(self, now: float) -> None:
+        for place in [*self._plains]:
+            plain, fallback = place.plain, place.fallback
+            if plain is None or not plain.read_monitor():
+                continue
+            outcomes, plain.outcomes = plain.outcomes, []
+            if self.keys is not None and not place.is_bound:
+                for outcome in outcomes:
+                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                if place.plain is not plain:
+                    continue
+            if fallback is None:
+                pass
+            elif plain.is_reached:
+                # Events of earlier connections of the link mean nothing.
+                self._read_link_events(now)
+                fallback.reached(now)
+                self._ask_again(place)
+            elif place.link is not None and place.link.state != LIVE and fallback.unreached():
+                # A new SUB has no subscriptions, so that the link is asked before it serves.
+                self._read_last(place, plain)
+                self._close_plain(place)
+                self._open_plain(place)
+            self._changed()
+        self._read_link_events(now)
+
+    def _ask_again(self, place: Place) -> None:
+        """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
+        if place.link is None or place.link.state == LIVE or not place.handle:
+            return
+        self._undecided[place] = None
+        self._watch(place)
+        self._replace(place)
+
+    def _read_link_events(self, now: float) -> None:
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
@@ -636,13 +778,13 @@ class Connections(ABC):
                 continue
             if event & HANDSHAKES:
                 if self.keys is not None:
-                    self._on_handshake(place_found, outcome_of(event), LINK, _clock())
+                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
                 continue
             if place_found.fallback is None:
                 continue
             if event == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
-            elif place_found.fallback.refused():
+            elif place_found.fallback.refused(now):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
@@ -673,7 +815,7 @@ class Connections(ABC):
                 if before == NEW:
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
-                self._apply(place, link, link.tick(listened), time.time_ns())
+                self._apply(place, link, link.tick(listened), self.runtime.time_ns())
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
                 self._touched[place] = None
@@ -706,7 +848,7 @@ class Connections(ABC):
         if dialler is None:
             return False
         if now is None:
-            now = _clock()
+            now = self.clock()
         has_sent = False
         touched = self._touched
         for place in [*touched]:
@@ -744,7 +886,7 @@ class Connections(ABC):
         Args:
             until: time at which the caller wants to be woken; None without.
         """
-        now = _clock()
+        now = self.clock()
         deadline = inf if until is None else until
         with self.lock:
             listened = self._clock.time(now)
@@ -758,8 +900,7 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
+            for place in self._multicasts:
+                if place.multicast is not None:
+                    deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
-
-
-def _new_id() -> bytes:
-    return os.urandom(16)

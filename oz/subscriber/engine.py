@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -27,19 +26,21 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import (
     ClosedError,
     ConfigurationError,
     ProtocolError,
 )
 from oz.logs import peer_logger
+from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
-from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
 from oz.transport.credentials import Credentials
@@ -47,8 +48,10 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+CHUNK = 16
+"""Messages that a call delivers between two looks at the clock at most."""
 
-_clock = time.monotonic
+_call_handlers = None if HOT is None else HOT.call_handlers
 _log = peer_logger("oz.subscriber")
 
 
@@ -61,6 +64,7 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
     def __init__(
@@ -89,7 +93,8 @@ class Engine(Connections):
         """
         check_running("Subscriber")
         super().__init__(context, filtering, decode, link_endpoints, options, credentials)
-        self._on_gap, self.runs_handlers = on_gap, runs_handlers
+        self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
+        self.runs_handlers = runs_handlers
         self.attend_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
@@ -116,6 +121,8 @@ class Engine(Connections):
             if self.state == DRAINED or self._is_draining:
                 raise ClosedError("the subscriber is drained: create another one")
             falls_back = not (stream.group or last_value or stream.handled or stream.overflow)
+            if self._multicasts and not falls_back:
+                raise needs_link(next(iter(self._multicasts)).endpoint)
             inbox = Inbox(
                 handler,
                 is_inline=delivery.inline,
@@ -137,7 +144,7 @@ class Engine(Connections):
                 self._patterns.add(inbox)
                 for place in self.places.values():
                     if place.plain is not None:
-                        place.plain.subscribe(prefixes_of(inbox))
+                        place.plain.subscribe(self._patterns.prefixes_of(inbox))
             self._declare()
             return inbox
 
@@ -162,7 +169,7 @@ class Engine(Connections):
         if inbox.falls_back and self._patterns.discard(inbox):
             for place in self.places.values():
                 if place.plain is not None:
-                    place.plain.unsubscribe(prefixes_of(inbox))
+                    place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
         """End the subscriptions that have received as many messages as they want."""
@@ -208,7 +215,7 @@ class Engine(Connections):
         return has_more
 
     def _attend(self, may_read: bool) -> bool:
-        now = _clock()
+        now = self.clock()
         self.attend_at = now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
@@ -218,6 +225,7 @@ class Engine(Connections):
             has_more = self._read_links(now)
             is_empty = not has_more
             has_more |= self._read_plain(now)
+            has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
             # Frames wait unread, so that silence means nothing.
             self._clock.leave(now)
@@ -225,7 +233,7 @@ class Engine(Connections):
                 self._clock.enter()
         if self.dispatcher.finished:
             self._finish()
-        self._read_monitors()
+        self._read_monitors(now)
         if self.keys is not None:
             self.keys.tend(now)
         if is_empty:
@@ -249,20 +257,25 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call `on_gap`. Its exceptions are logged."""
-        if self._on_gap is not None:
+        for listener in self.gap_listeners:
             try:
-                self._on_gap(gap)
+                listener(gap)
             except Exception:
                 _log.exception("on_gap raised for %r", gap)
 
     def call(self, inbox: Inbox, message: Message) -> None:
         """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
         assert inbox.handler is not None
-        with self.handling():
-            try:
-                inbox.handler(message)
-            except Exception:
-                self.handler_failed(inbox, message)
+        self.handlers_running += 1
+        self.handled += 1
+        try:
+            inbox.handler(message)
+        except Exception:
+            self.handler_failed(inbox, message)
+        finally:
+            self.handlers_running -= 1
+            if self._drains:
+                self._handler_ended()
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
 
@@ -276,31 +289,53 @@ class Engine(Connections):
         finally:
             self.handlers_running -= 1
             if self._drains:
-                with self.lock:
-                    self._changed()
+                self._handler_ended()
+
+    def _handler_ended(self) -> None:
+        with self.lock:
+            self._changed()
 
     def handler_failed(self, inbox: Inbox, message: Message) -> None:
         """Log and count the exception of a handler."""
         self.dispatcher.stats.failed += 1
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
-    def run_handler(self) -> bool:
-        """Run the handler of the next message; return whether there was one."""
-        try:
-            queue = self.dispatcher.work.popleft()
-        except IndexError:
-            return False
-        try:
-            item = queue.items.popleft()
-        except IndexError:
-            # The subscription has ended.
+    def run_handlers(self) -> bool:
+        """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
+        work = self.dispatcher.work
+        if _call_handlers is not None and work and self._call_handlers():
             return True
-        if isinstance(item, Message):
-            assert queue.inbox is not None
-            self.call(queue.inbox, item)
-        else:
-            self.report(item)
-        return True
+        has_run = False
+        for _ in range(CHUNK):
+            try:
+                queue = work.popleft()
+            except IndexError:
+                break
+            has_run = True
+            try:
+                item = queue.items.popleft()
+            except IndexError:
+                # The subscription has ended.
+                continue
+            if isinstance(item, Message):
+                assert queue.inbox is not None
+                self.call(queue.inbox, item)
+            else:
+                self.report(item)
+        return has_run
+
+    def _call_handlers(self) -> bool:
+        """Run handlers in the compiled part; return False if the next item is not a plain message."""
+        assert _call_handlers is not None
+        counts = [0]
+        self.handlers_running += 1
+        try:
+            return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
+        finally:
+            self.handlers_running -= 1
+            self.handled += counts[0]
+            if self._drains:
+                self._handler_ended()
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""
@@ -310,7 +345,7 @@ class Engine(Connections):
             if self.state in (CLOSED, FOREIGN) or place is None:
                 return
             self.dispatcher.handled(message)
-            now = _clock()
+            now = self.clock()
             self._unacked[place] = None
             if now >= link.ack_at:
                 link.before_wait(now)
@@ -411,9 +446,9 @@ class Engine(Connections):
                 if one.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(prefixes_of(one))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(one))
             for place in self.places.values():
-                place.drained = place.plain is None
+                place.drained = place.plain is None and place.multicast is None
             self._declare()
             return inboxes, self.subscriptions.revision
 
@@ -498,7 +533,7 @@ class Engine(Connections):
     def publishers(self) -> list[PublisherInfo]:
         """State of each endpoint."""
         with self.lock:
-            now = _clock()
+            now = self.clock()
             return [one.info(now) for one in self.places.values()]
 
     # end
@@ -511,7 +546,7 @@ class Engine(Connections):
             if self.state == CLOSED:
                 return
             self.state = CLOSED
-            now = _clock()
+            now = self.clock()
             for place in self.places.values():
                 if place.link is not None:
                     place.link.close()

@@ -338,7 +338,7 @@ def _without(effect: Messages, denied: list[int]) -> list[Messages]:
                 effect._replace(
                     sequence=effect.sequence + start,
                     positions=effect.positions[start:stop],
-                    flat=effect.flat[3 * start : 3 * stop],
+                    content=effect.flat[3 * start : 3 * stop],
                 )
             )
         start = stop + 1

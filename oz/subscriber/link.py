@@ -84,15 +84,23 @@ class Messages(NamedTuple):
         stream: number.
         sequence: of the first message.
         positions: of each message.
-        flat: subject, payload, extras of each message.
+        content: subject, payload, extras of each message; or columns of the compiled part, which have them as
+            `flat()`.
         is_redelivered: whether another member may have handled them.
     """
 
     stream: int
     sequence: int
     positions: Sequence[int]
-    flat: list[Any]
+    content: Any
     is_redelivered: bool
+
+    @property
+    def flat(self) -> list[Any]:
+        """Subject, payload, extras of each message."""
+        content = self.content
+        flat: list[Any] = content if type(content) is list else content.flat()
+        return flat
 
 
 class Gap(NamedTuple):
@@ -125,10 +133,12 @@ class Refused(NamedTuple):
     Attributes:
         revision: answered.
         refusals: subscriptions that the publisher does not serve.
+        position: of the next message of the publisher.
     """
 
     revision: int
     refusals: list[Refusal]
+    position: int = 0
 
 
 Effect = Messages | Gap | Replace | Refused
@@ -278,6 +288,7 @@ class Link:
         self.answered = self.applied = self.idle = 0
         self._undo = None
         self.drops: dict[int, int] = {}
+        self._unknown: dict[int, int] = {}
         self.reasons: dict[int, Drops] = {}
         self._marks: dict[int, Marks] = {}
         self._abandoned: list[tuple[int, int, int]] = []
@@ -352,16 +363,16 @@ class Link:
         kind = frame[0]
         try:
             if kind == links.JOINED:
-                self._on_batch(links.decode_head(frame), frame[links.HEAD_BYTES :], effects)
+                self._on_batch(links.decode_head(frame), frame, links.HEAD_BYTES, effects)
             elif kind == links.BATCH:
                 self._head = head = links.decode_head(frame)
                 if head.flags & links.WITHDRAWN:
                     self._head = None
-                    self._on_batch(head, None, effects)
+                    self._on_batch(head, None, 0, effects)
             elif links.is_body(frame):
                 if self._head is not None:
                     # The head is forgotten behind the body: an interrupted body is read again.
-                    self._on_batch(self._head, frame, effects)
+                    self._on_batch(self._head, frame, 0, effects)
                     self._head = None
             else:
                 self._on_control(links.decode_control(frame), listened, effects)
@@ -369,7 +380,15 @@ class Link:
             self.malformed += 1
         return effects
 
-    def _on_batch(self, head: Head, body: bytes | None, effects: list[Effect]) -> None:
+    def _on_batch(self, head: Head, frame: bytes | None, at: int, effects: list[Effect]) -> None:
+        """Read a batch.
+
+        Args:
+            head: of the batch.
+            frame: with the body; None for a withdrawn batch.
+            at: index of the first byte of the body.
+            effects: to append to.
+        """
         if self.state != LIVE:
             return
         sequence, count = head.sequence, head.count
@@ -383,12 +402,14 @@ class Link:
         self._report_drops(head.stream, head.drops, effects)
         self.expected = sequence + count
         self._unacked_batches += 1
-        if body is None:
+        if frame is None:
             self.unwanted += count
         else:
-            self._unacked_bytes += len(body)
+            self._unacked_bytes += len(frame) - at
             try:
-                flat = links.decode_body(body, count)
+                content = links.scan_body(frame, at, count)
+                if content is None:
+                    content = links.decode_body(frame[at:], count)
             except ProtocolError:
                 self.malformed += 1
                 effects.append(Gap(count, "malformed", head.stream))
@@ -398,7 +419,7 @@ class Link:
                 if options is not None and options.handled:
                     self._marks.setdefault(head.stream, Marks()).add(sequence, count)
                 is_redelivered = bool(head.flags & links.REDELIVERED)
-                effects.append(Messages(head.stream, sequence, head.positions(), flat, is_redelivered))
+                effects.append(Messages(head.stream, sequence, head.positions(), content, is_redelivered))
         if self._unacked_batches >= self._ack_batches or self._unacked_bytes >= self._ack_bytes:
             self._is_ack_due = True
 
@@ -451,6 +472,7 @@ class Link:
         self._acknowledge_ping()
         self.applied = ping.applied
         self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
+        self._report_unknown(ping.streams, effects)
         if ping.following == self.expected:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
@@ -458,6 +480,14 @@ class Link:
 
     def _acknowledge_ping(self) -> None:
         self._is_ack_due = True
+
+    def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
+        """Report losses of unknown size before the publisher."""
+        for number, drops in streams.items():
+            is_known = self._subscriptions.options_of(number) is not None
+            if is_known and drops.unknown > self._unknown.get(number, 0):
+                self._unknown[number] = drops.unknown
+                effects.append(Gap(None, "dropped", number))
 
     def _apply_drops(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         for number, drops in streams.items():
@@ -481,13 +511,14 @@ class Link:
                 self._marks[stream].handled(sequence)
             else:
                 self._abandoned.append((revision, stream, sequence))
-        effects.append(Refused(answer.revision, answer.refused))
+        effects.append(Refused(answer.revision, answer.refused, answer.position))
 
     def _on_bye(self, bye: Bye, listened: float, effects: list[Effect]) -> None:
         if self.state == LIVE:
             lost = bye.following - self.expected
             if lost > 0:
                 effects.append(Gap(lost, "closed"))
+            self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
         elif self.state == GREETING:

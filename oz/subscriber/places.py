@@ -7,6 +7,7 @@ from typing import NamedTuple
 from oz.errors import KEYS_HINT
 from oz.subscriber.fallback import LINK, Fallback
 from oz.subscriber.link import LIVE, Link
+from oz.subscriber.multicast import MulticastSource
 from oz.subscriber.plain import PlainSocket
 from oz.wire import links
 
@@ -24,7 +25,7 @@ class PublisherInfo(NamedTuple):
 
     Attributes:
         endpoint: connected or bound.
-        mode: "link", "prefix" or "connecting".
+        mode: "link", "prefix", "multicast" or "connecting".
         origin: id of the publisher's process, 16 bytes; None if unknown.
         last_heard: seconds since the last frame; None before the first one.
         refusal: reason of the last refused subscription, or None.
@@ -47,9 +48,12 @@ class Place:
         handle: of the current connection of the link.
         fallback: with `filtering="auto"`, else None.
         plain: plain connection, or None.
+        multicast: of a multicast endpoint, else None.
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
         refusal: last refusal, or None.
+        begin: epoch of the link, and position of its first message after a move; earlier messages came over
+            the plain connection.
         key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
         is_bound: whether the subscriber binds the endpoint.
@@ -58,6 +62,7 @@ class Place:
     """
 
     __slots__ = (
+        "begin",
         "drained",
         "endpoint",
         "fallback",
@@ -69,6 +74,7 @@ class Place:
         "key_refusal",
         "link",
         "link_endpoint",
+        "multicast",
         "plain",
         "refusal",
         "refusals",
@@ -80,15 +86,19 @@ class Place:
         self.handle = b""
         self.fallback: Fallback | None = None
         self.plain: PlainSocket | None = None
+        self.multicast: MulticastSource | None = None
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
         self.refusal: str | None = None
+        self.begin: tuple[bytes, int] | None = None
         self.key_refusal: str | None = None
         self.heard_at: float | None = None
         self.is_bound = self.is_twin = self.drained = False
 
     def mode(self) -> str:
-        """Return "link", "prefix" or "connecting"."""
+        """Return "link", "prefix", "multicast" or "connecting"."""
+        if self.multicast is not None:
+            return "multicast" if self.multicast.is_heard else "connecting"
         if self.plain is not None:
             return "prefix" if self.plain.is_ready else "connecting"
         if self.link is not None and (self.link.state == LIVE or self.is_twin):
@@ -102,6 +112,8 @@ class Place:
             now: in seconds.
         """
         origin = None if self.link is None else self.link.origin
+        if self.multicast is not None:
+            origin = self.multicast.origin
         heard = None if self.heard_at is None else now - self.heard_at
         return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
 
@@ -116,6 +128,8 @@ class Place:
         if self.is_twin:
             return None
         link, fallback, plain = self.link, self.fallback, self.plain
+        if self.multicast is not None:
+            return self.multicast.missing()
         if link is not None and link.is_answered:
             if fallback is None or fallback.state == LINK:
                 return None
@@ -150,7 +164,7 @@ class Place:
             revision: of the declaration, which removed subscriptions.
         """
         link = self.link
-        if self.plain is not None and not self.drained:
+        if (self.plain is not None or self.multicast is not None) and not self.drained:
             return False
         if link is None or self.is_twin or link.origin is None:
             return True

@@ -22,7 +22,7 @@ class ThreadWaits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._followers: Waiters = set()
+        self._followers: Waiters = {}
         engine.tell = self._tell
 
     def run(self, wanted: Steps[T]) -> T:

@@ -11,8 +11,8 @@ import zmq
 
 from oz.compiled import HOT
 from oz.errors import ClosedError, Timeout
-from oz.message import Message
 from oz.numbers import check_count, check_wait
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.sync.subscriptions import Subscription
 from oz.sync.waiting import BlockingWaiter, Handler, poll_messages

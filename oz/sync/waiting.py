@@ -14,7 +14,7 @@ from typing import Any
 import zmq
 
 from oz.errors import OwnershipError
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.sync.answer_line import EagerWaiter
 from oz.transport.guard import holds_up_others
 from oz.transport.subscriber.draining import Steps, T

@@ -24,7 +24,7 @@ LONGEST = 7_200.0
 """Virtual seconds of one run after which it is given up, which takes seconds: timers of a node never end."""
 
 _OTHERS = ("context", "multicast")
-"""Options of `oz.asyncio` that a bus has no use for."""
+"""Arguments of `oz.asyncio` that a bus has no use for."""
 
 
 class Bus:
@@ -55,6 +55,7 @@ class Bus:
         self._members: list[Member] = []
         self._endpoints: list[str] = []
         self._followers: list[Subscriber] = []
+        self._adopted = 0
         self._is_closed = self._is_disturbed = False
 
     # running ---------------------------------------------------------------------------------------------
@@ -73,9 +74,9 @@ class Bus:
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        new = [one for one in self._members if isinstance(one, Publisher) and not one.is_looked_after]
-        if new:
-            self._runner.run(_look_after(new))
+        if new := [one for one in self._members[self._adopted :] if isinstance(one, Publisher)]:
+            self._runner.run(_adopt(new))
+        self._adopted = len(self._members)
         return self._runner.run(coroutine)
 
     def make_loop(self) -> VirtualLoop:
@@ -119,6 +120,7 @@ class Bus:
             OwnershipError: the loop that runs is of another kind, or another than before.
         """
         place = self._place("publisher", options)
+        _refuse_unmodelled(options)
         is_own = not (options.get("bind") or options.get("connect"))
         if is_own:
             options["bind"] = f"tcp://127.0.0.1:{self.network.free_port()}"
@@ -146,6 +148,7 @@ class Bus:
             OwnershipError: the loop that runs is of another kind, or another than before.
         """
         place = self._place("subscriber", options)
+        _refuse_unmodelled(options)
         follows = not (options.get("bind") or options.get("connect"))
         made = Subscriber(place, **(options | ({"connect": self._endpoints} if follows else {})))
         self._members.append(made)
@@ -235,7 +238,7 @@ class Bus:
         host = self._host(one)
         self.network.kill(host)
         for member in self._members:
-            if member.place.host == host and not isinstance(member, Subscriber):
+            if member.place.host == host and not member.closed:
                 member.die()
 
     def disturb(self, every: float, longest: float = 1.0) -> None:
@@ -330,7 +333,19 @@ class Bus:
         self._end()
 
 
-async def _look_after(publishers: list[Publisher]) -> None:
-    """Have the loop look after publishers that were made while none ran."""
+async def _adopt(publishers: list[Publisher]) -> None:
+    """Attend to publishers in the loop that were made while no loop ran."""
     for one in publishers:
         one.adopt()
+
+
+def _refuse_unmodelled(options: dict[str, Any]) -> None:
+    """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if options.get("security") is not None:
+        raise ValueError("publishers and subscribers of oz.testing have no keys: leave security= out")
+    if getattr(options.get("options"), "multicast", None) is not None:
+        raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")

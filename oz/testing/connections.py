@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import zmq
+
 from oz.testing.clock import Timer
 from oz.testing.network import Listener, Network
 from oz.testing.pipes import End, Message, join
@@ -56,6 +58,9 @@ class SessionOwner(Protocol):
     def session_ended(self, session: PipeSession) -> None:
         """Forget a session."""
 
+    def report(self, event: int, endpoint: str) -> None:
+        """Send an event of a connection to the monitor of the socket."""
+
 
 class Port(Listener):
     """A place that a socket is bound to: it makes sessions for those who connect."""
@@ -79,6 +84,7 @@ class PipeSession:
     Attributes:
         owner: the socket.
         is_closing: nothing more comes from the socket; what it has written is still sent.
+        identity: name of the socket for a ROUTER when the session was made, or nothing.
     """
 
     def __init__(
@@ -104,6 +110,7 @@ class PipeSession:
             stops_when_refused: whether it gives up when nobody listens.
         """
         self.owner = owner
+        self.identity = owner.identity
         self.is_closing = False
         self.has_ended = False
         self._network = owner.network
@@ -162,10 +169,13 @@ class PipeSession:
             return
         port = self._network.find(*self._target, self.owner.host)
         if not isinstance(port, Port):
-            if self._stops_when_refused and self._network.is_refused(*self._target, self.owner.host):
+            is_refused = self._network.is_refused(*self._target, self.owner.host)
+            if is_refused and self._stops_when_refused:
                 self._give_up()
-            else:
-                self._connect_later()
+                return
+            if is_refused:
+                self._report(zmq.EVENT_CONNECT_RETRIED)
+            self._connect_later()
             return
         if self._network.is_stalled(frozenset((self.owner.host, port.host))):
             self._connect_later()
@@ -173,8 +183,13 @@ class PipeSession:
         self._current = self._interval
         other = PipeSession(port.owner, port=port)
         port.sessions.append(other)
+        self._report(zmq.EVENT_CONNECTED)
         connection = Connection(self._network, self, other)
         self._network.call_at(self._network.now + self._network.latency, connection.shake_hands)
+
+    def _report(self, event: int) -> None:
+        if self._target is not None:
+            self.owner.report(int(event), "://".join(self._target))
 
     def _connect_later(self) -> None:
         wait = self._current + self._network.random.random() * self._interval
@@ -197,6 +212,7 @@ class PipeSession:
             self._make_pipe(at_once=False, identity=identity)
         else:
             self._end.peer.identity = identity
+        self._report(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self.pump()
 
     def refused(self) -> None:
@@ -246,6 +262,7 @@ class PipeSession:
         self._connection = None
         if self.has_ended:
             return
+        self._report(zmq.EVENT_DISCONNECTED)
         if self._target is None:
             if self._end is not None:
                 self._end.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import zmq
 
 from oz.protocol.publisher.accounts import Peer
+from oz.testing.descriptors import VirtualPoll
 from oz.testing.network import Network
 from oz.testing.sockets import Socket
 from oz.testing.wires import IoThread
 from oz.transport.backend import Backend
+from oz.transport.runtime import Runtime
 
 EPOCH_NS = 1_767_225_600_000_000_000
 """The time at which virtual clocks begin, in nanoseconds since 1970: 2026 in UTC."""
@@ -25,6 +28,7 @@ class Context:
         closed: whether it is terminated.
         io: the thread in which connections are served.
         backend: what its sockets are called by.
+        runtime: the same, for the engines of links.
         sockopts: options of sockets that are made, as pyzmq's contexts have them; none here.
         sockets: what is open.
     """
@@ -63,6 +67,15 @@ class Context:
             tells_peers=True,
             prove=Socket.prove,
         )
+        self.runtime = Runtime(
+            get=Socket.get,
+            send=Socket.send,
+            recv=Socket.recv,
+            clock=self.backend.monotonic,
+            time_ns=self.backend.time_ns,
+            random_bytes=self.backend.random_bytes,
+            create_poll=VirtualPoll,
+        )
         self.sockets: dict[Socket, None] = {}
         self._names: dict[str, Socket] = {}
         self._waiting: dict[str, list[Socket]] = {}
@@ -84,15 +97,21 @@ class Context:
             return frame.bytes, None
         return frame.bytes, Peer(number, self._inode(number))
 
-    def socket(self, socket_type: int) -> Socket:
+    def socket(self, socket_type: int, socket_class: Any = None) -> Socket:
         """Make a socket of a type: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.
+
+        Args:
+            socket_type: as a number.
+            socket_class: None for sockets of the class of this context. Engines of links give the class of
+                pyzmq, and get a `Socket`.
 
         Raises:
             zmq.ZMQError: there is no model of that type, or the context is terminated.
         """
         if self.closed:
             raise zmq.ContextTerminated
-        made = self.socket_class(self, int(socket_type))
+        kind = self.socket_class if socket_class is None else Socket
+        made = kind(self, int(socket_type))
         self.sockets[made] = None
         return made
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from oz.errors import OzError
 from oz.numbers import check_number
+from oz.testing import descriptors
 from oz.testing.clock import VirtualClock
 
 T = TypeVar("T")
@@ -205,6 +206,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Call something in the next turn of the loop."""
         self._waiting.is_woken = True
         return super().call_soon(callback, *args, context=context)
+
+    def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call something whenever a descriptor is readable: a real one, or one of a model socket."""
+        found = descriptors.find(fd) if isinstance(fd, int) else None
+        if found is None:
+            super().add_reader(fd, callback, *args)
+        else:
+            found.watch(self, lambda: callback(*args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Watch a descriptor no more; return whether it was watched."""
+        if isinstance(fd, int) and fd >= descriptors.FIRST:
+            found = descriptors.find(fd)
+            return found is not None and found.unwatch()
+        return super().remove_reader(fd)
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Have a thread do something, for which the clock stands."""

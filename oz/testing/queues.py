@@ -10,6 +10,8 @@ from oz.testing.pipes import End, Message
 
 _MANDATORY = int(zmq.ROUTER_MANDATORY)
 _ROUTER_HANDOVER = int(zmq.ROUTER_HANDOVER)
+_PROBE_ROUTER = int(zmq.PROBE_ROUTER)
+_CONNECT_ROUTING_ID = int(zmq.CONNECT_ROUTING_ID)
 
 
 class FairQueue:
@@ -164,12 +166,24 @@ class Routing:
         self._ends: dict[bytes, End] = {}
         self._names: dict[End, bytes] = {}
         self._numbers = count(1)
-        self._is_mandatory = self._hands_over = False
+        self._is_mandatory = self._hands_over = self._probes = False
+        self._next_name = b""
         self._to: End | None = None
 
     def set_option(self, option: int, value: int | bytes) -> bool:
-        """Set an option of such sockets; tell whether it is one."""
-        if option == _MANDATORY:
+        """Set an option of such sockets; tell whether it is one.
+
+        Raises:
+            RuntimeError: CONNECT_ROUTING_ID names a pipe that exists, for which libzmq ends the process.
+        """
+        if isinstance(value, bytes):
+            if value in self._ends:
+                raise RuntimeError(f"CONNECT_ROUTING_ID {value!r} is in use: libzmq ends the process")
+            self._next_name = value
+            return option == _CONNECT_ROUTING_ID
+        if option == _PROBE_ROUTER:
+            self._probes = bool(value)
+        elif option == _MANDATORY:
             self._is_mandatory = bool(value)
         elif option == _ROUTER_HANDOVER:
             self._hands_over = bool(value)
@@ -183,7 +197,9 @@ class Routing:
 
     def attach(self, end: End) -> None:
         """Use a pipe, unless another has its identity."""
-        name = end.identity or b"\0" + next(self._numbers).to_bytes(4, "big")
+        # CONNECT_ROUTING_ID names the next pipe only, which `connect` attaches at once.
+        name, self._next_name = self._next_name or end.identity, b""
+        name = name or b"\0" + next(self._numbers).to_bytes(4, "big")
         if (other := self._ends.get(name)) is not None:
             if not self._hands_over:
                 # libzmq leaves such a pipe without a way to it, and reads nothing from it.
@@ -193,6 +209,8 @@ class Routing:
             self._names.pop(other, None)
         self._ends[name], self._names[end] = end, name
         self._queue.add(end)
+        if self._probes:
+            end.write((b"",))
 
     def readable(self, end: End) -> None:
         """Do nothing: what is there is read when somebody receives."""

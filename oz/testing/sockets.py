@@ -10,12 +10,15 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from struct import Struct
 from typing import Any
 
 import zmq
 
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
+from oz.testing.descriptors import Descriptor
 from oz.testing.endpoints import ModelEndpoints, Process, Undoing
 from oz.testing.pipes import Again, End, Message, ModelFrame
 
@@ -24,6 +27,9 @@ _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
 _EVENTS = int(zmq.EVENTS)
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
+_FD = int(zmq.FD)
+_EVENT = Struct("=hi")
+"""Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
 
 class Socket:
@@ -67,6 +73,9 @@ class Socket:
         self._ends = self.endpoints.ends
         self._parts: list[bytes] = []
         self._left: deque[bytes] = deque()
+        self._descriptor: Descriptor | None = None
+        self._monitor: Socket | None = None
+        self._monitored = 0
 
     @property
     def _closed(self) -> bool:
@@ -102,6 +111,8 @@ class Socket:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:
             return self._events()
+        if option == _FD:
+            return self._open_descriptor().number
         if option == zmq.RCVMORE:
             return int(bool(self._left))
         if option == zmq.LAST_ENDPOINT:
@@ -230,6 +241,32 @@ class Socket:
         commands = self._commands
         while commands:
             commands.popleft()()
+
+    def _open_descriptor(self) -> Descriptor:
+        if self._descriptor is None:
+            self._descriptor = Descriptor(lambda: bool(self._commands))
+            self.notify = self._descriptor.signal
+        return self._descriptor
+
+    # monitors --------------------------------------------------------------------------------------------
+
+    def monitor(self, addr: str | None, events: int = int(zmq.EVENT_ALL)) -> None:
+        """Send events of connections that this socket makes to an `inproc` endpoint; None ends that."""
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close(0)
+        if addr is not None:
+            self._monitored = int(events)
+            self._monitor = monitor = Socket(self.context, int(zmq.PAIR))
+            monitor.set(zmq.SNDHWM, 0)
+            monitor.bind(addr)
+
+    def report(self, event: int, endpoint: str) -> None:
+        """Send an event of a connection to the monitor, if it wants the event."""
+        if self._monitor is not None and event & self._monitored:
+            self._monitor.process_commands()
+            with suppress(zmq.Again):
+                self._monitor.send_multipart([_EVENT.pack(event, 0), endpoint.encode()], _NOBLOCK)
 
     # messages --------------------------------------------------------------------------------------------
 
@@ -375,6 +412,7 @@ class Socket:
             return
         if linger is not None:
             self._options[int(zmq.LINGER)] = linger
+        self.monitor(None)
         self.endpoints.end()
         self.closed = True
         self.endpoints.close_ends(list(self._ends))
@@ -383,6 +421,7 @@ class Socket:
 
     def die(self) -> None:
         """End as a process that is killed: nothing more is sent."""
+        self.monitor(None)
         self.closed = True
         self.endpoints.die()
 

@@ -33,6 +33,7 @@ class WireSession(Protocol):
     """A session, as a connection sees it."""
 
     has_ended: bool
+    identity: bytes
 
     @property
     def owner(self) -> SessionSocket:
@@ -180,7 +181,7 @@ class Connection:
             keys: dict[object, str] = {one.owner: other.owner.public_key, other.owner: one.owner.public_key}
             self._network.note_keys(self.number, keys)
         for session, peer in ((other, one), (one, other)):
-            session.use(self, peer.owner.identity)
+            session.use(self, peer.identity)
 
     def _refuse(self) -> None:
         """End for good: who is refused for a key does not call again."""

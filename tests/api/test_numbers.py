@@ -24,7 +24,7 @@ WRONG = ("5", b"5", [5], 5j, True, nan)
 """In place of a number. True is one to Python, and nobody means it."""
 
 MADE_BY_OZ = re.compile(
-    r"\w*(Stats|Subscription)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
+    r"\w*(Stats|Subscription|Info)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
 )
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
@@ -89,7 +89,7 @@ def test_the_table_has_what_users_wait_with():
     """It is found by annotations; should these be written otherwise, nothing would be tried."""
     assert ("oz.Subscriber", "receive", "timeout") in ALL
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
-    assert ("oz.Publisher", "__init__", "high_water_mark") in ALL
+    assert ("oz.Options", "__init__", "high_water_mark") in ALL
     assert ("oz.services", "ask", "timeout") in ALL
     assert ("oz.testing.Bus", "disturb", "every") in ALL
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.compiled import HOT
-from oz.message import Arrival, Message, RoutedMessage
+from oz.protocol.messages import Arrival, Message, RoutedMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Route
 from oz.sync import subscriber as subscribers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oz
 from compiled.handed import Publisher, raised
 from oz.compiled import HOT, LIBZMQ
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
 from oz.transport import frames as reading

@@ -182,7 +182,7 @@ def test_each_message_is_delivered_once(tmp_path):
     with Writer(tmp_path / "journal") as writer:
         for first in range(0, ROWS, APPEND):
             append(writer, first, ROWS)
-    with Listening("number.*", filtering="publisher", dedupe=True) as sub:
+    with Listening("number.*", dedupe=True) as sub:
         query = Killable(
             tmp_path / "log", "local[2,4]", "bus", tmp_path / "journal", tmp_path, sub.endpoint, BATCH
         )

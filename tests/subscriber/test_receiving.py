@@ -261,6 +261,15 @@ def test_dedupe_drops_known_ids(make, publisher):
     assert sub.stats.repeated == 1
 
 
+def test_dedupe_counts_ids_for_each_stream(make, publisher):
+    sub = make(publisher.endpoint, options=Options(dedupe=True))
+    plain, grouped = sub.subscribe("a"), sub.subscribe("a", group="g")
+    sub.wait_ready()
+    publisher.publish("a", payload=b"x", extras={"id": b"one"})
+    assert plain.receive(timeout=10).payload == grouped.receive(timeout=10).payload == b"x"
+    assert sub.stats.repeated == 0
+
+
 def test_last_values_go_to_the_subscription_that_asked(make, publish):
     publisher = publish(last_values=LastValues(subjects=10, size=1_000))
     publisher.publish("a.1", payload=b"old")

@@ -33,10 +33,10 @@ def test_with_it(oz_bus):
     async def main():
         publisher, subscriber = oz_bus.publisher(), oz_bus.subscriber()
         subscriber.subscribe("a.*")
-        await publisher.wait_for_subscribers(timeout=5)
+        await subscriber.wait_ready(timeout=5)
         await asyncio.sleep(3600)
         await publisher.publish("a.b", b"c")
-        return (await subscriber.receive(5)).payload
+        return (await subscriber.receive(timeout=5)).payload
 
     assert oz_bus.run(main()) == b"c"
     assert oz_bus.now() > 3600

@@ -7,7 +7,8 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.message import BARE, Extras, Message
+from oz.message import BARE, Extras
+from oz.protocol.messages import Message
 from oz.wire.extras import (
     FIELDS,
     check_extras,

@@ -6,7 +6,7 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
-from oz.message import LoneMessage, Message
+from oz.protocol.messages import LoneMessage, Message
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.contradictions import Doubt
 from oz.protocol.subscriber.decoder import BatchDecoder

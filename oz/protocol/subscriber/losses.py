@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oz.logs import peer_logger
-from oz.message import Gap
+from oz.protocol.messages import Gap
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source, forget_some, source_of

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from oz.compiled import HOT
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable

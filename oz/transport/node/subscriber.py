@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder

@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from oz.errors import KEYS_HINT, ClosedError, PermissionDenied, ProtocolError, Timeout
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import zmq
 
-from oz.message import Message
 from oz.numbers import check_number, check_wait
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.subscriber.engine import SubscriberEngine

@@ -11,7 +11,7 @@ import zmq
 from oz.compiled import HOT
 from oz.errors import ClosedError, PermissionDenied
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Route, Subscribed

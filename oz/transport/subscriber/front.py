@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import zmq
 
-from oz.message import Message
 from oz.numbers import check_wait
+from oz.protocol.messages import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.losses import OnGap

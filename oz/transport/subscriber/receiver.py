@@ -14,7 +14,7 @@ import zmq
 
 from oz.compiled import HOT
 from oz.errors import SubjectWarning
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, PlainBatch
 from oz.protocol.subscriber.receiver import Receiver, shortest
 from oz.transport.backend import Backend

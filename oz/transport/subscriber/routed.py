@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.lone import shortest
