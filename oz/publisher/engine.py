@@ -152,7 +152,9 @@ class Engine:
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
         credentials = find_credentials(security, options.multicast)
-        self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
+        self._keys = (
+            None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
+        )
         self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None

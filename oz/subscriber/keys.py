@@ -119,6 +119,7 @@ class ServerKeys:
         report: Callable[[str, str], object],
         reconnect: Callable[[str], object],
         end: Callable[[str], object],
+        delimiter: bytes | None = None,
     ) -> None:
         """Start without endpoints.
 
@@ -128,8 +129,9 @@ class ServerKeys:
             report: called with the endpoint of a refusal and its reason.
             reconnect: called with an endpoint to connect again, with its key of now.
             end: called with an endpoint whose connections end.
+            delimiter: bytes behind the subject in plain messages of one frame, or None.
         """
-        self.credentials = credentials
+        self.credentials, self._delimiter = credentials, delimiter
         self._report, self._reconnect, self._end = report, reconnect, end
         self._servers: dict[str, _Server] = {}
         self._search = KeySearch(self, wake)
@@ -325,6 +327,9 @@ class ServerKeys:
         """Return the plain messages that a key may publish; count the other messages."""
         rights = self.rights
         rights.key = key
+        delimiter = self._delimiter
+        if delimiter is not None:
+            return [one for one in messages if rights.allows(one[0].partition(delimiter)[0])]
         return [one for one in messages if rights.allows(one[0])]
 
 

@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 import oz
-from oz.options import Delivery
+from oz.options import Delivery, Limits, Options
 from oz.publisher.sync import Publisher
 from support.keyring import Keyring
 from support.ports import lasting_endpoint
@@ -313,6 +313,20 @@ def test_messages_that_a_key_may_not_publish_are_dropped_and_counted(make, feed,
     assert sub.stats.received == 6
 
 
+def test_the_delimiter_ends_the_subject_that_a_key_may_publish(make, feed, ring):
+    ring.permit(feed='publish = { allow = ["md.eu"] }')
+    options = Options(delimiter=b"|")
+    pub = feed(permissions=False, links=False, options=options)
+    security = ring.security("desk", permissions=True)
+    sub = make(pub.endpoint, filtering="prefix", security=security, options=options)
+    sub.subscribe("md.*")
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    pub.publish("md.us", b"denied")
+    pub.publish("md.eu", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+    assert sub.stats.denied == 1
+
+
 def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):
     pub = feed(permissions=False)
     sub = make(pub.endpoint, filtering="publisher", security=rights)
@@ -465,8 +479,6 @@ def test_auto_is_told_of_a_refusal_and_comes_back(make, ring, pub):
 
 
 def test_a_limit_of_the_publisher_is_named(make, ring, feed):
-    from oz.options import Limits, Options
-
     pub = feed(options=Options(limits=Limits(peers=1)))
     first = make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
     first.subscribe("md.eu")
