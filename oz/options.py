@@ -44,7 +44,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Check that every limit is a positive number."""
-        _check_limits(self)
+        _check_numbers(self)
 
 
 LEAST_MTU, MOST_MTU = 256, 9_216
@@ -148,17 +148,12 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check that no number is negative, and that 0 has a meaning."""
-        may_be_zero = ("high_water_mark", "batch_delay")
-        _check_positive(self, but=may_be_zero)
+        _check_numbers(self, may_be_zero=("high_water_mark", "batch_delay"))
         if self.delimiter is not None and (not isinstance(self.delimiter, bytes) or not self.delimiter):
             rule = 'it is bytes between subject and payload, such as b" ", and not empty'
             raise ConfigurationError("delimiter", self.delimiter, "argument", rule)
         if self.multicast is not None and not isinstance(self.multicast, Multicast):
             raise ConfigurationError("multicast", self.multicast, "argument", "it is an oz.Multicast")
-        for name in may_be_zero:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not value >= 0:
-                raise _not_positive(name, value, "a number, 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +182,22 @@ class Delivery:
             raise ConfigurationError(
                 "policy", self.policy, "argument", f"a policy is one of {', '.join(POLICIES)}"
             )
-        _check_positive(self)
+        _check_numbers(self)
+        if self.prefetch is not None and not (type(self.prefetch) is int and self.prefetch > 0):
+            raise _not_positive("prefetch", self.prefetch, "a whole number above 0, or None")
 
 
-def _check_positive(options: Any, but: tuple[str, ...] = ()) -> None:
+def _check_numbers(options: Any, may_be_zero: tuple[str, ...] = ()) -> None:
     for one in fields(options):
         value = getattr(options, one.name)
-        if type(value) in (int, float) and one.name not in but and not value > 0:
-            raise _not_positive(one.name, value, "above 0")
+        if type(one.default) not in (int, float):
+            continue
+        is_whole = type(one.default) is int
+        is_number = type(value) is int or (type(value) is float and not is_whole)
+        if not is_number or not (value > 0 or (value == 0 and one.name in may_be_zero)):
+            least = "0 or more" if one.name in may_be_zero else "above 0"
+            what = f"a {'whole ' if is_whole else ''}number {least}"
+            raise _not_positive(one.name, value, what)
 
 
 def _check_range(name: str, value: Any, least: float, most: float, kind: type) -> None:
@@ -202,14 +205,6 @@ def _check_range(name: str, value: Any, least: float, most: float, kind: type) -
     if type(value) not in kinds or not least <= value <= most:
         what = "a whole number" if kind is int else "seconds"
         raise ConfigurationError(name, value, "argument", f"it is {what} from {least:,.10g} to {most:,.10g}")
-
-
-def _check_limits(limits: Limits) -> None:
-    for one in fields(limits):
-        value = getattr(limits, one.name)
-        is_whole = type(one.default) is int
-        if not (type(value) is int or (type(value) is float and not is_whole)) or not value > 0:
-            raise _not_positive(one.name, value, f"a {'whole ' if is_whole else ''}number above 0")
 
 
 def _not_positive(name: str, value: Any, what: str) -> ConfigurationError:

@@ -24,15 +24,17 @@ def publish(publisher: oz.Publisher) -> int:
 
 
 def main(directory: str) -> None:
-    with oz.Publisher("tcp://127.0.0.1:*", on_full="block") as publisher:
-        with Recorder(directory, "flight.>", source=publisher.endpoint) as recorder:
-            recording = threading.Thread(target=recorder.run)
-            recording.start()
-            publisher.wait_for_subscribers(timeout=10)
-            published = publish(publisher)
-            recorder.stop()  # the recorder still records what was published before
-            recording.join()
-            stats = recorder.stats
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block") as publisher,
+        Recorder(directory, "flight.>", source=publisher.endpoint) as recorder,
+    ):
+        recording = threading.Thread(target=recorder.run)
+        recording.start()
+        publisher.wait_for_subscribers(timeout=10)
+        published = publish(publisher)
+        recorder.stop()  # messages that were published before are still recorded
+        recording.join()
+        stats = recorder.stats
     print(f"published {published}, recorded {stats.recorded}, lost {stats.lost}")
     first = next(Journal(directory).read("flight.JFK.*.B6"))
     print(f"the first of B6 from JFK: {first.subject}, to {msgpack.unpackb(first.payload)['dest']}")

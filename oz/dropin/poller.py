@@ -9,6 +9,7 @@ from typing import Any
 
 import zmq
 
+from oz.numbers import check_number
 from oz.transport.pollable import Pollable, PollTurn
 
 _POLLIN = int(zmq.POLLIN)
@@ -44,10 +45,13 @@ class Poller(zmq.Poller):
             Pairs of socket and mask of events.
 
         Raises:
+            TypeError: the timeout is no number.
             zmq.ZMQError: a socket is closed, or its context has ended.
             ClosedError: a subscriber is closed.
             OwnershipError: a subscriber was created before a fork.
         """
+        if timeout is not None:
+            check_number("timeout", timeout, "a number of milliseconds, or None for ever")
         known = (FilteredSocket, Pollable)
         if not any(isinstance(socket, known) for socket, _ in self.sockets):
             return super().poll(timeout if timeout is None else int(timeout))

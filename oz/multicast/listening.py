@@ -30,6 +30,7 @@ class Listener:
     Attributes:
         socket: the SUB.
         endpoint: with the address of the interface.
+        options: of the endpoint.
         receiver: decoder of the frames.
         is_empty: whether the last `read` emptied the socket.
         reconnects: new connections, because libpgm was stuck.
@@ -57,7 +58,7 @@ class Listener:
             EndpointError: the endpoint cannot be used.
             TransportUnavailable: libzmq has no PGM, or a privilege or free descriptors are missing.
         """
-        self._on_notice = on_notice
+        self._on_notice, self.options = on_notice, options
         claim = Claim(endpoint, mtu=options.mtu, is_publisher=False)
         self._endpoint, self.endpoint = claim.endpoint, str(claim.endpoint)
         self._watchdog = Watchdog(options.stale_after, options.rate_kbps)
@@ -72,8 +73,7 @@ class Listener:
             configure(self.socket, options, is_publisher=False)
             self.socket.setsockopt(zmq.SUBSCRIBE, b"")
             self.receiver = Receiver(time.time_ns())
-            with refused_by_libzmq(self.endpoint, ""):
-                self.socket.connect(self.endpoint)
+            self._connect()
             self.fd = int(_get(self.socket, int(zmq.FD)))
         except BaseException:
             self.socket.close(0)
@@ -154,12 +154,16 @@ class Listener:
     def _arriving(self, now: float) -> Arriving | None:
         return UNOBSERVED if self._arrivals is None else self._arrivals.look(now)
 
+    def _connect(self) -> None:
+        with refused_by_libzmq(self.endpoint, ""):
+            self.socket.connect(self.endpoint)
+
     def _reconnect(self) -> None:
         """Replace the receiver of libpgm by a new one."""
         self.reconnects += 1
         with suppress(zmq.ZMQError):
             self.socket.disconnect(self.endpoint)
-        self.socket.connect(self.endpoint)
+        self._connect()
 
     def next_deadline(self) -> float | None:
         """Return when `look` is due without a frame, in monotonic seconds; None for never."""

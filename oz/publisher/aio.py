@@ -35,7 +35,7 @@ class _LoopAttendance:
 
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
-        clock: of the engine.
+        clock, busy_clock: of the engine.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class _LoopAttendance:
         self._timer_at = float("inf")
         self._is_scheduled = False
         self.turned_at = 0.0
-        self.clock = engine.runtime.clock
+        self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
         engine.wake = self._wake
 
     def start(self) -> None:
@@ -149,12 +149,12 @@ class _Done:
 
     def __await__(self) -> Generator[None, None, None]:
         attendance = self._attendance
-        now = attendance.clock()
+        now = attendance.busy_clock()
         if now - attendance.turned_at >= TURN:
             # Before and after: other tasks that publish have a turn each, and so has this one.
             attendance.turned_at = now
             yield
-            attendance.turned_at = attendance.clock()
+            attendance.turned_at = attendance.busy_clock()
 
 
 class _Life:

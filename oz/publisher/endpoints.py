@@ -27,7 +27,7 @@ from oz.transport.routers import link_endpoint
 _ATTEMPTS = 64  # Pairs of ports that are tried.
 _MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
-_CONNECT_HINT = "connect to a host by its name or address, as in tcp://127.0.0.1:5555"
+_CONNECT_HINT = "name the host and the port of the other side"
 
 _log = logger("oz.publisher")
 

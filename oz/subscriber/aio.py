@@ -233,6 +233,9 @@ class Subscriber(SubscriberBase):
 
     async def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
+        if self._engine.state == FOREIGN:
+            # The child of a fork has no running loop.
+            self._engine.check_open()
         message: Message = await self._run(
             waits.receive(self._engine, queue, timeout, asyncio.current_task())
         )

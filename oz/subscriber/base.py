@@ -213,4 +213,4 @@ class SubscriberBase:
 
     def __repr__(self) -> str:
         endpoints = ", ".join(self._engine.places) if "_engine" in self.__dict__ else ""
-        return f"<{self._class_name} {endpoints}>"
+        return f"<{self._class_name} {endpoints}{' closed' if self.closed else ''}>"

@@ -57,6 +57,8 @@ from oz.transport.runtime import runtime_of
 from oz.wire import links
 from oz.wire.links import SID
 
+_POLL_DESCRIPTORS = 4
+"""Descriptors of `Poll`."""
 MAX_READ = 100
 """Frames of links that are read at once."""
 MAX_MESSAGES = 512
@@ -124,6 +126,7 @@ class Connections(ABC):
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
+        descriptors.need(descriptors.CONTEXT + _POLL_DESCRIPTORS, "a subscriber")
         self.poll = runtime.create_poll()
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}

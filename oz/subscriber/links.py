@@ -151,7 +151,7 @@ class Dialler:
             EndpointError: libzmq refuses the endpoint.
         """
         self.router.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
-        with refused_by_libzmq(endpoint, "name a host and a port"):
+        with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             return routers.dial(self.router, endpoint, self._runtime.random_bytes)
 
     def hang_up(self, endpoint: str) -> None:

@@ -23,6 +23,7 @@ from oz.subjects.index.patterns import PatternIndex
 from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
 from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
+from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
@@ -60,7 +61,11 @@ class PlainPatterns:
 
     def match(self, subject: bytes) -> tuple[Inbox, ...]:
         """Return the inboxes that match a subject. A pattern that ran out of time does not match."""
-        return tuple(dict.fromkeys(self._index.find(subject).values))
+        found = dict.fromkeys(self._index.find(subject).values)
+        if subject.startswith(RESERVED):
+            named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
+            return tuple(dict.fromkeys(one.owner for one in named if one.pattern.matches(subject)))
+        return tuple(found)
 
     def prefixes(self) -> Iterable[bytes]:
         """Return the prefixes of all patterns, with repetitions."""
@@ -165,7 +170,7 @@ class PlainSocket:
             events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
-        with refused_by_libzmq(endpoint, "name a host and a port"):
+        with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
                 self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)

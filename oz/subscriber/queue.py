@@ -573,12 +573,13 @@ class Dispatcher:
                     arrival.link.abandon(arrival.epoch, stream, sequence)
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
-            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered):
+            sid = None if found is None else found.get(SID)
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
                 continue
-            if found is not None and SID in found:
+            if sid is not None:
                 route = self._make_route(stream, subject, found)
             else:
                 route = routes.get(subject) or self._find(routes, stream, subject, None)
@@ -586,16 +587,25 @@ class Dispatcher:
             messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
 
-    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool) -> bool:
-        """Return whether a message has an id that its stream has seen, and remember its id."""
+    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
+        """Return whether a message has an id that its stream has seen, and remember its id.
+
+        Args:
+            stream: of the message.
+            fields: of the message.
+            is_redelivered: whether another member of the group may have received it.
+            sid: subscription that a last value is for; other subscriptions may have received it before.
+        """
         ids = self._ids
         if ids is None or fields.message_id is None or is_redelivered:
             return False
         # A message comes once for each stream.
-        found = stream, fields.message_id
+        found = stream, sid, fields.message_id
         if found in ids:
             return True
         ids[found] = None
+        if sid is not None:
+            ids[stream, None, fields.message_id] = None
         if len(ids) > MAX_IDS:
             del ids[next(iter(ids))]
         return False

@@ -24,6 +24,8 @@ from oz.subjects.pattern import Pattern
 from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
+RESERVED = b"_OZ."
+"""Begin of the subjects that oz itself publishes, such as advisories of a gateway."""
 _LOG = 1_000  # Changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_536
 
@@ -195,4 +197,14 @@ class Subscriptions:
             one = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
             return () if one is None or one.stream != stream else (one,)
         index = self._indexes.get(stream)
-        return () if index is None else tuple(index.find(subject).values)
+        if index is None:
+            return ()
+        found = tuple(index.find(subject).values)
+        if subject.startswith(RESERVED):
+            found = tuple(one for one in found if names_reserved(one.pattern))
+        return found
+
+
+def names_reserved(pattern: Pattern) -> bool:
+    """Return whether a pattern begins as the subjects of oz: other patterns do not match them."""
+    return all(prefix.startswith(RESERVED) for prefix in pattern.prefixes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import count
 from typing import Any
 
 import zmq
@@ -14,6 +15,9 @@ from oz.testing.sockets import Socket
 from oz.testing.wires import IoThread
 from oz.transport.backend import Backend
 from oz.transport.runtime import Runtime
+
+CALL_SECONDS = 20e-6
+"""Seconds that an awaited `publish` counts as, for turns of the event loop: the clock stands still meanwhile."""
 
 EPOCH_NS = 1_767_225_600_000_000_000
 """The time at which virtual clocks begin, in nanoseconds since 1970: 2026 in UTC."""
@@ -72,6 +76,7 @@ class Context:
             send=Socket.send,
             recv=Socket.recv,
             clock=self.backend.monotonic,
+            busy_clock=count(0.0, CALL_SECONDS).__next__,
             time_ns=self.backend.time_ns,
             random_bytes=self.backend.random_bytes,
             create_poll=VirtualPoll,

@@ -27,6 +27,9 @@ LONGEST_RUN = 86_400.0
 _MOST_WAITS = 10_000
 """Waits of one run at least until it is taken for that: a sleep of years is one."""
 
+_BUSY_TURNS, _BUSY_SECONDS = 100, 0.001
+"""Turns of a busy loop after which time passes, and how much: else a task that never waits would stop the clock."""
+
 _SELDOM = 64
 """Turns of a loop between two looks at its own descriptor, by which signals wake it: each asks the system.
 What a thread has given it to do it finds without."""
@@ -63,6 +66,7 @@ class VirtualSelector(selectors.BaseSelector):
         self.clock = clock
         self.longest = longest
         self._ends, self._waits = inf, 0
+        self._busy_since, self._busy_turns = 0.0, 0
         self.is_woken = False
         self.work = self._watched = 0
         self.explain: Callable[[], str] = str
@@ -111,6 +115,7 @@ class VirtualSelector(selectors.BaseSelector):
         """
         self.is_woken = False
         self._waits += 1
+        self._pass_busy_time(timeout)
         if self.clock.now > self._ends and self._waits > _MOST_WAITS:
             self.begin()
             raise Deadlock(
@@ -133,6 +138,16 @@ class VirtualSelector(selectors.BaseSelector):
             elif not self.is_woken:
                 found = self._wait_for_others()
         return found
+
+    def _pass_busy_time(self, timeout: float | None) -> None:
+        """Let time pass after many turns at one time."""
+        clock = self.clock
+        if timeout != 0 or clock.now != self._busy_since:
+            self._busy_since, self._busy_turns = clock.now, 0
+            return
+        self._busy_turns += 1
+        if self._busy_turns >= _BUSY_TURNS:
+            clock.run_until(clock.now + _BUSY_SECONDS)
 
     def _look(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Look at real descriptors; at the one that the loop has itself only now and then."""

@@ -18,7 +18,7 @@ flags      body
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 from zlib import crc32
 
 import msgpack
@@ -174,11 +174,15 @@ def _record(body: bytes) -> Record:
         raise ProtocolError("a record is no map")
     rate, age = fields.get("rate"), fields.get("age")
     quiet = fields.get("quiet", 0.0)
-    if not isinstance(rate, int) or not isinstance(age, (int, float)) or not age >= 0:
+    if type(rate) is not int or not _is_number(age) or not age >= 0:
         raise ProtocolError("a record has no rate or no age")
-    if not isinstance(quiet, (int, float)) or not 0 <= quiet <= MAX_QUIET:
+    if not _is_number(quiet) or not 0 <= quiet <= MAX_QUIET:
         raise ProtocolError(f"a record announces {quiet!r} seconds of silence")
     return Record(rate, min(age, 1e9), fields.get("bye") is True, quiet)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return type(value) in (int, float)
 
 
 def common_prefix(subjects: list[bytes]) -> bytes:

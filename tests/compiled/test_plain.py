@@ -20,7 +20,6 @@ from oz.protocol.subscriber.receiver import PrefixReceiver, shortest
 from oz.sync.subscriptions import Subscription
 from oz.transport import frames as reading
 from oz.transport.guard import StrictGuard
-from oz.transport.publisher import sink as sinks
 from oz.transport.subscriber import receiver as receivers
 from oz.transport.subscriber.receiver import ReceivePath
 from support.sizes import size
@@ -339,14 +338,3 @@ def test_messages_leave_no_reference_behind(pair):
     gc.collect()
     after = [sys.getrefcount(one) for one in (payload, subject, None, True)]
     assert all(abs(then - now) < 100 for then, now in zip(before, after, strict=True))
-
-
-def test_sockets_use_it():
-    assert sinks.HOT is HOT
-    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
-        sub.subscribe("a.*")
-        pub.wait_for_subscribers(timeout=DEADLINE)
-        for number in range(100):
-            pub.publish("a.b", b"%d" % number)
-        assert [sub.receive(DEADLINE).payload for _ in range(100)] == [b"%d" % n for n in range(100)]
-        assert sub.stats.received == sub.stats.delivered == pub.stats.sent == 100

@@ -19,7 +19,7 @@ def test_a_file_gives_some_of_them(write_file):
         ("pattern_time", f"file {path}"),
         ("handshake", f"file {path}"),
     ]
-    assert "limits=oz.Limits(" in repr(resolve())
+    assert "limits=Limits(patterns=7" in repr(resolve())
 
 
 @pytest.mark.parametrize(

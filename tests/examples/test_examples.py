@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 TELLING = {
     "quickstart": (
         [
-            "prefixes  [b'time.']",
+            "prefixes  (b'time.',)",
             "delivered time.us.east 12:00",
             "delivered time.eu.east 18:00",
             "crossed the wire 2",

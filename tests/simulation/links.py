@@ -46,19 +46,23 @@ class Life:
     """One life of a subscriber: its messages and gaps by publisher.
 
     Attributes:
-        heard: numbers of messages by origin, in order of arrival.
+        filtering: of the subscriber.
+        heard: numbers of messages by origin of their publisher, in order of arrival.
         gaps: counts of `Gap` by origin; None is an unknown count.
         before: sum of `Message.gap` by origin.
     """
 
-    def __init__(self, name):
-        self.name, self.is_over = name, False
+    def __init__(self, name, filtering):
+        self.name, self.filtering, self.is_over = name, filtering, False
         self.heard, self.gaps, self.before = defaultdict(list), defaultdict(list), defaultdict(int)
 
-    def note(self, message):
-        """Record a message."""
-        self.heard[message.origin].append(int(message.payload))
-        self.before[message.origin] += message.gap
+    def note(self, message, origin):
+        """Record a message of a publisher."""
+        # A plain message does not name its publisher.
+        is_plain = message.origin is None and self.filtering == "auto"
+        check(is_plain or message.origin == origin, "{} is of another publisher", message.payload)
+        self.heard[origin].append(int(message.payload))
+        self.before[origin] += message.gap
 
     def note_gap(self, gap):
         """Record a gap."""
@@ -92,7 +96,8 @@ class LinkWorld:
         who = {"kill_publisher": (publisher,), "kill_subscriber": (subscriber,)}.get(
             kind, (publisher, subscriber)
         )
-        lasts = random.choice((0.1, 0.5, 2.0, 5.0, 40.0 if kind == "cut" else 4.0))
+        # A session ends after 30 seconds.
+        lasts = random.choice((0.1, 0.5, 2.0, 5.0, 4.0 if kind in ("stall", "half_open") else 40.0))
         return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
 
     def _count(self, name, number=1):
@@ -138,10 +143,12 @@ class LinkWorld:
         self.members[name] = self.bus.publisher(bind=ENDPOINTS[name])
 
     def _start_subscriber(self, name):
-        life = Life(name)
+        # Plain connections have no policies and no groups.
+        is_simple = name not in WORKERS and name not in OVERFLOWS
+        life = Life(name, self.random.choice(("publisher", "auto")) if is_simple else "publisher")
         self.lives.append(life)
         subscriber = self.bus.subscriber(
-            connect=list(ENDPOINTS.values()), filtering="publisher", on_gap=life.note_gap
+            connect=list(ENDPOINTS.values()), filtering=life.filtering, on_gap=life.note_gap
         )
         self.members[name] = subscriber
         if name in WORKERS:
@@ -161,9 +168,13 @@ class LinkWorld:
                     self.handled[int(message.payload)].append((life, message.redelivered))
                     self._count("redelivered", message.redelivered)
                 else:
-                    life.note(message)
+                    self._count("plain message", message.origin is None)
+                    life.note(message, self._origin_of(int(message.payload)))
                 if pause := PAUSES.get(life.name):
                     await asyncio.sleep(pause)
+
+    def _origin_of(self, number):
+        return next((origin for origin, found in self.published.items() if number in found), None)
 
     async def _publish(self, subject=None, name=None):
         name = self.random.choice(tuple(ENDPOINTS)) if name is None else name
@@ -231,7 +242,8 @@ class LinkWorld:
         check(set(heard) <= set(wanted), "{} received a message that it does not want", life.name)
         self._count("gap with a count", sum(one is not None for one in gaps))
         self._count("gap without a count", sum(one is None for one in gaps))
-        if not heard or life.is_over or None in self._counts(life):
+        # A plain connection reports no losses.
+        if not heard or life.is_over or None in self._counts(life) or life.filtering == "auto":
             return
         missing = [number for number in wanted if number >= min(heard) and number not in heard]
         # A gap of the own queue names no publisher if it has messages of several.

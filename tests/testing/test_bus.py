@@ -396,6 +396,20 @@ def test_cut_that_is_healed_is_over_soon_for_nodes_too(bus, seconds):
     assert bus.run(main()) < 2.0
 
 
+def test_time_passes_for_a_program_that_publishes_without_a_pause(bus):
+    async def main():
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(timeout=5)
+        receiving = asyncio.create_task(subscriber.receive(timeout=5))
+        began = bus.now()
+        while not receiving.done():
+            await publisher.publish("a", b"")
+        return bus.now() - began
+
+    assert bus.run(main()) < 1
+
+
 def test_blocking_calls_let_time_pass(bus):
     publisher, subscriber = bus.blocking(bus.publisher()), bus.blocking(bus.subscriber(filtering="publisher"))
     subscriber.subscribe("time.*")

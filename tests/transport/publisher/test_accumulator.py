@@ -2,14 +2,11 @@
 
 import pytest
 
-import oz
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, BatchBlock
-from support.inside import engine_of
-from support.waiting import DEADLINE, until
 
 
 class Clock:
@@ -195,32 +192,6 @@ def test_others_are_expected_until_they_are_late_or_what_waits_has_gone(clock):
     assert waits.expects_others()
     waits.go(None)
     assert not waits.expects_others()
-
-
-def test_the_thread_behind_it_leaves_alone_what_others_are_about_to_join():
-    with (
-        oz.Publisher("tcp://127.0.0.1:*") as pub,
-        oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
-    ):
-        sub.subscribe("a")
-        sub.wait_ready(timeout=DEADLINE)
-        engine = engine_of(pub)
-        waits = engine.sender.accumulator
-
-        def is_left():
-            # They come at any moment, for a minute.
-            waits.sent_at = waits._clock() + 60
-            waits.expect_others(engine.socket, 100)
-            pub.publish("a", b"1")
-            engine.look_after()
-            return len(waits)
-
-        # What answers a subscriber sends all that was published before.
-        until(is_left)
-        waits.sent_at = 0
-        engine.look_after()
-        assert len(waits) == 0
-        assert sub.receive(timeout=DEADLINE).payload == b"1"
 
 
 def test_the_end_of_a_turn_leaves_what_is_held(clock):
