@@ -40,7 +40,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
 
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
+from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
 from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
@@ -664,8 +664,10 @@ class Engine:
                 where = (
                     ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
                 )
+                has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
+                hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}{hint}"
                 )
             yield end
 

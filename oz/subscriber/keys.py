@@ -40,8 +40,9 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.identity import make_uuid_of
 from oz.subscriber.link import Messages
+from oz.transport.arrivals import Arrivals
 from oz.transport.credentials import Credentials
-from oz.transport.handshakes import Outcome
+from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.key_search import KeySearch
 from oz.transport.probing import Probed
 from oz.transport.recall import Recall
@@ -135,6 +136,7 @@ class ServerKeys:
         self._report, self._reconnect, self._end = report, reconnect, end
         self._servers: dict[str, _Server] = {}
         self._search = KeySearch(self, wake)
+        self._served: dict[zmq.Socket[Any], tuple[Handshakes, Arrivals]] = {}
         self._due_at = 0.0
         self._rights = credentials.rights()
         self.denials = SubscriberStats()
@@ -212,6 +214,25 @@ class ServerKeys:
         if server is not None:
             self.credentials.prepare(socket, server.key)
 
+    # bound sockets
+
+    def serve(self, socket: zmq.Socket[Any]) -> None:
+        """Demand a trusted key at the endpoint that a socket binds next; log and count callers without one.
+
+        Raises:
+            ConfigurationError: the context has another authenticator.
+        """
+        self.credentials.serve(socket)
+        handshakes = Handshakes()
+        handshakes.begin(socket)
+        self._served[socket] = handshakes, Arrivals(self.credentials)
+
+    def end(self, socket: zmq.Socket[Any]) -> None:
+        """End the monitor of a bound socket, before it closes."""
+        served = self._served.pop(socket, None)
+        if served is not None:
+            served[0].close(socket)
+
     # outcomes
 
     def on_handshake(self, endpoint: str, outcome: Outcome, kind: int, now: float) -> None:
@@ -277,6 +298,10 @@ class ServerKeys:
         if now >= self._due_at:
             self._due_at = now + TEND_INTERVAL
             self._check_trust()
+            for handshakes, arrivals in self._served.values():
+                for one in handshakes.read():
+                    arrivals.take(one, now)
+                arrivals.look(now)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
         # An event does not name a connection, so that one of the connection before may come: it is not enough.

@@ -351,6 +351,21 @@ def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights)
         assert sub.receive(timeout=DEADLINE).payload == b"1"
 
 
+@pytest.mark.parametrize("way", ["no keys", "plain", "another server key"])
+def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
+    security = ring.security("desk")
+    sub = make(bind="tcp://127.0.0.1:*", security=security)
+    sub.subscribe("md.>")
+    with zmq.Context() as context, context.socket(zmq.PUB) as raw:
+        raw.linger = 0
+        if way == "plain":
+            raw.plain_username = raw.plain_password = b"desk"
+        elif way == "another server key":
+            ring.equip(raw, "feed", "other")
+        raw.connect(sub.endpoint)
+        receive_until(sub, lambda *_: security.refused)
+
+
 def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
     """A publisher that repeats the origin of another one is no second link to it."""
     honest, forger = feed("feed", permissions=False), feed("other", permissions=False)
