@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from rich.console import Console
 
     from oz.demo.run import PatternResult, Progress
-    from oz.transport.option_checks import Filtering
+    from oz.options import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 

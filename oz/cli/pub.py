@@ -33,7 +33,7 @@ from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_opt
 from oz.cli.rights import OwnRights
 from oz.configuration import resolve_limits
 from oz.escaping import printable
-from oz.transport.multicast.endpoint import is_multicast
+from oz.multicast.endpoints import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000

@@ -146,7 +146,9 @@ def record(
     if filtering == "prefix" and (dedupe or group):
         raise click.UsageError("--dedupe and --group do not go with --filtering prefix")
     compiled = parse_all(patterns, dialect_on_bus(ctx, dialect) if is_bus else dialect)
-    check_subscribed(security, compiled, is_routed=filtering != "prefix", group=group or "")
+    check_subscribed(
+        security, compiled, is_routed=is_bus or not (bind or filtering == "prefix"), group=group or ""
+    )
     # Messages form no reference cycles, and the collector would visit each of them several times.
     gc.set_threshold(100_000, 20, 100)
     if is_bus:

@@ -30,7 +30,7 @@ from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, range_options, span_of
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
-from oz.transport.multicast.endpoint import is_multicast
+from oz.multicast.endpoints import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal

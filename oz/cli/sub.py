@@ -126,7 +126,7 @@ def sub(
     check_subscribed(
         security,
         of_applications(compiled) if is_bus else compiled,
-        is_routed=filtering != "prefix",
+        is_routed=is_bus or not (bind or filtering == "prefix"),
         group=delivery.get("group", ""),
     )
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)

@@ -360,31 +360,6 @@ class Hot(Protocol):
             The message; None when there is none, when the engine has something to check, or after many.
         """
 
-    def Iteration(
-        self,
-        *,
-        twin: Iterator[Any],
-        ready: Any,
-        waiting: Any,
-        take: Callable[..., Any] = ...,
-        engine: Any = ...,
-        socket: Any = ...,
-        again: type[Exception] = ...,
-        error: type[Exception] = ...,
-    ) -> Iterator[Any]:
-        """Iterate over messages that wait and are for nobody else; the twin gives all others.
-
-        Args:
-            twin: gives them all.
-            ready: messages whose handlers have been called.
-            waiting: those that were unpacked.
-            take: takes a message; left out with the rest where others put them in line.
-            engine: of the subscriber.
-            socket: the subscriber.
-            again: what `take` raises when RCVTIMEO is over.
-            error: what it raises again when it is called again, as the socket is closed.
-        """
-
     # links: oz.publisher and oz.subscriber
 
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:

@@ -23,8 +23,8 @@ import zmq
 import oz
 from oz.demo import flights
 from oz.errors import OzError
+from oz.options import Filtering
 from oz.system import sigint_blocked
-from oz.transport.option_checks import Filtering
 
 _END_TIME = 5.0
 """Seconds that the publisher process may take to end before it is killed."""

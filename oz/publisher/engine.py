@@ -672,9 +672,9 @@ class Engine:
             yield end
 
     def sessions(self) -> list[Session]:
-        """Return the sessions that have subscriptions: an object is another one after the session has ended."""
+        """Return the sessions that have not ended. A subscriber that comes again later has another object."""
         with self.lock:
-            return [session for session in self._sessions.by_id.values() if session.patterns]
+            return list(self._sessions.by_id.values())
 
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""

@@ -792,6 +792,11 @@ class Session:
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
 
     @property
+    def is_declared(self) -> bool:
+        """Whether it has subscriptions, and no declaration of subscriptions is incomplete."""
+        return bool(self.patterns) and self.applied > 0 and not self.part
+
+    @property
     def is_settled(self) -> bool:
         """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
         return not self.pending and not any(stream.held for stream in self.streams.values())

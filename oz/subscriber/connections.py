@@ -231,7 +231,9 @@ class Connections(ABC):
             self.check_open()
             check(endpoint, own_context=False)
             if is_multicast(endpoint):
-                raise EndpointError(f"{endpoint!r}: multicast has no keys; leave security= out")
+                raise EndpointError(
+                    f"{endpoint!r}: multicast has no keys; leave security= out, and encrypt payloads"
+                )
             if endpoint in self.places:
                 return
             where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)

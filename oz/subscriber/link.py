@@ -352,13 +352,14 @@ class Link:
         """
         self._heard_at, self._has_heard = listened, True
         self._undo = None
+        if self.state == LIVE:
+            # Also for a probe: the time in which the program did not read is no absence.
+            self._live_at = listened
         if not frame:
             if self.state == ENDED:
                 self._begin_session()
             self._greet(listened)
             return []
-        if self.state == LIVE:
-            self._live_at = listened
         effects: list[Effect] = []
         kind = frame[0]
         try:

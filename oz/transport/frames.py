@@ -29,14 +29,6 @@ when there is no message.
 """
 
 
-def as_frame_objects(frames: list[bytes]) -> list[zmq.Frame]:
-    """Make pyzmq's objects of frames, each of which knows whether more follow."""
-    objects = [zmq.Frame(frame) for frame in frames]
-    for frame in objects[:-1]:
-        frame.more = True
-    return objects
-
-
 def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
     """Copy a frame into a buffer, as `zmq.Socket.recv_into` does: what does not fit is cut off.
 

@@ -963,11 +963,13 @@ def journal_error():
     return oz.JournalError
 
 
-def recorder(directory, patterns, endpoint):
-    """Return a recorder of an endpoint: `run()`, `stop()`, `close()`."""
+def recorder(directory, patterns, endpoint, links=None):
+    """Return a recorder of an endpoint, over its link endpoint: `run()`, `stop()`, `close()`."""
     from oz.services.recorder import Recorder
 
-    return Recorder(directory, patterns, source=endpoint, subscriber={"filtering": "publisher"})
+    return Recorder(
+        directory, patterns, source=endpoint, subscriber={"filtering": "publisher", "links": links}
+    )
 
 
 def record_node(directory, patterns, node):

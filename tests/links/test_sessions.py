@@ -227,6 +227,18 @@ def test_declare_after_the_end_is_discarded():
     assert publisher.sessions.publish("b.1", b"") is False
 
 
+def test_a_session_counts_when_its_declaration_is_complete():
+    publisher = Publisher()
+    publisher.hello()
+    assert publisher.sessions.count(None, b"") == 0
+    part = Declare(1, 0, False, {0: StreamOptions()}, [Item(1, 0, "nats", "a.*")], [])
+    publisher.read(links.encode_declare(part))
+    assert publisher.sessions.count(None, b"") == 0
+    assert publisher.sessions.count("a.1", b"a.1") == 1
+    publisher.declare("b.*", revision=1, base=1, sid=2)
+    assert publisher.sessions.count(None, b"") == 1
+
+
 def test_hello_discards_a_declaration_that_is_not_complete():
     publisher, session = up()
     part = Declare(2, 0, False, {0: StreamOptions()}, [Item(2, 0, "nats", "b.*")], [])

@@ -22,7 +22,10 @@ RETURNS = 5.0
 SETTLES = 20.0
 """Virtual seconds within which all messages are delivered then."""
 MESSAGES, JOBS, FAULTS = 250, 40, 8
-KINDS = {"cut": 4, "stall": 3, "reset": 3, "half_open": 2, "kill_publisher": 2, "kill_subscriber": 2}
+KINDS = {
+    "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "kill_publisher": 2, "kill_subscriber": 2, "close_publisher": 1,
+    "close_subscriber": 1,
+}  # fmt: skip
 ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000"}
 SUBSCRIBERS = ("all", "some", "slow", "newest", "ann", "bob")
 PATTERNS = {"all": ["a.>", "b.*"], "some": ["a.*.x", "b.1"], "slow": ["a.>"], "newest": ["b.*"]}
@@ -93,9 +96,8 @@ class LinkWorld:
         random = self.random
         kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
         publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS)
-        who = {"kill_publisher": (publisher,), "kill_subscriber": (subscriber,)}.get(
-            kind, (publisher, subscriber)
-        )
+        ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
+        who = ends.get(kind.partition("_")[2], (publisher, subscriber))
         # A session ends after 30 seconds.
         lasts = random.choice((0.1, 0.5, 2.0, 5.0, 4.0 if kind in ("stall", "half_open") else 40.0))
         return LinkFault(random.uniform(0.5, LASTS), kind, who, lasts)
@@ -194,20 +196,23 @@ class LinkWorld:
             return
         self._count(f"fault of links: {kind}")
         hosts = [self.members[one].place.host for one in who]
-        if kind.startswith("kill"):
-            await self._kill(who[0], lasts)
+        if kind.startswith(("kill", "close")):
+            await self._end(who[0], lasts, is_orderly=kind.startswith("close"))
             return
         getattr(self.network, kind)(*hosts)
         await asyncio.sleep(lasts)
         self.network.heal(*hosts)
 
-    async def _kill(self, name, lasts):
+    async def _end(self, name, lasts, *, is_orderly):
         self.down.add(name)
         if name in ENDPOINTS:
             self.killed.add(engine_of(self.members[name]).origin)
         else:
             next(one for one in reversed(self.lives) if one.name == name).is_over = True
-        self.bus.kill(self.members[name])
+        if is_orderly:
+            await self.members[name].close()
+        else:
+            self.bus.kill(self.members[name])
         await asyncio.sleep(lasts)
         (self._start_publisher if name in ENDPOINTS else self._start_subscriber)(name)
         self.down.discard(name)

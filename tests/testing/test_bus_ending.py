@@ -68,9 +68,9 @@ def test_bus_refuses_a_loop_whose_clock_does_not_jump(bus):
 
 
 def test_bus_refuses_what_makes_no_sense(bus):
-    with pytest.raises(ValueError, match="nobody on this bus is called 'nobody'"):
+    with pytest.raises(ValueError, match="no member 'nobody'; it has none"):
         bus.kill("nobody")
-    with pytest.raises(ValueError, match="no use for context="):
+    with pytest.raises(ValueError, match="no context="):
         bus.publisher(context=zmq.Context.instance())
     with pytest.raises(ValueError, match="no keys"):
         bus.subscriber(security="keys.toml")

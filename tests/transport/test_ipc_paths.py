@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ import oz.asyncio
 from oz.services.forwarder import Forwarder
 from oz.services.nameserver import NameServer
 from oz.services.proxy import Proxy
-from oz.services.sockets import ServiceSubscriber
 from support.sizes import in_suite
 
 LISTEN = """
@@ -69,7 +68,6 @@ BINDS = {
     "node of asyncio": lambda at: in_loop(lambda bind: oz.asyncio.Node(bus="paths", bind=bind), at),
     "name server": lambda at: NameServer(at),
     "forwarder leg": lambda at: Forwarder([{"bus": "paths", "bind": at}, {"bus": "others"}]),
-    "subscriber of a service": lambda at: closing(ServiceSubscriber(bind=at)),
     "proxy frontend": lambda at: Proxy(frontend=at, backend="tcp://127.0.0.1:*"),
     "proxy backend": lambda at: Proxy(frontend="tcp://127.0.0.1:*", backend=at),
 }
@@ -163,7 +161,6 @@ def test_the_same_path_is_bound_again_at_once_after_close_in_a_shared_context(en
         for _ in range(20):
             oz.Publisher(bind=endpoint, context=context).close()
             oz.Subscriber(bind=endpoint, context=context).close()
-            ServiceSubscriber(bind=endpoint, context=context).close()
     assert not path.exists()
 
 
