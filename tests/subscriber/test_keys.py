@@ -507,3 +507,19 @@ def test_a_limit_of_the_publisher_is_named(make, ring, feed):
         return "as many links as it allows" in str(raised.value)
 
     until(is_told)
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_each_subscription_that_is_denied_after_others_is_told(sub, group):
+    for number in range(20):
+        sub.subscribe(f"orders.{number}", group=group)
+        with pytest.raises(oz.PermissionDenied, match=rf"orders\.{number}'"):
+            sub.receive(timeout=DEADLINE)
+
+
+@pytest.mark.heavy
+def test_very_many_denied_subscriptions_are_told_once_each(sub):
+    for number in range(4_000):
+        sub.subscribe(f"orders.{number}")
+    _, refusals = receive_until(sub, lambda _, refusals: len(refusals) >= 400)
+    assert len({str(one) for one in refusals}) == len(refusals)
