@@ -49,6 +49,11 @@ class _LoopAttendance:
         self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
         engine.wake = self._wake
 
+    @property
+    def is_started(self) -> bool:
+        """Whether a loop attends."""
+        return self._loop is not None
+
     def start(self) -> None:
         """Attend in the running loop; do nothing outside a loop, and in a loop that attends."""
         if self._loop is not None:
@@ -260,9 +265,15 @@ class Publisher(PublisherBase):
             and type(payload) is bytes
             and len(payload) <= self._most_bytes
         ):
-            if way:
+            if isinstance(way, bytes):
+                if self._engine.send_plain(way, payload):
+                    return self._done
+            elif way:
                 waiting, engine = self._waiting, self._engine
-                if waiting and not engine.is_pressed:
+                if not engine.is_pressed and (waiting or self._attendance.is_started):
+                    if not waiting:
+                        engine.begin_batch(way, payload)
+                        return self._done
                     waiting.extend((*way, payload, None))
                     if engine.is_resting or len(waiting) >= self._full_length:
                         engine.appended()

@@ -92,6 +92,8 @@ class PublisherBase(ABC):
                 waiting=engine.waiting,
                 engine=engine,
                 batcher=engine.batcher,
+                lock=engine.lock,
+                plain=engine.plain_raw,
                 full_length=engine.full_length,
                 most_bytes=engine.most_bytes,
             )

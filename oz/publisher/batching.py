@@ -155,10 +155,13 @@ class Batcher:
         waiting = len(self.waiting)
         if waiting >= 4 * self.batch:
             return True
-        age = now - self._sent_at
         if waiting == 4:
-            return age > self._pause * (1 + self.unmatched - self._unmatched_then)
-        return waiting > 0 and age >= self.batch_delay
+            return self.is_quiet(now)
+        return waiting > 0 and now - self._sent_at >= self.batch_delay
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether a message goes out at once, if no other message waits."""
+        return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
         """Record a send, from its begin to its end in seconds."""

@@ -65,6 +65,9 @@ FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 NO_LIMIT = sys.maxsize
 """Limit of a backlog that only bytes bound."""
 
+ALONE_OVERHEAD = 16
+"""Bytes of the body of one message at most, beside subject and payload."""
+
 UP, DOWN, ENDED = "up", "down", "ended"
 
 
@@ -646,6 +649,45 @@ class Session:
             self.bytes += body.size
         else:
             stream.keep(body, flags)
+
+    def offer_alone(self, stream: Stream, subject: bytes, payload: bytes, position: int) -> bytes | None:
+        """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
+
+        None if other frames go first, the window is full, or the message is too large for one frame.
+
+        Args:
+            stream: without group, that receives the message.
+            subject: of the message.
+            payload: of the message.
+            position: of the message.
+        """
+        settings = self.settings
+        if (
+            not self.is_up
+            or self._control
+            or self._is_ping_due
+            or self._sent_batches != len(self.batches)
+            or self._bye is not None
+            or stream.pending
+            or stream.group is not None
+            or len(subject) + len(payload) > settings.joined_bytes - ALONE_OVERHEAD
+            or settings.joined_bytes + links.HEAD_BYTES > self.largest_frame
+            or self.bytes >= settings.pending_bytes
+            or not self._has_room()
+        ):
+            return None
+        body = Body([subject, payload, None], range(position, position + 1))
+        self.offer(stream, body)
+        body.settle()
+        self._is_ping_next = False
+        frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
+        return frame
+
+    def stamp(self, now: float) -> None:
+        """Set the time of the newest body."""
+        body = self.batches[-1].body
+        if body is not None:
+            body.at = now
 
     def has_bytes_for(self, size: int) -> bool:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""

@@ -189,6 +189,29 @@ class Sessions:
         if self._bytes > self.settings.total_bytes:
             self._relieve()
 
+    def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
+        """Give a message to its only recipient, if it can be sent at once; return its frame.
+
+        Args:
+            stream: that receives the message.
+            subject: of the message.
+            payload: of the message.
+            now: in seconds.
+        """
+        batcher, session = self.batcher, stream.session
+        if self.ready or self.replies or batcher.waiting:
+            return None
+        position = batcher.position
+        frame = session.offer_alone(stream, subject, payload, position)
+        if frame is not None:
+            batcher.position = position + 1
+            self.now = now
+            session.stamp(now)
+            self._bytes += len(frame) + _KEPT
+            if self._bytes > self.settings.total_bytes:
+                self._relieve()
+        return frame
+
     def _relieve(self) -> None:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
         limit = self.settings.total_bytes

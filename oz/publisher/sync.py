@@ -149,9 +149,15 @@ class Publisher(PublisherBase):
             and type(payload) is bytes
             and len(payload) <= self._most_bytes
         ):
-            if way:
+            if isinstance(way, bytes):
+                if self._engine.send_plain(way, payload):
+                    return
+            elif way:
                 waiting, engine = self._waiting, self._engine
-                if waiting and not engine.is_pressed:
+                if not engine.is_pressed:
+                    if not waiting:
+                        engine.begin_batch(way, payload)
+                        return
                     # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.
                     waiting.extend((*way, payload, None))
                     if engine.is_resting or len(waiting) >= self._full_length:

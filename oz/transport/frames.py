@@ -15,7 +15,8 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.transport.backend import GETSOCKOPT, IS_KNOWN, PYZMQ, address_of, backend_of
+from oz.transport.backend import GETSOCKOPT, PYZMQ, address_of, backend_of
+from oz.transport.libzmq import IS_KNOWN
 
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)

@@ -19,9 +19,10 @@ from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
-from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
+from oz.transport.backend import SENDIOV_AT, Backend, backend_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
+from oz.transport.libzmq import raise_of
 from oz.wire.batch import LARGE
 
 # Plain numbers: the enum's member costs 0.3 µs a message.
