@@ -146,7 +146,12 @@ class Connections(ABC):
         self.keys: ServerKeys | None = None
         if credentials is not None:
             self.keys = ServerKeys(
-                credentials, self.poll.ring, self._on_key_refusal, self._reconnect, self._give_up
+                credentials,
+                self.poll.ring,
+                self._on_key_refusal,
+                self._reconnect,
+                self._give_up,
+                options.delimiter,
             )
         self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
