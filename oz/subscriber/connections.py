@@ -965,7 +965,8 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
-            for place in self._multicasts:
+            # While a queue is full, nothing is read, and silence means nothing.
+            for place in () if self.dispatcher.is_full else self._multicasts:
                 if place.multicast is not None:
                     deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
