@@ -16,6 +16,7 @@ SOURCES = (
     "line",
     "links_body",
     "links_calls",
+    "links_io",
     "lone",
     "module",
     "packing",

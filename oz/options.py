@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from oz.errors import ConfigurationError
+from oz.suggestions import refuse_unknown
 
 _MIB = 1 << 20
 
@@ -21,8 +22,17 @@ OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
 """Policies for a subscriber that is too slow."""
 
 
+class _Named:
+    """Base of the options: a misspelled name gets a suggestion."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        refuse_unknown(f"oz.{cls.__name__}", (one for one in given if one not in known), cls.__init__)
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(_Named):
     """Limits of a socket, a node or a service. They bound what a peer can cost.
 
     Attributes:
@@ -113,13 +123,13 @@ class Multicast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(_Named):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
         high_water_mark: messages that wait for one subscriber at most, without `max_pending`; 0 for no limit
             but `pending_bytes`.
-        pending_bytes: bytes that wait for one subscriber at most.
+        pending_bytes: bytes that wait for one subscriber at the publisher at most.
         resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
@@ -157,7 +167,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery:
+class Delivery(_Named):
     """Delivery options of a subscription.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -39,11 +38,3 @@ def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
 def _suggestion(wrong: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def level_of_caller() -> int:
-    """Return the stack level of the first frame outside oz, for `warnings.warn` in the calling function."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
-        level, frame = level + 1, frame.f_back
-    return level

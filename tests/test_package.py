@@ -112,7 +112,7 @@ from support import elsewhere
 elsewhere.hide()
 import oz
 from oz.journal import Writer
-from oz.transport.multicast.endpoint import parse
+from oz.multicast.endpoints import parse
 
 def refused(work, kind):
     try:

@@ -22,7 +22,7 @@ _CHOICES = ("0", "1", "require")
 
 LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
-    "zmq_msg_more", "zmq_msg_close", "zmq_errno",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send",
 )  # fmt: skip
 """What the compiled part calls of libzmq."""
 
@@ -360,31 +360,6 @@ class Hot(Protocol):
             The message; None when there is none, when the engine has something to check, or after many.
         """
 
-    def Iteration(
-        self,
-        *,
-        twin: Iterator[Any],
-        ready: Any,
-        waiting: Any,
-        take: Callable[..., Any] = ...,
-        engine: Any = ...,
-        socket: Any = ...,
-        again: type[Exception] = ...,
-        error: type[Exception] = ...,
-    ) -> Iterator[Any]:
-        """Iterate over messages that wait and are for nobody else; the twin gives all others.
-
-        Args:
-            twin: gives them all.
-            ready: messages whose handlers have been called.
-            waiting: those that were unpacked.
-            take: takes a message; left out with the rest where others put them in line.
-            engine: of the subscriber.
-            socket: the subscriber.
-            again: what `take` raises when RCVTIMEO is over.
-            error: what it raises again when it is called again, as the socket is closed.
-        """
-
     # links: oz.publisher and oz.subscriber
 
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
@@ -429,6 +404,33 @@ class Hot(Protocol):
             arrival: of the messages.
         """
 
+    def make_plain(
+        self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
+    ) -> tuple[list[Any], Any, int] | None:
+        """Return the wanted messages of plain publishers, the common target of their routes, and the others' number.
+
+        None if a message has not two frames. The target is None if there are several or none.
+
+        Args:
+            batch: frames of each message.
+            routes: by subject.
+            find: called for the route of another subject.
+            arrival: of the messages.
+        """
+
+    def RawSocket(self, *, socket: Any, address: int, raise_error: Callable[[int], NoReturn]) -> Any:
+        """Return the C access to a socket: methods that do not wait and run no signal handlers.
+
+        - `has_input()` returns whether a message can be read.
+        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
+        - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
+
+        Args:
+            socket: of pyzmq.
+            address: of the socket of libzmq.
+            raise_error: called with the number of another error.
+        """
+
     def put_messages(self, messages: list[Any], start: int, /) -> int:
         """Append messages to the queues of their routes.
 
@@ -457,6 +459,8 @@ class Hot(Protocol):
         waiting: list[Any],
         engine: Any,
         batcher: Any,
+        lock: Any,
+        plain: Any,
         full_length: int,
         most_bytes: int,
     ) -> Any:
@@ -471,16 +475,17 @@ class Hot(Protocol):
         """
 
     def MessageIteration(
-        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, chunk: int
+        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, engine: Any, chunk: int
     ) -> Iterator[Any]:
         """Return an iterator over the messages of a queue.
 
         Args:
-            twin: iterator in Python, called after each chunk, and for all but plain messages.
+            twin: iterator in Python, called when it is time to attend, and for all but plain messages.
             items: of the queue.
             work: the twin is called while it is not empty.
             in_hand: likewise.
-            chunk: messages between two calls of the twin.
+            engine: its slot `attend_at` has the time to attend.
+            chunk: messages between two looks at the clock.
         """
 
     def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:

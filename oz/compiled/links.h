@@ -33,7 +33,7 @@ extern PyObject *links_append, *links_popleft, *links_appendleft;
 /* Classes of the subscriber, set by know_subscriber. */
 typedef struct {
     PyTypeObject *message, *handled_message, *route, *queue, *inbox;
-    Py_ssize_t route_subject, route_queues;
+    Py_ssize_t route_subject, route_queues, route_target, route_inboxes;
     Py_ssize_t queue_items, queue_work, queue_full, queue_max_pending, queue_overflow, queue_inbox;
     Py_ssize_t inbox_handler;
 } Subscribing;
@@ -43,9 +43,12 @@ extern Subscribing links_subscriber;
 /* Find the methods of deque; 0 with an exception. */
 int links_begin(void);
 
+/* Send a message of two frames by a RawSocket; 0, or the number of an error. */
+int links_send_pair(PyObject *raw, PyObject *first, PyObject *second);
+
 extern PyMethodDef links_body_methods[], links_delivery_methods[];
 extern PyType_Spec links_columns_spec, links_subjects_spec, links_publish_spec, links_outbox_spec,
-    links_iteration_spec;
+    links_iteration_spec, links_raw_spec;
 extern PyTypeObject *links_columns_type;
 
 #endif

@@ -172,8 +172,8 @@ PyType_Spec links_columns_spec = {
 
 /* Routes by subject ---------------------------------------------------------------------------------------------- */
 
-/* Direct-mapped cache in front of a dict of routes. A lookup needs no bytes object for the subject. Each slot holds one
-   subject, so that colliding subjects of a hostile peer cost a lookup in the dict, and no more. */
+/* Cache in front of a dict of routes. A lookup needs no bytes object for the subject. A subject has two slots, so that
+   colliding subjects of a hostile peer cost a lookup in the dict, and no more. */
 
 #define FEWEST_SLOTS 64
 #define MOST_SLOTS 8192
@@ -205,30 +205,49 @@ hash_of(const char *at, size_t size)
     return hash ^ hash >> 29;
 }
 
+static inline int
+is_in(const Slot *slot, uint64_t hash, const char *at, size_t size)
+{
+    return slot->subject != NULL && slot->hash == hash && (size_t)PyBytes_GET_SIZE(slot->subject) == size &&
+           memcmp(PyBytes_AS_STRING(slot->subject), at, size) == 0;
+}
+
 /* Return the route of a subject, NULL if it is not cached. The reference is borrowed. */
 static inline PyObject *
 cached_route(Subjects *self, uint64_t hash, const char *at, size_t size)
 {
-    Slot *slot = &self->slots[hash & (self->size - 1)];
-    if (slot->subject != NULL && slot->hash == hash && (size_t)PyBytes_GET_SIZE(slot->subject) == size &&
-        memcmp(PyBytes_AS_STRING(slot->subject), at, size) == 0) {
-        return slot->route;
+    size_t place = hash & (self->size - 1);
+    if (is_in(&self->slots[place], hash, at, size)) {
+        return self->slots[place].route;
     }
-    return NULL;
+    return is_in(&self->slots[place ^ 1], hash, at, size) ? self->slots[place ^ 1].route : NULL;
+}
+
+/* Put a subject into one of its slots; return what was there. */
+static Slot
+put_slot(Slot *slots, size_t size, Slot slot)
+{
+    size_t place = slot.hash & (size - 1);
+    if (slots[place].subject != NULL) {
+        place ^= 1;
+    }
+    Slot before = slots[place];
+    slots[place] = slot;
+    return before;
 }
 
 static void
 grow(Subjects *self)
 {
-    size_t size = 4 * self->size;
+    size_t size = 4 * self->size, filled = 0, before_size = self->size;
     Slot *slots = PyMem_Calloc(size, sizeof(Slot)), *before = self->slots;
     if (slots == NULL) {
         return;
     }
-    size_t filled = 0;
-    for (size_t place = 0; place < self->size; place++) {
+    for (size_t place = 0; place < before_size; place++) {
+        /* Two subjects of a pair have no more than a pair after it, so that nothing is replaced. */
         if (before[place].subject != NULL) {
-            slots[before[place].hash & (size - 1)] = before[place];
+            put_slot(slots, size, before[place]);
             filled++;
         }
     }
@@ -247,8 +266,7 @@ cache_route(Subjects *self, uint64_t hash, PyObject *subject, PyObject *route)
     if (self->filled > self->size / 4 && self->size < MOST_SLOTS) {
         grow(self);
     }
-    Slot *slot = &self->slots[hash & (self->size - 1)], before = *slot;
-    *slot = (Slot){hash, Py_NewRef(subject), Py_NewRef(route)};
+    Slot before = put_slot(self->slots, self->size, (Slot){hash, Py_NewRef(subject), Py_NewRef(route)});
     self->filled += before.subject == NULL;
     Py_XDECREF(before.subject);
     Py_XDECREF(before.route);
@@ -342,6 +360,8 @@ know_subscriber(PyObject *Py_UNUSED(module), PyObject *arguments)
                           &said.inbox) ||
         (said.route_subject = hot_offset(said.route, "subject")) < 0 ||
         (said.route_queues = hot_offset(said.route, "queues")) < 0 ||
+        (said.route_target = hot_offset(said.route, "target")) < 0 ||
+        (said.route_inboxes = hot_offset(said.route, "inboxes")) < 0 ||
         (said.queue_items = hot_offset(said.queue, "items")) < 0 ||
         (said.queue_work = hot_offset(said.queue, "work")) < 0 ||
         (said.queue_full = hot_offset(said.queue, "full")) < 0 ||
@@ -458,6 +478,71 @@ make_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_
         PyList_SET_ITEM(messages, place, made);
     }
     return messages;
+}
+
+PyDoc_STRVAR(make_plain_doc,
+"make_plain(batch, routes, find, arrival) -> (messages, target, filtered) | None\n\n"
+"Return the wanted messages of plain publishers, the common target of their routes or None, and the number of other\n"
+"messages. `find(subject)` returns the route of a subject that the dict does not have. None if a message has not two\n"
+"frames.");
+
+static PyObject *
+make_plain(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 4 || links_subscriber.message == NULL || !PyList_CheckExact(arguments[0]) ||
+        !PyDict_Check(arguments[1])) {
+        return PyErr_Format(PyExc_TypeError, "make_plain() needs a list, a dict, a function and an arrival");
+    }
+    Py_ssize_t count = PyList_GET_SIZE(arguments[0]), filtered = 0;
+    for (Py_ssize_t place = 0; place < count; place++) {
+        PyObject *frames = PyList_GET_ITEM(arguments[0], place);
+        if (!PyList_CheckExact(frames) || PyList_GET_SIZE(frames) != 2 ||
+            !PyBytes_CheckExact(PyList_GET_ITEM(frames, 0))) {
+            Py_RETURN_NONE;
+        }
+    }
+    PyObject *messages = PyList_New(0), *target = NULL;
+    for (Py_ssize_t place = 0; messages != NULL && place < count && place < PyList_GET_SIZE(arguments[0]); place++) {
+        PyObject *frames = PyList_GET_ITEM(arguments[0], place);
+        PyObject *subject = PyList_GET_ITEM(frames, 0);
+        PyObject *route = Py_XNewRef(PyDict_GetItemWithError(arguments[1], subject));
+        if (route == NULL && !PyErr_Occurred()) {
+            route = PyObject_CallOneArg(arguments[2], subject);
+        }
+        if (route != NULL && !Py_IS_TYPE(route, links_subscriber.route)) {
+            Py_CLEAR(route);
+            PyErr_SetString(PyExc_TypeError, "a route is of another class");
+        }
+        PyObject *inboxes = route == NULL ? NULL : hot_get(route, links_subscriber.route_inboxes);
+        if (inboxes != NULL && PyTuple_CheckExact(inboxes) && PyTuple_GET_SIZE(inboxes) == 0) {
+            filtered++;
+            Py_DECREF(route);
+            continue;
+        }
+        PyObject *payload = route == NULL ? NULL : Py_NewRef(PyList_GET_ITEM(frames, 1));
+        PyObject *made =
+            payload == NULL ? NULL : make_message(links_subscriber.message, route, payload, arguments[3], 0);
+        if (made != NULL) {
+            PyObject *own = hot_get(route, links_subscriber.route_target);
+            own = own == NULL ? Py_None : own;
+            if (target == NULL || target == own) {
+                Py_XSETREF(target, Py_NewRef(own));
+            }
+            else {
+                Py_SETREF(target, Py_NewRef(Py_None));
+            }
+        }
+        Py_XDECREF(route);
+        if (made == NULL || PyList_Append(messages, made) < 0) {
+            Py_CLEAR(messages);
+        }
+        Py_XDECREF(made);
+    }
+    if (messages == NULL) {
+        Py_XDECREF(target);
+        return NULL;
+    }
+    return Py_BuildValue("NNn", messages, target == NULL ? Py_NewRef(Py_None) : target, filtered);
 }
 
 /* Append a message to a queue without overflow policy; 0 with an exception. */
@@ -665,6 +750,7 @@ PyMethodDef links_body_methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
     {"know_subscriber", know_subscriber, METH_VARARGS, know_subscriber_doc},
     {"make_messages", (PyCFunction)(void (*)(void))make_messages, METH_FASTCALL, make_messages_doc},
+    {"make_plain", (PyCFunction)(void (*)(void))make_plain, METH_FASTCALL, make_plain_doc},
     {"put_messages", (PyCFunction)(void (*)(void))put_messages, METH_FASTCALL, put_messages_doc},
     {"pack_body", pack_body, METH_O, pack_body_doc},
     {"pack_waiting", (PyCFunction)(void (*)(void))pack_waiting, METH_FASTCALL, pack_waiting_doc},

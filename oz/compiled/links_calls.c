@@ -29,21 +29,24 @@ links_begin(void)
 /* What `publish` needs of a publisher. */
 typedef struct {
     PyObject_HEAD
-    PyObject *quick, *waiting, *engine, *batcher;
+    PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
     Py_ssize_t full_length, most_bytes;
-    Py_ssize_t is_resting, is_pressed, unmatched;
+    Py_ssize_t is_resting, is_pressed, is_watching, plain_sent, unmatched;
 } Outbox;
 
 static PyObject *
 outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Outbox said = {0};
-    static char *keywords[] = {"quick", "waiting", "engine", "batcher", "full_length", "most_bytes", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOnn:Outbox", keywords, &PyDict_Type, &said.quick,
-                                     &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.full_length,
+    static char *keywords[] = {"quick", "waiting", "engine", "batcher", "lock", "plain", "full_length",
+                               "most_bytes", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnn:Outbox", keywords, &PyDict_Type, &said.quick,
+                                     &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
                                      &said.most_bytes) ||
         (said.is_resting = hot_offset(Py_TYPE(said.engine), "is_resting")) < 0 ||
         (said.is_pressed = hot_offset(Py_TYPE(said.engine), "is_pressed")) < 0 ||
+        (said.is_watching = hot_offset(Py_TYPE(said.engine), "is_watching")) < 0 ||
+        (said.plain_sent = hot_offset(Py_TYPE(said.engine), "plain_sent")) < 0 ||
         (said.unmatched = hot_offset(Py_TYPE(said.batcher), "unmatched")) < 0) {
         return NULL;
     }
@@ -57,6 +60,8 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     Py_INCREF(self->waiting);
     Py_INCREF(self->engine);
     Py_INCREF(self->batcher);
+    Py_INCREF(self->lock);
+    Py_INCREF(self->plain);
     return (PyObject *)self;
 }
 
@@ -68,6 +73,8 @@ outbox_traverse(Outbox *self, visitproc visit, void *arg)
     Py_VISIT(self->waiting);
     Py_VISIT(self->engine);
     Py_VISIT(self->batcher);
+    Py_VISIT(self->lock);
+    Py_VISIT(self->plain);
     return 0;
 }
 
@@ -80,6 +87,8 @@ outbox_dealloc(Outbox *self)
     Py_XDECREF(self->waiting);
     Py_XDECREF(self->engine);
     Py_XDECREF(self->batcher);
+    Py_XDECREF(self->lock);
+    Py_XDECREF(self->plain);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -103,7 +112,7 @@ PyType_Spec links_outbox_spec = {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *twin, *appended;
+    PyObject *twin, *appended, *begin_batch, *acquire, *release;
     PyTypeObject *outbox_type;
     Py_ssize_t outbox;
 } Publish;
@@ -122,6 +131,31 @@ append_message(Outbox *self, PyObject *way, PyObject *payload)
     return 0;
 }
 
+/* Send a message that only plain subscribers want; None, NULL with an exception, or NULL without one if the twin is
+   needed. */
+static PyObject *
+send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+{
+    if (outbox->plain == Py_None || hot_get(outbox->engine, outbox->is_watching) != Py_True) {
+        return NULL;
+    }
+    PyObject *const given[] = {outbox->lock, Py_False};
+    PyObject *taken = PyObject_VectorcallMethod(self->acquire, given, 2, NULL);
+    if (taken != Py_True) {
+        Py_XDECREF(taken);
+        return NULL;
+    }
+    Py_DECREF(taken);
+    int is_sent = links_send_pair(outbox->plain, subject, payload) == 0 &&
+                  hot_count(outbox->engine, outbox->plain_sent, -1);
+    PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, self->release);
+    if (released == NULL) {
+        return NULL;
+    }
+    Py_DECREF(released);
+    return is_sent ? Py_NewRef(Py_None) : NULL;
+}
+
 /* Publish a plain message; None, NULL with an exception, or NULL without one if the twin is needed. */
 static PyObject *
 publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
@@ -130,9 +164,21 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
     if (way == Py_None) {
         return hot_count(outbox->batcher, outbox->unmatched, -1) ? Py_NewRef(Py_None) : NULL;
     }
-    if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 ||
-        PyList_GET_SIZE(outbox->waiting) == 0 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
+    if (way != NULL && PyBytes_CheckExact(way)) {
+        Py_INCREF(way);
+        PyObject *sent = send_plain(self, outbox, way, payload);
+        Py_DECREF(way);
+        return sent;
+    }
+    if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
         return NULL;
+    }
+    if (PyList_GET_SIZE(outbox->waiting) == 0) {
+        PyObject *const given[] = {outbox->engine, way, payload};
+        Py_INCREF(way);
+        PyObject *done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+        Py_DECREF(way);
+        return done;
     }
     if (append_message(outbox, way, payload) < 0) {
         return NULL;
@@ -199,7 +245,10 @@ publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     self->outbox_type = (PyTypeObject *)Py_NewRef(owner);
     self->outbox = outbox;
     self->appended = PyUnicode_InternFromString("appended");
-    if (self->appended == NULL) {
+    self->begin_batch = PyUnicode_InternFromString("begin_batch");
+    self->acquire = PyUnicode_InternFromString("acquire");
+    self->release = PyUnicode_InternFromString("release");
+    if (self->appended == NULL || self->begin_batch == NULL || self->acquire == NULL || self->release == NULL) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -222,9 +271,25 @@ publish_dealloc(Publish *self)
     Py_XDECREF(self->twin);
     Py_XDECREF(self->outbox_type);
     Py_XDECREF(self->appended);
+    Py_XDECREF(self->begin_batch);
+    Py_XDECREF(self->acquire);
+    Py_XDECREF(self->release);
     type->tp_free(self);
     Py_DECREF(type);
 }
+
+/* The type has attributes of these names, which hide those of the twin from publish_getattro. */
+static PyObject *
+publish_text(Publish *self, void *name)
+{
+    return PyObject_GetAttrString(self->twin, name);
+}
+
+static PyGetSetDef publish_texts[] = {
+    {"__doc__", (getter)publish_text, NULL, NULL, "__doc__"},
+    {"__module__", (getter)publish_text, NULL, NULL, "__module__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 static PyMemberDef publish_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Publish, vectorcall), READONLY, NULL},
@@ -240,6 +305,7 @@ static PyType_Slot publish_slots[] = {
     {Py_tp_traverse, publish_traverse},
     {Py_tp_dealloc, publish_dealloc},
     {Py_tp_members, publish_members},
+    {Py_tp_getset, publish_texts},
     {0, NULL},
 };
 
@@ -254,12 +320,32 @@ PyType_Spec links_publish_spec = {
 /* Receiving ------------------------------------------------------------------------------------------------------ */
 
 /* Iteration over a queue. The twin iterator is asked when the queue is empty, when its next item is no plain message,
-   when there is other work, and each CHUNK messages, to look at the clock. */
+   when there is other work, and when it is time to attend to the sockets. The clock is read for each chunk. */
 typedef struct {
     PyObject_HEAD
-    PyObject *twin, *items, *work, *in_hand;
+    PyObject *twin, *items, *work, *in_hand, *engine;
+    Py_ssize_t attend_at;
     int left, chunk;
 } Iteration;
+
+/* Clock of time.monotonic. */
+#ifdef __APPLE__
+#define MONOTONIC CLOCK_UPTIME_RAW
+#else
+#define MONOTONIC CLOCK_MONOTONIC
+#endif
+
+/* Return whether it is time to attend to the sockets. */
+static int
+is_due(Iteration *self)
+{
+    PyObject *at = hot_get(self->engine, self->attend_at);
+    struct timespec now;
+    if (at == NULL || !PyFloat_CheckExact(at) || clock_gettime(MONOTONIC, &now) != 0) {
+        return 1;
+    }
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec >= PyFloat_AS_DOUBLE(at);
+}
 
 /* Return the next plain message; NULL with an exception, or without one if there is none. */
 static PyObject *
@@ -282,6 +368,9 @@ next_plain(PyObject *items)
 static PyObject *
 iteration_next(Iteration *self)
 {
+    if (self->left == 0 && PyObject_Size(self->items) > 0 && !is_due(self)) {
+        self->left = self->chunk;
+    }
     if (self->left > 0 && PyObject_Size(self->work) == 0 && PyObject_Size(self->in_hand) == 0) {
         self->left--;
         PyObject *message = next_plain(self->items);
@@ -289,9 +378,8 @@ iteration_next(Iteration *self)
             return message;
         }
     }
-    PyObject *message = Py_TYPE(self->twin)->tp_iternext(self->twin);
-    self->left = message == NULL ? 0 : self->chunk;
-    return message;
+    self->left = 0;
+    return Py_TYPE(self->twin)->tp_iternext(self->twin);
 }
 
 static int
@@ -302,6 +390,7 @@ iteration_traverse(Iteration *self, visitproc visit, void *arg)
     Py_VISIT(self->items);
     Py_VISIT(self->work);
     Py_VISIT(self->in_hand);
+    Py_VISIT(self->engine);
     return 0;
 }
 
@@ -314,6 +403,7 @@ iteration_dealloc(Iteration *self)
     Py_XDECREF(self->items);
     Py_XDECREF(self->work);
     Py_XDECREF(self->in_hand);
+    Py_XDECREF(self->engine);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -321,11 +411,15 @@ iteration_dealloc(Iteration *self)
 static PyObject *
 iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *items, *work, *in_hand;
+    PyObject *twin, *items, *work, *in_hand, *engine;
     int chunk;
-    static char *keywords[] = {"twin", "items", "work", "in_hand", "chunk", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOi:MessageIteration", keywords, &twin, &items, &work,
-                                     &in_hand, &chunk)) {
+    static char *keywords[] = {"twin", "items", "work", "in_hand", "engine", "chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOi:MessageIteration", keywords, &twin, &items, &work,
+                                     &in_hand, &engine, &chunk)) {
+        return NULL;
+    }
+    Py_ssize_t attend_at = hot_offset(Py_TYPE(engine), "attend_at");
+    if (attend_at < 0) {
         return NULL;
     }
     if (!PyIter_Check(twin) || links_subscriber.message == NULL) {
@@ -337,6 +431,8 @@ iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
         self->items = Py_NewRef(items);
         self->work = Py_NewRef(work);
         self->in_hand = Py_NewRef(in_hand);
+        self->engine = Py_NewRef(engine);
+        self->attend_at = attend_at;
         self->chunk = chunk;
     }
     return (PyObject *)self;

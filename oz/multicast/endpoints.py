@@ -1,8 +1,8 @@
 """Multicast endpoints: checks for every endpoint at which libzmq would end the process.
 
-libzmq opens a PGM socket in a thread of its own, where each failure is an assertion. With libzmq 4.3.4 the
-process ended for: a UDP port that another program has, more than 255 hops, packets below 76 bytes or larger
-than the rate of one second, and a raw socket without the privilege.
+libzmq opens a PGM socket in a thread of its own, where each failure is an assertion. The process ended with
+libzmq 4.3.4 for a UDP port that another program has, and for more than 255 hops. It ended for packets below 76
+bytes, or larger than the rate of one second, and for a raw socket without the privilege.
 tests/multicast/test_nothing_aborts.py tries more.
 """
 

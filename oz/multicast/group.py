@@ -2,8 +2,7 @@
 
 Requests for repair come to the UDP port of a publisher. If several sockets of a host share the port, the kernel
 gives each request to one of them, and losses are not repaired. So a publisher claims its port. The claim is an
-abstract Unix socket: the kernel removes it with the process, and each network namespace has its own, as with
-ports.
+abstract Unix socket. The kernel removes it with the process, and keeps network namespaces apart, as for ports.
 """
 
 from __future__ import annotations

@@ -50,20 +50,19 @@ MARGIN = 1.25
 """How much faster than the load RATE is, so that a burst does not wait."""
 
 SLOW_SHARE = 0.3
-"""The share of RATE to count on where libpgm meters every millisecond by itself.
+"""Share of RATE that is sent at least, if libpgm meters every millisecond by itself.
 
-Measured: 0.50 to 0.97 on a processor that is free, 0.18 to 0.83 on a busy one, and less where ten times as
-many want to run as there are processors; docs/multicast-deploying.md.
+Measured: 0.50 to 0.97 on a free processor, 0.18 to 0.83 on a busy one; docs/multicast-deploying.md.
 """
 
 HELD_SECONDS = 5.0
-"""For how long the window goes on holding what an outage lost, while it is asked for and sent again.
+"""Seconds for which the window holds the packets of an outage after it, while they are sent again.
 
 Measured: up to 5 seconds, where two subscribers are cut off at once and one hears of repairs to the other.
 """
 
 WINDOW_MARGIN = 1.5
-"""How much longer the window is than what it must hold; at 1.15 repairs came too late (measured)."""
+"""Factor of the window over its need. At 1.15 repairs came too late (measured)."""
 
 REPAIRED_AT_ONCE = 1_000
 """Packets lost in a row that were repaired in every run; from 1,450 on, in some runs not (measured)."""
@@ -92,14 +91,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class MulticastPlan:
-    """The plan for one publisher: what to set, and what comes of it.
+    """Plan for one publisher: options and their effects.
 
     Attributes:
-        load: what it is for.
+        load: of the publisher.
         packets: packets a second, at most, beside the heartbeats.
         wire_kbps: kilobits a second with heartbeats and all headers that RATE counts, at most.
-        options: what to set, on both sides alike.
-        usable_kbps: what to count on of that RATE.
+        options: of both sides.
+        usable_kbps: kilobits a second that are sent at least.
         window: packets that can be sent again.
         memory: bytes that the full window takes: in the publisher always, in a subscriber while it repairs.
         lost: packets that the outage loses, at most, with the heartbeats.
@@ -116,7 +115,7 @@ class MulticastPlan:
 
     @property
     def held(self) -> float:
-        """Seconds of this load that the window holds: after an outage as long, what began it is gone."""
+        """Seconds of this load that the window holds. A longer outage loses its first packets."""
         return self.window / (self.packets + BEATS)
 
     @property
@@ -159,19 +158,18 @@ def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
 
 
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
-    """Return what to count on of a RATE.
+    """Return the part of a RATE that is sent at least.
 
-    From one full packet a millisecond on it meters each millisecond by itself, and what one does not use is
-    lost to the next.
+    From one full packet a millisecond on, libpgm meters each millisecond by itself, and an unused part is lost.
     """
     return rate_kbps * SLOW_SHARE if rate_kbps >= 8 * mtu else float(rate_kbps)
 
 
 def plan(load: Load) -> MulticastPlan:
-    """Work out what to set.
+    """Return the plan for a load.
 
     Args:
-        load: what is to be sent.
+        load: of one publisher.
 
     Raises:
         ValueError: a number that makes no sense, or a load that one publisher cannot carry; says what to do.
@@ -218,7 +216,7 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 
 
 def _patience_for(outage: float) -> float:
-    """Return the seconds to wait: through the outage too, for pgm://, where nobody sees packets arrive."""
+    """Return `stale_after`: the outage counts too, because packets of `pgm://` are not observed."""
     return ceil((outage + REPAIR_SECONDS) * 10) / 10
 
 

@@ -3,13 +3,13 @@
 Theory of operation
 -------------------
 A subscriber reads all messages of its endpoints, whatever it subscribes to. Each publisher numbers all its
-messages together, so that every loss is detected, and the messages before the first frame are the only doubt:
-they were lost if the publisher began while the subscriber listened.
+messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
+were lost if the publisher began while the subscriber listened.
 
 The records of a publisher have its age. A record that has waited in a queue makes the publisher look younger
-than it is. So a loss is reported when two records agree within `STEADY_NS`, and when the publisher began after
-the subscriber even if the record had waited since the queue was last empty. If the publisher began within
-`JOINING_NS` of the subscriber, the count is unknown.
+than it is. So two records must agree within `STEADY_NS`, and the age counts from the last time at which no frame
+was left to read. If the publisher then began after the subscriber, the messages are lost. If it began within
+`JOINING_NS` of the subscriber, their number is unknown.
 
 `Receiver` reads no clock. Times are in nanoseconds since 1970.
 """
@@ -28,7 +28,7 @@ JOINING_NS = 500_000_000
 STEADY_NS = 50_000_000
 """Nanoseconds by which the start of a publisher may differ between two records."""
 MAX_SENDERS = 1_024
-"""Publishers that are known at a time. The one that was heard longest ago is forgotten first."""
+"""Publishers that are known at a time. The publisher that was heard longest ago is forgotten first."""
 
 _log = peer_logger("oz.subscriber")
 

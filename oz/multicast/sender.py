@@ -3,11 +3,11 @@
 Theory of operation
 -------------------
 Every message gets its number before it is sent, so that a message that is dropped or interrupted is a gap at
-the subscribers. A frame has as many messages as fit into one packet; PGM cuts a larger message into packets.
+the subscribers. A frame fits one packet, but for a larger message, which PGM cuts into packets.
 
 Several times a second the publisher sends a *record*: its next number, its rate and its age. The record shows
-the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether messages
-before the first one that it received were sent while it listened. A record before a large message announces the
+the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether the messages
+before its first message were sent while it listened. A record before a large message announces the
 time in which no other frame can arrive.
 
 The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has taken, and `drop` for a frame

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-libzmq delivers messages and no other news. A network failure, a stopped publisher, a repair that takes long and
-a receiver of libpgm that is stuck look the same, and only the last one needs a new connection. A new connection
-ends the repairs of libpgm. So the subscriber connects again only if packets of the publisher arrive and no
-message does, for longer than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
+libzmq delivers messages and no other news. A network failure, a stopped publisher, a long repair and a stuck
+receiver of libpgm look the same. Only a stuck receiver needs a new connection, which ends the repairs of
+libpgm. So the subscriber connects again only if packets of the publisher arrive and no message does, for longer
+than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
 
 ================ ==================================== ==========================================================
 publisher        event                                result
@@ -39,7 +39,7 @@ UNREPAIRED = 5.0
 """Seconds with packets and without messages and repairs after which libpgm is stuck.
 
 If more was lost than the window holds, libpgm asks for nothing until the publisher announces its window, every
-30 seconds. What the window held has moved on by then.
+30 seconds. By then the window has moved on.
 """
 FORGOTTEN = 300.0
 """Seconds without a packet after which libpgm has forgotten a publisher."""
@@ -127,7 +127,7 @@ class Watchdog:
         self._reported_malformed = 0
 
     def has_silent(self) -> bool:
-        """Return whether packets are to be observed, because a publisher is silent."""
+        """Return whether a publisher is silent, so that its packets must be observed."""
         return any(one.state == "silent" and not one.has_left for one in self._watches.values())
 
     def look(

@@ -82,16 +82,14 @@ class PublisherBase(ABC):
             options=options,
         )
         self._engine = engine
-        # For the hot path of `publish`.
-        self._quick, self._batcher = engine.quick, engine.batcher
-        self._waiting, self._full_length = engine.waiting, engine.full_length
-        self._most_bytes = engine.most_bytes
         if HOT is not None:
             self._outbox = HOT.Outbox(
                 quick=engine.quick,
                 waiting=engine.waiting,
                 engine=engine,
                 batcher=engine.batcher,
+                lock=engine.lock,
+                plain=engine.plain_raw,
                 full_length=engine.full_length,
                 most_bytes=engine.most_bytes,
             )

@@ -155,10 +155,13 @@ class Batcher:
         waiting = len(self.waiting)
         if waiting >= 4 * self.batch:
             return True
-        age = now - self._sent_at
         if waiting == 4:
-            return age > self._pause * (1 + self.unmatched - self._unmatched_then)
-        return waiting > 0 and age >= self.batch_delay
+            return self.is_quiet(now)
+        return waiting > 0 and now - self._sent_at >= self.batch_delay
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether a message goes out at once, if no other message waits."""
+        return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
         """Record a send, from its begin to its end in seconds."""
@@ -225,10 +228,13 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        total = sum(map(len, flat[0::3])) + sum(map(len, flat[1::3])) + _OVERHEAD * count
-        has_extras = flat.count(None) < count
-        if total < self._one_body and not has_extras and count <= self.batch:
-            return iter((Body(flat, positions),))
+        # The first payload stands for all of them, so that large messages are seldom packed in vain.
+        is_small = len(flat[1]) * count < self._one_body
+        if is_small and count <= self.batch and flat[2::3].count(None) == count:
+            # To pack costs less than to add the sizes.
+            frame = links.encode_body(flat)
+            if len(frame) < self._one_body:
+                return iter((Body(flat, positions, frame),))
         return split(flat, positions, self._body_bytes, self._alone_bytes, self.batch)
 
 

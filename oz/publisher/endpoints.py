@@ -93,6 +93,9 @@ class PublisherEndpoints:
         self._check(text)
         descriptors.need_for_endpoint(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
+        if self._links is not False and self.listener is None:
+            # Before the first endpoint is bound: subscribers ask for their links as soon as it is.
+            self.listener = self._create_listener()
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
             try:
@@ -161,8 +164,6 @@ class PublisherEndpoints:
             where = links
         else:
             where = link_endpoint(bound)
-        if self.listener is None:
-            self.listener = self._create_listener()
         listener: Any = self.listener
         if self._keys is not None:
             self._keys.serve(listener.socket, where)

@@ -48,9 +48,9 @@ from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, KeyedListener, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
-from oz.publisher.session import Session, Settings
+from oz.publisher.session import Session, Settings, Stream
 from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -71,6 +71,8 @@ RETRY_INTERVAL = 1.0
 """Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
+WATCH_INTERVAL = 0.01
+"""Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
@@ -78,8 +80,8 @@ _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent b
 
 ON_FULL = ("drop", "block", "raise")
 
-UNKNOWN = ()
-"""Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
+UNKNOWN: Any = ()
+"""Result of a failed look-up in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
 _Result = TypeVar("_Result")
@@ -107,13 +109,16 @@ class Engine:
     """Sockets and sessions of one publisher.
 
     Attributes:
-        quick: recipients and bytes of subjects that links without groups want; None for subjects without
-            subscribers. Subjects that need more are absent.
+        quick: recipients and bytes of subjects that links without groups want; the bytes alone of subjects that
+            only plain subscribers want; None for subjects without subscribers. Subjects that need more are absent.
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
         is_resting: whether the attending side sleeps without regard to `waiting`.
+        is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
+            messages are sent to plain subscribers.
+        plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
@@ -126,7 +131,7 @@ class Engine:
     """
 
     # Slots, because C reads them.
-    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting")
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting", "is_watching", "plain_sent")
 
     def __init__(
         self,
@@ -157,7 +162,8 @@ class Engine:
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
-        self.is_resting = self.is_pressed = False
+        self.is_resting = self.is_pressed = self.is_watching = False
+        self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
         descriptors.need(descriptors.CONTEXT, "a publisher")
         self.owns_context = context is None
@@ -181,10 +187,10 @@ class Engine:
         )
         self._last_values = LastValues() if last_value else None
         self.origin = runtime.random_bytes(16)
-        self._plain_sent = self._silent = self._refused = self._held = 0
+        self.plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
-        self.quick: dict[str | bytes, tuple[Recipients, bytes] | None] = {}
+        self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
@@ -222,6 +228,11 @@ class Engine:
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
         return sessions
+
+    @property
+    def plain_raw(self) -> Any:
+        """C access to the XPUB, or None."""
+        return self._plain.raw
 
     def _create_listener(self) -> LinkListener:
         limits = self.options.limits
@@ -350,9 +361,12 @@ class Engine:
                 self._silent += 1
             if is_plain:
                 batcher.unmatched -= 1
-                self._plain_sent += 1
-        if not is_plain and self._last_values is None and self._codec is None:
-            self._remember(subject)
+                self.plain_sent += 1
+        if self._last_values is None and self._codec is None:
+            if not is_plain:
+                self._remember(subject)
+            elif not is_matched:
+                self._remember_plain(subject, raw)
         if self.waiting:
             self._expect_flush()
         return True
@@ -369,6 +383,35 @@ class Engine:
                 self.quick.clear()
             self.quick[subject] = route.plain, route.subject
 
+    def _remember_plain(self, subject: str, raw: bytes) -> None:
+        """Add a subject that only plain subscribers want to `quick`."""
+        if self._sessions.interest.routes.get(subject, UNKNOWN) is None:
+            if len(self.quick) >= _MAX_QUICK:
+                self.quick.clear()
+            self.quick[subject] = raw
+
+    def send_plain(self, raw: bytes, payload: bytes) -> bool:
+        """Send a message of a subject that only plain subscribers want; return False if `offer` is needed.
+
+        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
+        the socket costs as much as a send, so that the attending side looks at times.
+        """
+        with self.lock:
+            if self.is_closing or not self._plain.send(raw, payload):
+                return False
+            self.plain_sent += 1
+            if not self.is_watching:
+                self.is_watching = True
+                self._watch_at = self._clock() + WATCH_INTERVAL
+                self._request_attention()
+        return True
+
+    def _watch(self, now: float) -> None:
+        """End the looks for plain subscriptions if no message was sent since the last one."""
+        if self.is_watching and now >= self._watch_at:
+            self.is_watching = self.plain_sent != self._watched
+            self._watched, self._watch_at = self.plain_sent, now + WATCH_INTERVAL
+
     def _expect_flush(self) -> None:
         """Flush if the waiting messages are due; else see that they are flushed later."""
         if self._held:
@@ -378,6 +421,43 @@ class Engine:
             self._flush()
         elif self.is_resting:
             self._request_attention()
+
+    def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        """Publish the first message of a batch, whose recipients are in `quick`.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        self._locked(self._begin_batch, way, payload)
+
+    def _begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        if self.is_closing:
+            self.check_usable()
+        streams, raw = way
+        if len(streams) == 1 and not self._held:
+            now = self._clock()
+            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, now):
+                return
+        self.waiting.extend((streams, raw, payload, None))
+        self._expect_flush()
+
+    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
+        """Send a message to one stream at once; return False if other messages or frames go first."""
+        listener = self._listener
+        if listener is None:
+            return False
+        frame = self._sessions.publish_alone(stream, raw, payload, now)
+        if frame is None:
+            return False
+        session = stream.session
+        if listener.send(session.route, (frame,)) == TAKEN:
+            session.taken()
+        else:
+            # It is sent again, and the result is handled then.
+            self._sessions.ready[session] = None
+            self._pump(listener)
+        self._sent(listener, now)
+        return True
 
     def appended(self) -> None:
         """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
@@ -477,6 +557,12 @@ class Engine:
         listener = self._listener
         if listener is not None:
             self._pump(listener)
+        self._sent(listener, began)
+
+    def _sent(self, listener: LinkListener | None, began: float) -> None:
+        """Read what has arrived during a send, and record the end of the send."""
+        sessions = self._sessions
+        if listener is not None:
             if listener.has_input():
                 self._read_links(listener)
                 self._pump(listener)
@@ -551,6 +637,7 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        self._watch(self._clock())
         if self._keys is not None:
             now = self._clock()
             if self._keys.has_changed(now):
@@ -588,6 +675,8 @@ class Engine:
                 deadline = min(self._keys.deadline, inf if deadline is None else deadline)
             if self._endpoints.taken:
                 deadline = min(self._retry_at, inf if deadline is None else deadline)
+            if self.is_watching:
+                deadline = min(self._watch_at, inf if deadline is None else deadline)
             return deadline
 
     def _reconsider(self, listener: LinkListener | None) -> None:
@@ -668,9 +757,9 @@ class Engine:
             yield end
 
     def sessions(self) -> list[Session]:
-        """Return the sessions that have subscriptions: an object is another one after the session has ended."""
+        """Return the sessions that have not ended. A subscriber that comes again later has another object."""
         with self.lock:
-            return [session for session in self._sessions.by_id.values() if session.patterns]
+            return list(self._sessions.by_id.values())
 
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""
@@ -685,7 +774,7 @@ class Engine:
         with self.lock:
             sessions, batcher, listener = self._sessions, self.batcher, self._listener
             numbered = batcher.position + len(batcher.waiting) // 4
-            sent = numbered - self._silent + self._plain_sent
+            sent = numbered - self._silent + self.plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
                 published=sent + batcher.unmatched,

@@ -19,6 +19,7 @@ import zmq
 
 from oz.protocol.publisher.accounts import Peer
 from oz.transport.backend import PYZMQ
+from oz.transport.libzmq import raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router
 from oz.transport.runtime import runtime_of
@@ -67,6 +68,9 @@ class LinkListener:
         self.rejected = 0
         runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self._raw = raw_socket(self.socket)
+        if self._raw is not None:
+            self.has_input = self._raw.has_input  # type: ignore[method-assign]
         self._pair = (self.socket, self.socket)
         self._four = (self.socket,) * 4
 
@@ -88,6 +92,16 @@ class LinkListener:
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read, `limit` at most."""
+        if self._raw is not None:
+            for _ in range(limit):
+                for frames in (found := self._raw.read(1, 3)):
+                    if len(frames) == 2:
+                        yield frames[0], frames[1]
+                    else:
+                        self.rejected += 1
+                if not found:
+                    return
+            return
         socket, get, recv = self.socket, self._get, self._recv
         if get(socket, _RCVMORE):
             # A signal handler has raised inside the last message: pyzmq runs handlers at the end of `recv`.
@@ -115,6 +129,12 @@ class LinkListener:
         Raises:
             zmq.ZMQError: the context is terminated.
         """
+        if self._raw is not None:
+            for frame in frames:
+                error = self._raw.send_pair(route, frame)
+                if error:
+                    return FULL if error == EAGAIN else GONE
+            return TAKEN
         try:
             if len(frames) == 1:
                 deque(map(self._send, self._pair, (route, frames[0]), _ONE_FRAME), 0)

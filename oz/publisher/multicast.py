@@ -138,7 +138,7 @@ class MulticastEngine(Engine):
         self.batcher.sent(began, _clock())
 
     def _send_frames(self) -> None:
-        """Send frames. With `on_full="drop"`, drop the ones that a full socket refuses."""
+        """Send frames. With `on_full="drop"`, drop the frames that a full socket refuses."""
         sender = self._sender
         while not self._transmitter.send(sender) and not self._refuses:
             self._missed += sender.drop()

@@ -16,6 +16,7 @@ from typing import Any
 import zmq
 
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.libzmq import raw_socket
 from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
@@ -31,6 +32,7 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
+        raw: C access to it, or None.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class PlainSubscribers:
         self._delimiter = delimiter
         runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        # C sends two frames.
+        self.raw = None if delimiter else raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()

@@ -65,6 +65,9 @@ FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 NO_LIMIT = sys.maxsize
 """Limit of a backlog that only bytes bound."""
 
+ALONE_OVERHEAD = 16
+"""Bytes of the body of one message at most, beside subject and payload."""
+
 UP, DOWN, ENDED = "up", "down", "ended"
 
 
@@ -619,7 +622,6 @@ class Session:
         self.down_at: float | None = None
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
-        self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
         self._bye: bytes | None = None
@@ -646,6 +648,43 @@ class Session:
             self.bytes += body.size
         else:
             stream.keep(body, flags)
+
+    def offer_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+    ) -> bytes | None:
+        """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
+
+        None if other frames go first, the window is full, or the message is too large for one frame.
+
+        Args:
+            stream: without group, that receives the message.
+            subject: of the message.
+            payload: of the message.
+            position: of the message.
+            now: in seconds.
+        """
+        settings = self.settings
+        if (
+            not self.is_up
+            or self._control
+            or self._is_ping_due
+            or self._sent_batches != len(self.batches)
+            or self._bye is not None
+            or stream.pending
+            or stream.group is not None
+            or len(subject) + len(payload) > settings.joined_bytes - ALONE_OVERHEAD
+            or settings.joined_bytes + links.HEAD_BYTES > self.largest_frame
+            or self.bytes >= settings.pending_bytes
+            or not self._has_room()
+        ):
+            return None
+        body = Body([subject, payload, None], range(position, position + 1))
+        body.at = now
+        self.offer(stream, body)
+        body.settle()
+        self._is_ping_next = False
+        frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
+        return frame
 
     def has_bytes_for(self, size: int) -> bool:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
@@ -734,15 +773,6 @@ class Session:
             return self.acked <= hello.expected <= self.following
         return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
 
-    def may_resend(self, now: float) -> bool:
-        """Return whether a HELLO may make the session send its window again: four times in 10 seconds."""
-        self.resends = min(4.0, self.resends + (now - self.resends_at) / 2.5)
-        self.resends_at = now
-        if self.resends < 1.0:
-            return False
-        self.resends -= 1.0
-        return True
-
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""
         self.route, self.attempt = route, hello.attempt
@@ -790,6 +820,11 @@ class Session:
     def pending(self) -> int:
         """Number of messages that the subscriber has not acknowledged, or that wait."""
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it has subscriptions, and no declaration of subscriptions is incomplete."""
+        return bool(self.patterns) and self.applied > 0 and not self.part
 
     @property
     def is_settled(self) -> bool:

@@ -43,6 +43,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from oz.errors import OzError, ProtocolError
 from oz.protocol.declared import restore_spelled
@@ -124,6 +125,7 @@ class Sessions:
         self._work: deque[Session] = deque()
         self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
+        self._compiled: WeakValueDictionary[tuple[str, str | bytes], Pattern] = WeakValueDictionary()
         self.given_up = self.redelivered = self.rejected = 0
         self._past_drops = [0, 0, 0, 0]
         # Upper bound for the bytes of all sessions: the sum is made only when the bound exceeds `total_bytes`.
@@ -186,6 +188,28 @@ class Sessions:
             body.settle()
         if self._bytes > self.settings.total_bytes:
             self._relieve()
+
+    def publish_alone(self, stream: Stream, subject: bytes, payload: bytes, now: float) -> bytes | None:
+        """Give a message to its only recipient, if it can be sent at once; return its frame.
+
+        Args:
+            stream: that receives the message.
+            subject: of the message.
+            payload: of the message.
+            now: in seconds.
+        """
+        batcher, session = self.batcher, stream.session
+        if self.ready or self.replies or batcher.waiting:
+            return None
+        position = batcher.position
+        frame = session.offer_alone(stream, subject, payload, position, now)
+        if frame is not None:
+            batcher.position = position + 1
+            self.now = now
+            self._bytes += len(frame) + _KEPT
+            if self._bytes > self.settings.total_bytes:
+                self._relieve()
+        return frame
 
     def _relieve(self) -> None:
         """Keep all sessions below `total_bytes`: the largest drops the oldest messages of its backlogs."""
@@ -291,11 +315,10 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            if session.may_resend(now):
-                self._set_route(session, hello, route)
-                session.resume(hello, route, now)
-                session.welcome(self.origin)
-                self.ready[session] = None
+            self._set_route(session, hello, route)
+            session.resume(hello, route, now)
+            session.welcome(self.origin)
+            self.ready[session] = None
             return
         if session is not None:
             self.end(session, now)
@@ -451,7 +474,7 @@ class Sessions:
                 options = declared[item.stream]
                 group = None if options.group is None else self.interest.group(options.group, options.policy)
                 stream = Stream(session, item.stream, options, group)
-            pattern = restore_spelled(item.dialect, item.text)
+            pattern = self._compile(item)
             refusal = self._check_item(session, item, pattern, stream)
         except (OzError, ValueError) as error:
             refusal = Refusal(sid, str(error))
@@ -472,6 +495,15 @@ class Sessions:
         session.since[sid] = session.following
         if item.last_value and self.last_values is not None:
             self._send_last_values(session, stream, pattern, sid)
+
+    def _compile(self, item: Item) -> Pattern:
+        # Subscribers often have equal patterns. One object for all of them shortens the runs of Python's garbage
+        # collector, which stop `publish`: 5 objects for each pattern of 50 subscribers took 50 ms.
+        key = item.dialect, item.text
+        pattern = self._compiled.get(key)
+        if pattern is None:
+            pattern = self._compiled[key] = restore_spelled(item.dialect, item.text)
+        return pattern
 
     def _check_item(self, session: Session, item: Item, pattern: Pattern, stream: Stream) -> Refusal | None:
         settings = self.settings
@@ -788,11 +820,11 @@ class Sessions:
         """Return the number of sessions with subscriptions.
 
         Args:
-            subject: only sessions whose subscriptions match it; None for all.
+            subject: only sessions whose subscriptions match it; None for all whose declaration is complete.
             raw: the subject as bytes.
         """
         if subject is None:
-            return sum(bool(session.patterns) for session in self.by_id.values())
+            return sum(session.is_declared for session in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from oz.errors import SubjectError, SubjectWarning
 from oz.subjects import dialects
-from oz.suggestions import level_of_caller
+from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
 
 CACHED_SUBJECTS = 65_536
@@ -66,7 +66,7 @@ class SubjectCheck:
                 raise SubjectError(rules.name, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=level_of_caller())
+            warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
         found = raw.decode("utf-8", "surrogateescape"), raw
         if isinstance(subject, (str, bytes)) and len(subject) <= _LONGEST_CACHED:
             if len(self._valid) >= CACHED_SUBJECTS:

@@ -2,14 +2,13 @@
 
 Theory of operation
 -------------------
-libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, one that receives
-and one that sends. The gateway starts them again, and it has the numbers: a new sender continues the sequence of
-the last one, and `Relaying` knows the next number of each publisher that was received. So every loss is
-detected, and reported to local subscribers as a gap in its place (`Publisher.report_loss`).
+libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, a receiver
+and a sender. The gateway starts them again, and it has the numbers. A new sender continues the sequence of the
+last one, and `Relaying` knows the next number of each publisher that was received. So every loss is detected, and
+reported to local subscribers as a gap in its place (`Publisher.report_loss`).
 
-Local subscribers have links to the publisher of the gateway. Local publishers either bind, and the gateway has
-links to them, or they connect to the gateway: then they are plain publishers, whose losses are unknown and whose
-headers stay behind.
+Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind.
+Publishers that connect to the gateway are plain: their losses are unknown, and their headers are not passed on.
 """
 
 from __future__ import annotations

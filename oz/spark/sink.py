@@ -334,11 +334,12 @@ def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
 
 
 def _wait_for_sessions(engine: Engine, count: int, end: float) -> Steps[set[Session]]:
-    """Wait until `count` subscribers have a link with subscriptions, or until `end`; return the sessions."""
+    """Wait until `count` subscribers have declared their subscriptions, or until `end`; return the sessions."""
     while True:
-        sessions = engine.sessions()
+        with engine.lock:
+            sessions = {session for session in engine.sessions() if session.is_declared}
         if len(sessions) >= count or time.monotonic() >= end:
-            return set(sessions)
+            return sessions
         yield end
 
 

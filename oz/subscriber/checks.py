@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
-from oz.errors import ConfigurationError, SubjectWarning
+from oz.errors import ConfigurationError
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
-from oz.subjects.advice import foreign_wildcard, said_of_foreign
-from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
-from oz.suggestions import level_of_caller
+from oz.subjects.pattern import Pattern, PatternLike
+from oz.transport.subscriber.subscribing import compile_asked
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -53,19 +51,12 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     compiled = list(
         dict.fromkeys(
             # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
-            compile_with_default(one, "zmq" if isinstance(one, bytes) else dialect, default)
+            compile_asked(one, "zmq" if isinstance(one, bytes) else dialect, default)
             for one in found
         )
     )
     if not compiled:
         raise ValueError("a subscription needs at least one pattern")
-    if dialect is None:
-        texts = {one for one in found if isinstance(one, str)}
-        for pattern in compiled:
-            # A pattern that names its dialect has another text.
-            if pattern.text in texts and (foreign := foreign_wildcard(pattern)) is not None:
-                advice = f"{said_of_foreign(*foreign)}: give dialect={foreign[1][0]!r}"
-                warnings.warn(advice, SubjectWarning, stacklevel=level_of_caller())
     return compiled
 
 

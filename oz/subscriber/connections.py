@@ -61,6 +61,8 @@ _POLL_DESCRIPTORS = 4
 """Descriptors of `Poll`."""
 MAX_READ = 100
 """Frames of links that are read at once."""
+MAX_ALONE = 8
+"""Frames that are read at once for a call that waits for one message."""
 MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
@@ -226,7 +228,9 @@ class Connections(ABC):
             self.check_open()
             check(endpoint, own_context=False)
             if is_multicast(endpoint):
-                raise EndpointError(f"{endpoint!r}: multicast has no keys; leave security= out")
+                raise EndpointError(
+                    f"{endpoint!r}: multicast has no keys; leave security= out, and encrypt payloads"
+                )
             if endpoint in self.places:
                 return
             where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
@@ -516,6 +520,59 @@ class Connections(ABC):
             if stats.received >= limit:
                 break
         return True
+
+    @property
+    def link_descriptor(self) -> int:
+        """Descriptor of the socket of links; -1 without."""
+        return -1 if self._dialler is None else self._dialler.fd
+
+    def may_wait_alone(self) -> bool:
+        """Return whether all that may arrive now are batches of one link; see `read_alone`."""
+        if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
+            return False
+        dialler = self._dialler
+        if self._plains or self._undecided or self._current or dialler is None or dialler.monitor is not None:
+            return False
+        (link,) = self._place_of
+        return link.state == LIVE and not self.dispatcher.is_full
+
+    def read_alone(self) -> Message | None:
+        """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
+
+        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. Everything else that the
+        frames have changed is for the next `attend`.
+        """
+        dialler = self._dialler
+        if dialler is None or self.state != OPEN or self._current is not None:
+            return None
+        items, stats, now = self.dispatcher.shared.items, self.dispatcher.stats, self.clock()
+        before = stats.received
+        dialler.begin()
+        for _ in range(MAX_ALONE):
+            message = dialler.read()
+            if message is None:
+                break
+            try:
+                place = self._by_handle.get(message[0])
+                if place is None:
+                    pass
+                elif len(message) == 2:
+                    self._on_frame(place, message[1], now, self.runtime.time_ns())
+                    if place.link is not None and place.link.is_ack_due:
+                        self._flush(now)
+                else:
+                    stats.malformed += 1
+                dialler.discard()
+            except BaseException:
+                self._take_back()
+                raise
+            self.version += 1
+            if stats.received != before:
+                break
+        if items and items[0].__class__ is Message:
+            found: Any = items.popleft()
+            return found  # type: ignore[no-any-return]
+        return None
 
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link

@@ -67,6 +67,9 @@ class Engine(Connections):
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
+    # A slot, because C reads it.
+    __slots__ = ("attend_at",)
+
     def __init__(
         self,
         *,
@@ -245,6 +248,15 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     # callbacks
+
+    def after_alone(self) -> None:
+        """Do what `read_alone` leaves to the caller, who does not hold the lock."""
+        dispatcher = self.dispatcher
+        if dispatcher.finished:
+            with self.lock:
+                self._finish()
+        if dispatcher.reports or dispatcher.inline:
+            self._call_back()
 
     def _call_back(self) -> None:
         """Call inline handlers and `on_gap`, without the lock."""

@@ -236,6 +236,7 @@ class Link:
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
         ending: reason of the last BYE, until the next WELCOME; else None.
+        is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
 
@@ -274,7 +275,7 @@ class Link:
         self._hello: bytes | None = None
         self._declares: deque[bytes] = deque()
         self._bye: bytes | None = None
-        self._is_ack_due = False
+        self.is_ack_due = False
         self._sending = 0
         self._undo: tuple[Head, int | None] | None = None
         self._begin_session()
@@ -300,7 +301,7 @@ class Link:
         self._declared = self._replaced_by = 0
         self._unacked_batches = self._unacked_bytes = 0
         self._ack_batches, self._ack_bytes = 1, 1
-        self._is_ack_due = False
+        self.is_ack_due = False
 
     # connections
 
@@ -352,13 +353,14 @@ class Link:
         """
         self._heard_at, self._has_heard = listened, True
         self._undo = None
+        if self.state == LIVE:
+            # Also for a probe: the time in which the program did not read is no absence.
+            self._live_at = listened
         if not frame:
             if self.state == ENDED:
                 self._begin_session()
             self._greet(listened)
             return []
-        if self.state == LIVE:
-            self._live_at = listened
         effects: list[Effect] = []
         kind = frame[0]
         try:
@@ -421,7 +423,7 @@ class Link:
                 is_redelivered = bool(head.flags & links.REDELIVERED)
                 effects.append(Messages(head.stream, sequence, head.positions(), content, is_redelivered))
         if self._unacked_batches >= self._ack_batches or self._unacked_bytes >= self._ack_bytes:
-            self._is_ack_due = True
+            self.is_ack_due = True
 
     def _report_drops(self, stream: int, drops: int, effects: list[Effect]) -> None:
         if self._subscriptions.options_of(stream) is None:
@@ -479,7 +481,7 @@ class Link:
             self._declare_all()
 
     def _acknowledge_ping(self) -> None:
-        self._is_ack_due = True
+        self.is_ack_due = True
 
     def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         """Report losses of unknown size before the publisher."""
@@ -707,7 +709,7 @@ class Link:
             and now - self._acked_at >= ACK_AGE
             and (self._unacked_batches or self._has_new_marks())
         ):
-            self._is_ack_due = True
+            self.is_ack_due = True
 
     def _has_new_marks(self) -> bool:
         return bool(self._marks) and self._current_marks() != self._sent_marks
@@ -725,7 +727,7 @@ class Link:
         if self._declares:
             self._sending = links.DECLARE
             return self._declares[0]
-        if self._is_ack_due and self.state == LIVE:
+        if self.is_ack_due and self.state == LIVE:
             self._sending = links.ACK
             self._sending_marks = self._current_marks()
             return links.encode_ack(self.expected, self._sending_marks)
@@ -747,7 +749,7 @@ class Link:
         elif self._sending == links.BYE:
             self._bye = None
         else:
-            self._is_ack_due = False
+            self.is_ack_due = False
             self._unacked_batches = self._unacked_bytes = 0
             self._acked_at, self._sent_marks = now, self._sending_marks
 
@@ -755,5 +757,5 @@ class Link:
         """Queue a BYE, and a last ACK if the link is LIVE. No frame counts afterwards."""
         self._declares.clear()
         if self.state in (GREETING, LIVE):
-            self._is_ack_due = True
+            self.is_ack_due = True
             self._bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))

@@ -11,7 +11,7 @@ Whole messages are read, because libzmq aborts if a pipe ends inside the read of
 exception of a signal handler may come between two instructions of Python, and at the end of each call of
 pyzmq's `send` and `recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted.
 `read` returns the same message until the engine calls `discard`, so that an interruption elsewhere loses no
-frame. A lost frame costs a new connection, and a publisher accepts few of them in a row.
+frame. A lost frame costs a new connection.
 
 The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
 engine checks `is_readable` after each send.
@@ -30,6 +30,7 @@ import zmq
 
 from oz.transport import routers
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
+from oz.transport.libzmq import raw_socket
 from oz.transport.runtime import Runtime, runtime_of
 
 RECONNECT_MAX = 1_000
@@ -143,6 +144,9 @@ class Dialler:
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
         self._message: list[bytes] = []
+        self._raw = raw_socket(self.router)
+        if self._raw is not None:
+            self.is_readable = self._raw.has_input  # type: ignore[method-assign]
 
     def dial(self, endpoint: str) -> bytes:
         """Connect to a link endpoint and return the handle.
@@ -179,8 +183,9 @@ class Dialler:
 
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
-        while self._get(self.router, _RCVMORE):
-            self._recv(self.router, _LAST)
+        if self._raw is None:
+            while self._get(self.router, _RCVMORE):
+                self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
         """Return handle and frame of the next message, None without any. `discard` frees the message.
@@ -188,6 +193,11 @@ class Dialler:
         A hostile peer may send more frames. They are read, and the list has three entries then.
         """
         message, router = self._message, self.router
+        if self._raw is not None:
+            if not message:
+                for frames in self._raw.read(1, 3):
+                    self._message = message = frames
+            return message or None
         if not message:
             try:
                 # It assigns both frames or none.
@@ -205,6 +215,8 @@ class Dialler:
 
     def send(self, handle: bytes, frame: bytes) -> bool:
         """Send a frame; return whether the socket has accepted it."""
+        if self._raw is not None:
+            return not self._raw.send_pair(handle, frame)
         try:
             deque(map(self._send, self._pair, (handle, frame), _SEND), 0)
         except zmq.ZMQError as error:

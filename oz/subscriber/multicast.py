@@ -1,7 +1,7 @@
 """Multicast endpoint of a subscriber: messages and losses of a `Listener`, for the queues of the subscriber.
 
 A subscriber reads everything of the endpoint, and its patterns select the messages. So `received` plus `lost` is
-what publishers have sent since the subscriber joined, and a loss concerns every subscription.
+the number of messages that were sent since the subscriber joined, and a loss concerns every subscription.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class MulticastSource:
         return tuple.__new__(Message, (route.subject, value, route, arrival, offset, extras, body))
 
     def next_deadline(self) -> float:
-        """Return when the endpoint is to be read although no frame comes, in monotonic seconds."""
+        """Return the time of the next `read` without a frame, in monotonic seconds."""
         due = self.listener.next_deadline()
         return inf if due is None else due
 

@@ -27,8 +27,11 @@ from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.libzmq import raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.runtime import runtime_of
+
+_MOST_FRAMES = 1 << 30
 
 
 class PlainPatterns:
@@ -123,6 +126,7 @@ class PlainSocket:
         self.monitor: Monitor | None = None
         self._runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
+        self._raw = raw_socket(self.socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
         try:
@@ -207,6 +211,10 @@ class PlainSocket:
         """Return the frames of up to `limit` messages."""
         messages: list[list[bytes]] = []
         self.is_empty = False
+        if self._raw is not None:
+            messages = self._raw.read(limit, _MOST_FRAMES)
+            self.is_empty = len(messages) < limit
+            return messages
         try:
             while len(messages) < limit:
                 messages.append(read(self.socket, self._runtime))

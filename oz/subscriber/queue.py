@@ -24,7 +24,7 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count, repeat
 from operator import attrgetter
@@ -280,12 +280,9 @@ class Route:
 
     __slots__ = ("inboxes", "queues", "subject", "target")
 
-    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], shared: Queue) -> None:
-        self.subject, self.inboxes = subject, inboxes
-        queues = {id(one.queue or shared): one.queue or shared for one in inboxes}
-        is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
-        self.queues = tuple(queues.values()) if is_simple else ()
-        self.target = self.queues[0] if len(self.queues) == 1 else None
+    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], queues: tuple[Queue, ...]) -> None:
+        self.subject, self.inboxes, self.queues = subject, inboxes, queues
+        self.target = queues[0] if len(queues) == 1 else None
 
 
 class Routes(dict[bytes, Route]):
@@ -358,6 +355,7 @@ class Dispatcher:
         self.stats = Stats()
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
+        self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
 
     # inboxes
@@ -442,6 +440,7 @@ class Dispatcher:
         """Forget the routes, after a change of the subscriptions."""
         self._routes = {}
         self._plain_routes = {}
+        self._queues = {}
 
     @property
     def is_full(self) -> bool:
@@ -618,8 +617,20 @@ class Dispatcher:
 
     def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:
         entries = self._subscriptions.match(stream, subject, extras)
-        inboxes = tuple(dict.fromkeys(one.owner for one in entries))
-        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, self.shared)
+        inboxes = tuple([one.owner for one in entries])
+        if len(inboxes) > 1:
+            inboxes = tuple(dict.fromkeys(inboxes))
+        return self._route_to(subject, inboxes)
+
+    def _route_to(self, subject: bytes, inboxes: tuple[Inbox, ...]) -> Route:
+        queues = self._queues.get(inboxes)
+        if queues is None:
+            found = dict.fromkeys(one.queue or self.shared for one in inboxes)
+            is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
+            if len(self._queues) >= MAX_ROUTES:
+                self._queues.clear()
+            queues = self._queues[inboxes] = tuple(found) if is_simple else ()
+        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, queues)
 
     def put(self, message: Message) -> None:
         """Deliver one message to each queue and inline handler of its route."""
@@ -681,7 +692,7 @@ class Dispatcher:
 
     def deliver_plain(
         self,
-        batch: Iterable[list[bytes]],
+        batch: list[list[bytes]],
         time_ns: int,
         match: Callable[[bytes], tuple[Inbox, ...]],
         delimiter: bytes | None = None,
@@ -695,6 +706,16 @@ class Dispatcher:
             delimiter: bytes between subject and payload in messages of one frame; None for other messages.
         """
         routes, decode, shared_arrival = self._plain_routes, self.decode, Arrival(None, time_ns)
+        if HOT is not None and decode is None and delimiter is None:
+            made = HOT.make_plain(
+                batch, routes, lambda subject: self.plain_route(subject, match), shared_arrival
+            )
+            if made is not None:
+                messages, common, filtered = made
+                self.stats.received += len(batch)
+                self.stats.filtered += filtered
+                self._put_all(common, messages, None)
+                return len(messages)
         wanted = 0
         pending: list[Message] = []
         before: Queue | None = None
@@ -724,8 +745,8 @@ class Dispatcher:
                 except Exception:
                     self.stats.malformed += 1
                     continue
-            made: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
-            message = _new(Message, made if body is None else (*made, None, body))
+            fields: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
+            message = _new(Message, fields if body is None else (*fields, None, body))
             target = route.target
             if target is not before and pending and before is not None:
                 self._extend(before, pending, None)
@@ -744,7 +765,7 @@ class Dispatcher:
         routes = self._plain_routes
         route = routes.get(subject)
         if route is None:
-            route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
+            route = self._route_to(subject, match(subject))
             if len(subject) <= LONGEST_SUBJECT:
                 if len(routes) >= MAX_ROUTES:
                     routes.clear()

@@ -118,7 +118,11 @@ class Subscriptions:
         self._next_sid += 1
         self.by_sid[one.sid] = one
         self._active[number] = self._active.get(number, 0) + 1
-        self._indexes.setdefault(number, PatternIndex()).add(pattern, one)
+        index = self._indexes.get(number)
+        if index is None:
+            # The dispatcher has a cache of its own.
+            index = self._indexes[number] = PatternIndex(cache_size=0)
+        index.add(pattern, one)
         self._changed(one)
         return one
 

@@ -224,6 +224,10 @@ class Subscriber(SubscriberBase, Pollable):
 
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
+        if queue is self._shared and not self._engine.in_hand:
+            message = self._waits.receive_alone(queue, timeout)
+            if message is not None:
+                return message
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
     def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
@@ -329,12 +333,12 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         return _iterate_in_python(subscriber, queue, CHUNK)
     engine = subscriber._engine
     return HOT.MessageIteration(
-        # The compiled part reads the clock once for a chunk.
         twin=_iterate_in_python(subscriber, queue, 1),
         items=queue.items,
         work=engine.dispatcher.work,
         # A weak dictionary has a method in Python for its length.
         in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        engine=engine,
         chunk=CHUNK,
     )
 

@@ -20,8 +20,6 @@ from oz.transport.guard import holds_up_others
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
-from oz.transport.subscriber.routed import RoutedReceivePath
-from oz.transport.subscriber.socket import SubscriberSocket
 
 Handler = Callable[[Message], None]
 
@@ -235,28 +233,3 @@ class BlockingWaiter:
     def poll(self, timeout: int, flags: int) -> Any:
         """Wait for events, as `zmq.Socket.poll` does."""
         return zmq.Socket.poll(self._engine.socket, timeout, flags)
-
-
-def poll_messages(subscriber: SubscriberSocket[Any, Any], timeout: int | None, flags: int) -> int:
-    """Poll a subscriber for messages, and do what is due: publishers that filter also say where they stand.
-
-    Args:
-        subscriber: which has duties.
-        timeout: milliseconds, as in pyzmq; None waits for ever.
-        flags: `zmq.POLLIN`, or a sum with others.
-    """
-    engine, receive_path = subscriber._engine, subscriber._receive_path
-    ends = inf if timeout is None or timeout < 0 else monotonic() + timeout / 1000
-    while True:
-        left = min(max(0.0, ends - monotonic()), engine.declarer.seconds_left(), LONGEST)
-        with subscriber._guard:
-            events = zmq.Socket.poll(subscriber, ceil(1000 * left), flags)
-        if isinstance(receive_path, RoutedReceivePath):
-            receive_path.unpack(subscriber)
-        elif events:
-            return events
-        engine.look()
-        if engine.has_news:
-            return events | int(zmq.POLLIN)
-        if events & ~int(zmq.POLLIN) or monotonic() >= ends:
-            return events & ~int(zmq.POLLIN)

@@ -48,7 +48,7 @@ class Descriptor:
         return found is not None
 
     def signal(self) -> None:
-        """Tell the loop that there may be something to read."""
+        """Notify the loop that there may be something to read."""
         loop = self._loop
         if loop is not None and not self._is_scheduled and not loop.is_closed():
             self._is_scheduled = True

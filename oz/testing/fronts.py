@@ -75,33 +75,32 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class Blocking:
-    """A member or a subscription as code sees it that blocks, with the calls of `oz`: see `Bus.blocking`.
+    """Member or subscription with blocking methods; see `Bus.blocking`.
 
-    Each call runs the bus's loop until it is done. Handlers run in that loop, where nothing may block: they
-    are plain or async functions that use what the bus itself gives.
+    Each call runs the loop of the bus until the call is done. Handlers run in that loop and must not block.
     """
 
     def __init__(self, run: Run, awaited: Any) -> None:
-        """Keep whose calls are to block.
+        """Wrap an object of the bus.
 
         Args:
             run: runs a coroutine to its end.
-            awaited: has the calls that are to be awaited.
+            awaited: object with the methods of `oz.asyncio`.
         """
         self._run = run
         self._awaited = awaited
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute, or a function that blocks in place of one to await."""
+        """Return an attribute. A method blocks, and needs no await."""
         found = getattr(self._awaited, name)
         return self._call(found) if callable(found) else found
 
     def __repr__(self) -> str:
-        """Show what it is of."""
+        """Show the object of the bus."""
         return repr(self._awaited)
 
     def __enter__(self) -> Self:
-        """Join, where it is a node, and use it in `with`."""
+        """Return the object. A node joins its bus."""
         self._run(_awaiting(self._awaited.__aenter__()))
         return self
 
@@ -110,7 +109,7 @@ class Blocking:
         self._run(_awaiting(self._awaited.close()))
 
     def __iter__(self) -> Iterator[Any]:
-        """Receive until the end."""
+        """Receive until the subscription or subscriber ends."""
         yield from self._each(aiter(self._awaited))
 
     def _call(self, function: Callable[..., Any]) -> Callable[..., Any]:

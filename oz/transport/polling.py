@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from oz.system import POLLIN, make_poll
+from oz.system import Poll as SystemPoll
 from oz.transport.wakeups import WakeUp
 
 
@@ -25,6 +27,21 @@ class Poll:
         for one in (self._selector, self._alone):
             one.register(self._wake_up.fileno(), selectors.EVENT_READ)
         self.is_polling = self.is_full = False
+        self._pair: tuple[int, SystemPoll] | None = None
+
+    def wait_alone(self, descriptor: int, seconds: float) -> None:
+        """Wait for one descriptor or `ring`, with less overhead than `wait`.
+
+        Args:
+            descriptor: of a socket.
+            seconds: at most.
+        """
+        if self._pair is None or self._pair[0] != descriptor:
+            poll = make_poll()
+            for one in (descriptor, self._wake_up.fileno()):
+                poll.register(one, POLLIN)
+            self._pair = descriptor, poll
+        self._pair[1].poll(seconds * 1000)
 
     def add(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors."""

@@ -1,6 +1,6 @@
 """Frames of multicast messages: `prefix 00 head body crc`.
 
-ZeroMQ over PGM may deliver frames that are torn, joined or corrupt. So a frame has its own length, and ends with
+ZeroMQ over PGM may deliver frames that are torn, joined or corrupt. So a frame contains its length, and ends with
 a checksum of all its other bytes. The prefix is what all subjects of the frame begin with; of one message, it
 is the subject. Sequences count the messages of a publisher, whatever their subjects, so that a subscriber that
 reads everything detects every loss.

@@ -6,9 +6,6 @@ import logging
 import signal
 import sys
 from collections import defaultdict, deque
-from functools import partial
-from itertools import islice
-from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -21,8 +18,6 @@ from oz.compiled import HOT
 from oz.protocol.messages import Arrival, Message, RoutedMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Route
-from oz.sync import subscriber as subscribers
-from oz.sync.subscriber import Subscriber
 from oz.sync.subscriptions import Subscription
 from oz.transport.subscriber import engine as engines
 from oz.transport.subscriber.engine import SubscriberEngine
@@ -182,100 +177,15 @@ def test_arguments_of_other_types_are_a_type_error_and_nothing_worse():
             HOT.hand_out(*wrong)
     with pytest.raises(IndexError):
         HOT.hand_out(World().engine, [1], deque().popleft)
-    with pytest.raises(TypeError):
-        HOT.Iteration(twin=[], ready=deque(), waiting=deque())
-    with pytest.raises(AttributeError):
-        HOT.Iteration(twin=iter([]), ready=deque(), waiting=[])
     for classes in [(), (Message, Route, Subscription, Route), (1, 2, 3, 4)]:
         with pytest.raises(TypeError):
             HOT.know_dispatch(*classes)
 
 
-# iteration -------------------------------------------------------------------------------------------
-
-
-def test_iteration_gives_what_waits_and_has_the_twin_give_all_else():
-    world = World()
-    ready, waiting = deque(), deque()
-    first, second, third = (world.message(name, [1]) for name in "abc")
-    handled = world.message("h", [0])
-
-    def twin():
-        while ready or waiting:
-            yield ("twin", (ready or waiting).popleft())
-
-    messages = HOT.Iteration(twin=twin(), ready=ready, waiting=waiting)
-    assert iter(messages) is messages
-    waiting.extend([first, handled, "odd", second])
-    assert [next(messages) for _ in range(3)] == [first, ("twin", handled), ("twin", "odd")]
-    ready.append(third)
-    assert [next(messages), next(messages)] == [("twin", third), second]
-    with pytest.raises(StopIteration):
-        next(messages)
-
-
-class Plain(World):
-    """A subscriber of plain messages that come in turn, or errors in their place."""
-
-    def __init__(self, line, *, closed):
-        super().__init__()
-        self.line, self.closed = list(line), closed
-        self._engine, self._ready, self._waiting = self.engine, self.engine.ready, self.engine.waiting
-        self._receive_path, self._iterate = None, partial(Subscriber._iterate, self)
-        self.engine.take = self._take
-        self.engine.declarer = SimpleNamespace(socket="socket", due_at=inf)
-        self.engine.monotonic = lambda: self.log.append("tended") or 0.0
-
-    def _take(self, socket, flags, until=None):
-        assert (socket, flags) == (self, 0)
-        step = self.line[0] if self.line else zmq.ZMQError(zmq.ETERM)
-        if not isinstance(step, zmq.ZMQError) or isinstance(step, zmq.Again):
-            # What has ended the socket comes again.
-            del self.line[0]
-        if isinstance(step, BaseException):
-            raise step
-        return None if step is None else self.message("m", step)
-
-    def all(self):
-        """Iterate until that ends, and once more behind the end."""
-        messages = Subscriber.__iter__(self)
-        for _ in range(2):
-            try:
-                self.log += [(one.subject, one.route.is_only_listed) for one in messages]
-            except (oz.OzError, zmq.ZMQError, KeyboardInterrupt) as error:
-                self.log.append(repr(error))
-            self.engine.ready.append(self.message("ready", [1]))
-        return self.log, self.line, self.engine.receiver.stats.failed
-
-
-_plain_steps = st.lists(st.integers(0, len(KINDS) - 1), max_size=4) | st.sampled_from(
-    [None, zmq.Again(), zmq.ZMQError(zmq.ETERM), KeyboardInterrupt()]
-)
-
-
-@given(st.lists(_plain_steps, max_size=12), st.booleans())
-def test_plain_messages_are_iterated_over_as_by_the_twin(line, closed):
-    results = []
-    for hot in (HOT, None):
-        subscribers.HOT = hot
-        try:
-            results.append(Plain(line, closed=closed).all())
-        finally:
-            subscribers.HOT = HOT
-    assert results[0] == results[1]
-
-
-def test_iteration_of_plain_messages_takes_an_engine_and_all_that_goes_with_it():
-    world = World()
-    for wrong in [{"take": print}, {"take": print, "engine": None, "socket": 1, "again": zmq.Again}]:
-        with pytest.raises(TypeError, match="needs an engine"):
-            HOT.Iteration(twin=iter(()), ready=deque(), waiting=world.engine.waiting, **wrong)
-
-
 def test_messages_that_were_handed_out_leave_no_reference_behind():
     world = World()
     handled, listed, raising = (world.message("a", [number]) for number in (0, 1, 3))
-    waiting, ready, plain = world.engine.waiting, deque(), Plain([], closed=False)
+    waiting = world.engine.waiting
     popleft = waiting.popleft
     watched = [
         handled,
@@ -283,23 +193,12 @@ def test_messages_that_were_handed_out_leave_no_reference_behind():
         raising,
         handled.route,
         *world.subscriptions,
-        ready,
         waiting,
-        plain,
-        plain.engine,
     ]
 
     def work():
         waiting.extend((handled, raising, listed))
         assert HOT.hand_out(world.engine, waiting, popleft) is listed
-        waiting.append(listed)
-        assert next(HOT.Iteration(twin=iter(()), ready=ready, waiting=waiting)) is listed
-        plain.line = [[1], [0], zmq.Again(), KeyboardInterrupt()]
-        messages = Subscriber.__iter__(plain)
-        assert len(list(islice(messages, 1))) == 1
-        with pytest.raises(KeyboardInterrupt):
-            next(messages)
-        plain.log.clear()
         world.log.clear()
 
     work()

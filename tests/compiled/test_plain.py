@@ -152,7 +152,7 @@ def test_what_libzmq_it_calls_is_told_whole():
     for wrong in [(), (1, 2, 3), ((1,) * 7, property(), zmq.Again)]:
         with pytest.raises(TypeError):
             HOT.know_libzmq(*wrong)
-    with pytest.raises(ValueError, match="eight functions"):
+    with pytest.raises(ValueError, match="nine functions"):
         HOT.know_libzmq((0,) * len(LIBZMQ), property(), zmq.Again)
     with pytest.raises(TypeError, match="descriptor"):
         HOT.know_libzmq((1,) * len(LIBZMQ), 1, zmq.Again)

@@ -141,14 +141,11 @@ def test_hello_of_another_session_on_a_route_ends_the_first():
     assert publisher.sessions.by_id == {b"another session!": other}
 
 
-def test_a_session_resends_at_most_four_times_at_once():
+def test_a_session_resumes_as_often_as_its_connection_changes():
     publisher, session = up()
     for attempt in range(2, 12):
         publisher.hello(attempt=attempt, epoch=session.epoch)
-    assert session.attempt == 5
-    publisher.now += 2.5
-    publisher.hello(attempt=12, epoch=session.epoch)
-    assert session.attempt == 12
+        assert session.attempt == attempt
 
 
 def test_another_version_is_refused():
@@ -225,6 +222,18 @@ def test_declare_after_the_end_is_discarded():
     publisher.sessions.end(session, publisher.now)
     publisher.declare("b.*", revision=2, base=1, sid=2)
     assert publisher.sessions.publish("b.1", b"") is False
+
+
+def test_a_session_counts_when_its_declaration_is_complete():
+    publisher = Publisher()
+    publisher.hello()
+    assert publisher.sessions.count(None, b"") == 0
+    part = Declare(1, 0, False, {0: StreamOptions()}, [Item(1, 0, "nats", "a.*")], [])
+    publisher.read(links.encode_declare(part))
+    assert publisher.sessions.count(None, b"") == 0
+    assert publisher.sessions.count("a.1", b"a.1") == 1
+    publisher.declare("b.*", revision=1, base=1, sid=2)
+    assert publisher.sessions.count(None, b"") == 1
 
 
 def test_hello_discards_a_declaration_that_is_not_complete():

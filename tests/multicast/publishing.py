@@ -54,7 +54,7 @@ def main(
             big = largest and number % 100 == 99
             publisher.publish(f"md.{name}.{number % 7}", payload(number, largest if big else size))
         stats = publisher.stats
-        print(json.dumps({"name": name, "sent": stats.sent, "missed": stats.missed["full"]}), flush=True)
+        print(json.dumps({"name": name, "sent": stats.sent, "missed": stats.dropped["full"]}), flush=True)
         sys.stdin.readline()
         publisher.close(timeout=closing)
 

@@ -1,4 +1,4 @@
-"""The gateway: whatever happens to its multicast processes, programs go on, and every loss is reported."""
+"""The gateway: its multicast processes may end at any time. Programs go on, and every loss is reported."""
 
 import json
 import math
@@ -160,13 +160,13 @@ def test_a_receiver_that_is_killed_costs_only_what_came_meanwhile_and_that_is_re
     before = near.socket.stats.lost
     with without(bridge, "receiver", monkeypatch):
         publish(far, numbers(50))
-    # Nothing more is published: the records of the publisher alone say what is missing.
+    # Nothing more is published: the records of the publisher alone show the loss.
     lost = near.settle(hello + 100) - before
     assert lost > 0
     publish(far, numbers(50))
     assert near.settle(hello + 150) - before == lost
     assert near.payloads[-50:] == numbers(50)
-    # On a machine that is too busy a process may be taken for one that is stuck.
+    # On a busy machine a process may look stuck.
     assert bridge.gateway.stats.restarts >= 1
     assert bridge.gateway.stats.lost >= lost
 
@@ -269,7 +269,7 @@ def test_a_loss_of_unknown_size_is_reported_at_both_ends(bridge):
     bridge.connect_far(publisher, far)
     gaps = {near: [], far: []}
     for listener, found in gaps.items():
-        listener.socket._engine._on_gap = found.append
+        listener.socket._engine.gap_listeners.append(found.append)
     publisher.report_loss(None)
     bridge.until(lambda: near.take() or far.take() or all(gaps.values()))
     assert [[gap.count for gap in found] for found in gaps.values()] == [[None], [None]]
@@ -284,7 +284,7 @@ def test_subscribers_that_do_not_count_get_an_advisory(bridge, monkeypatch):
         with without(bridge, "receiver", monkeypatch):
             publish(far, numbers(5))
         seen = {}
-        # What the new process brings may be told before it is known to be ready.
+        # The gap may be published before the new process is ready.
         while not seen.keys() >= {"gap", "up"}:
             message = plain.receive(timeout=DEADLINE)
             seen[message.subject.rpartition(".")[2]] = json.loads(message.payload)
@@ -298,7 +298,7 @@ def test_whoever_asks_for_everything_gets_no_advisories(bridge, monkeypatch, fil
     near, far = bridge.local_subscriber("_OZ.gateway.>"), bridge.far_publisher()
     with Subscriber(bridge.subscribers, filtering=filtering) as everything:
         everything.subscribe([">", "*.*", "*.*.*"])
-        # What comes over its one connection comes in order: behind the last of these are no advisories.
+        # Its link is in order: no advisory follows the last of these messages.
         heard = bridge.local_subscriber("a.>")
         bridge.connect_far(far, heard)
         while everything.receive(timeout=DEADLINE).subject != "a.hello":

@@ -18,6 +18,7 @@ from oz.options import Options
 from oz.publisher.sync import Publisher
 from oz.subscriber.sync import Subscriber
 from oz.transport.endpoints import EndpointError
+from support.keyring import Keyring
 from support.ports import lasting_udp_port
 from support.waiting import until
 
@@ -27,6 +28,12 @@ pytestmark = [needs.pgm, pytest.mark.timeout(180)]
 def test_a_subscriber_refuses_filtering_by_the_publisher(endpoint):
     with pytest.raises(ConfigurationError, match="has no links"):
         Subscriber(endpoint, filtering="publisher")
+
+
+def test_a_subscriber_refuses_keys_that_would_be_ignored(endpoint, tmp_path):
+    security = Keyring(tmp_path, "desk").security("desk")
+    with pytest.raises(EndpointError, match="multicast has no keys"):
+        Subscriber(endpoint, security=security)
 
 
 def test_a_subscriber_does_not_bind_multicast(endpoint):

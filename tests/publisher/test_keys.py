@@ -205,6 +205,25 @@ def test_a_key_that_is_removed_loses_its_session_and_its_connection(ring, pub, p
     assert len(pub.subscribers) == 1
 
 
+def test_a_connection_whose_key_is_removed_is_cut_though_its_peer_does_nothing(ring, pub):
+    with zmq.Context() as context, ring.equip(context.socket(zmq.DEALER), "desk", "feed") as raw:
+        raw.linger = 0
+        ended = raw.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        raw.connect(pub.link_endpoints[0])
+        raw.send(
+            links.encode_hello(
+                Hello(
+                    make_uuid_of(ring.public("desk"), os.urandom), bytes(16), bytes(16), 1, 0, 0, 64 << 20, 9
+                )
+            )
+        )
+        until(lambda: pub.subscribers)
+        ring.distrust("desk")
+        assert ended.poll(1000 * DEADLINE)
+        raw.disable_monitor()
+        ended.close(0)
+
+
 # sessions and keys ----------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from oz.spark.sink_rows import Row, RowIds, unpack_headers
 from spark.sink_listening import Listening
 from support.ports import lasting_endpoint, lasting_port
 from support.scripts import ENVIRONMENT
-from support.waiting import until
+from support.waiting import DEADLINE, Thread, until
 
 
 def rows(spark, count, partitions=3):
@@ -345,6 +345,30 @@ def test_a_task_fails_if_a_member_of_a_group_dies_with_unacknowledged_messages()
             other.wait()
             with pytest.raises(SinkError, match="1 of 2 subscribers have not acknowledged"):
                 delivery.finish()
+
+
+def test_a_task_waits_until_a_group_has_handled_its_messages():
+    with Listening() as unused:
+        pass
+    with oz.Subscriber(unused.endpoint.split(","), filtering="publisher") as sub:
+        sub.subscribe(">", group="workers", ack="handled")
+        delivery = Delivery(options_for(unused), 0)
+        delivery.publish(row(0))
+        message = sub.receive(timeout=DEADLINE)
+        finishing = Thread(delivery.finish)
+        # The subscriber has received the message, which the publisher knows after this.
+        until(lambda: has_no_message(sub) and not delivery._engine.sessions()[0].pending)
+        assert finishing.is_alive()
+        message.ack()
+        until(lambda: has_no_message(sub) and not finishing.is_alive())
+        finishing.outcome(DEADLINE)
+
+
+def has_no_message(sub):
+    """Poll a subscriber, which answers its publishers meanwhile."""
+    with pytest.raises(oz.Timeout):
+        sub.receive(timeout=0.01)
+    return True
 
 
 def test_a_killed_and_restarted_subscriber_gets_all_rows_of_the_repeated_task():

@@ -14,7 +14,7 @@ from oz.errors import (
     ProtocolError,
     Timeout,
 )
-from oz.options import Delivery, Options
+from oz.options import Delivery, Limits, Options
 from oz.publisher.last_values import LastValues
 from oz.transport.endpoints import EndpointError
 from oz.wire.links import Refusal
@@ -354,6 +354,7 @@ def test_close_ends_everything(make, publisher):
         with pytest.raises(ClosedError, match="closed"):
             call()
     assert sub.closed
+    assert (sub.subscriptions, one.active) == ((), False)
     assert sub.run() == 0
     publisher.wait_for(lambda sessions: not sessions.by_id)
 
@@ -456,6 +457,18 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
         make(on_gap=3)
     with pytest.raises(TypeError):
         sub.receive(timeout="1")
+    for call in (sub.receive, sub.run, sub.wait_ready, sub.drain):
+        with pytest.raises(ValueError, match="timeout is 0 or more seconds"):
+            call(timeout=-1)
+    for kind, name, near in (
+        (Options, "resume_second", "resume_seconds"),
+        (Delivery, "max_pendig", "max_pending"),
+        (Limits, "peer", "peers"),
+    ):
+        with pytest.raises(
+            TypeError, match=f"oz.{kind.__name__} has no argument '{name}'; did you mean '{near}'"
+        ):
+            kind(**{name: 1})
 
 
 def test_needs_of_links_are_refused_with_prefix(make):

@@ -53,6 +53,20 @@ def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
     assert bus.run(main()) == "tcp://127.0.0.1:5555"
 
 
+def test_subscriber_uses_prefixes_where_a_publisher_has_no_links(bus):
+    async def main():
+        publisher, subscriber = bus.publisher(links=False), bus.subscriber()
+        subscriber.subscribe("a.*.c")
+        await subscriber.wait_ready(timeout=5)
+        await publisher.wait_for_subscribers(timeout=5)
+        await publisher.publish("a.b.d", b"filtered")
+        await publisher.publish("a.b.c", b"wanted")
+        assert (await subscriber.receive(timeout=5)).payload == b"wanted"
+        return [one.mode for one in subscriber.publishers], subscriber.stats.filtered
+
+    assert bus.run(main()) == (["prefix"], 1)
+
+
 def test_timeout_of_receive_takes_virtual_time(bus):
     async def main():
         with pytest.raises(oz.Timeout):

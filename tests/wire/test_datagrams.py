@@ -23,6 +23,7 @@ from oz.wire.datagrams import (
     encode_record,
 )
 from support.cases import each
+from support.wire_vectors import rows
 
 ORIGIN = bytes(range(0xA0, 0xB0))
 SUBJECTS = st.binary(min_size=1, max_size=20)
@@ -152,3 +153,20 @@ def test_any_bytes_with_a_right_checksum_are_read_or_refused(body):
     except ProtocolError:
         return
     assert frame[4:5] == bytes([datagrams.VERSION])
+
+
+@each("row", rows("datagrams"))
+def test_vectors(row):
+    frame, value = bytes.fromhex(row["hex"]), row["value"]
+    head, content = decode(frame)
+    origin = bytes.fromhex(value["origin"])
+    assert head == Head(value["flags"], origin, value["epoch"], value["sequence"], value["count"])
+    if "record" in value:
+        assert content == Record(**value["record"])
+        assert encode_record(content, origin, head.epoch, head.sequence) == frame
+        return
+    flat = []
+    for one in value["messages"]:
+        flat += (one["subject"].encode(), one["payload"].encode(), one["extras"])
+    assert content == flat
+    assert encode_messages(flat, origin, head.epoch, head.sequence) == frame

@@ -24,7 +24,7 @@ from oz.transport.node.connector import Connector
 from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.socket import keep_link_alive, limit_peers
-from oz.transport.subscriber.front import GOODBYE_SECONDS
+from oz.transport.subscriber.draining import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
 from oz.wire.codec import Codec
 from oz.wire.denials import Denial
@@ -138,7 +138,7 @@ class NodeSubscriber:
         # The mesh knows who is gone.
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        attachments = Attachments(guard, None, own_context=False, credentials=credentials)
+        attachments = Attachments(guard, own_context=False, credentials=credentials)
         self.has_denials = self.is_behind = False
         self.engine = make_routed_engine(
             self.socket,

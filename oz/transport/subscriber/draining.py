@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import zmq
 
 from oz.numbers import check_number, check_wait
 from oz.protocol.messages import Message
-from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.subscriber.engine import SubscriberEngine
 
@@ -36,16 +35,8 @@ Steps = Generator[float | Message, None, T]
 """What is done step by step. It yields the seconds to wait at most for something to read, or a message whose
 handlers are to be called, and which is for `receive` then if a subscription wants it there."""
 
-
-class SubscriberWaiter(Protocol):
-    """The shell that waits for the socket of one subscriber, and calls its handlers."""
-
-    def __init__(self, engine: SubscriberEngine) -> None:
-        """Wait for a subscriber's socket."""
-
-    def run(self, steps: Steps[T]) -> Any:
-        """Run steps to their end; give what they return, in asyncio by awaiting it."""
-        ...
+GOODBYE_SECONDS = 0.5
+"""How long closing waits at most for the goodbye to be sent."""
 
 
 def drain(engine: SubscriberEngine, connections: int, timeout: float) -> Steps[None]:
@@ -65,35 +56,6 @@ def drain(engine: SubscriberEngine, connections: int, timeout: float) -> Steps[N
     yield from _unpack_until(engine, engine.declarer.has_left, deadline)
     yield from _take_what_is_here(engine, deadline)
     engine.end_drain()
-
-
-def drain_one(
-    engine: SubscriberEngine, subscription: Subscribed, connections: int, timeout: float
-) -> Steps[bool]:
-    """End one subscription without loss; see `oz.Subscription.drain`.
-
-    Args:
-        engine: the subscriber's.
-        subscription: one of its own.
-        connections: over which publishers are expected.
-        timeout: seconds for all of it.
-
-    Returns:
-        Whether nothing is missing.
-    """
-    if not subscription.active:
-        return True
-    began, declarer = engine.monotonic(), engine.declarer
-    deadline = began + timeout
-    declarer.begin_part(subscription)
-    yield from _unpack_what_is_here(engine)
-    yield from _unpack_until_heard(engine, connections, began + min(timeout, _UNHEARD))
-    is_drained = yield from _unpack_until(engine, lambda: declarer.has_drained(subscription), deadline)
-    if declarer.streams is None:
-        yield from _take_what_is_here(engine, deadline)
-    yield from declarer.rest_of(subscription)
-    engine.end_part(subscription)
-    return is_drained
 
 
 def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: float | None) -> Steps[None]:

@@ -162,20 +162,6 @@ class SubscriberEngine:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
         self._find_out_what_to_check()
 
-    def check_behind_what_came(self) -> None:
-        """Do what `check` does, but take what has come first: nobody is refused what is there.
-
-        Raises:
-            PermissionDenied, ClosedError: as `check`; ClosedError also where the socket is closed.
-        """
-        try:
-            if self.is_refused and self.prefetch():
-                return
-        except zmq.ZMQError:
-            self.check_open()
-            raise
-        self.check()
-
     def _find_out_what_to_check(self) -> None:
         self.must_check = self.is_drained or self.is_refused
 

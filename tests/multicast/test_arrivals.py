@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from oz.transport.multicast.endpoint import parse
-from oz.transport.multicast.receiver import FRESH, PacketArrivals
+from oz.multicast.arrivals import FRESH, PacketArrivals
+from oz.multicast.endpoints import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="multicast needs Linux")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oz.transport.multicast.endpoint import parse
+from oz.multicast.endpoints import parse
 from support.cases import each
 
 
