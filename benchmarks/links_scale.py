@@ -1,4 +1,4 @@
-"""How many subscribers one publisher on links holds, and what it costs when they join, die and do nothing.
+"""Cost of many subscribers of one publisher on links: joining, idling, absence, death.
 
     python benchmarks/links_scale.py [fan-out] [absence] [death] [patterns] [--scale 1.0]
 
@@ -75,7 +75,7 @@ def resident() -> int:
 
 
 def subscribe(pipe: Connection, endpoint: str, count: int, patterns: int) -> None:
-    """Run subscribers: they join at the first command, and receive as many messages as the others say."""
+    """Run subscribers. The first command lets them join; each other command is a number of messages to receive."""
     asyncio.run(_subscribe(pipe, endpoint, count, patterns))
 
 

@@ -83,7 +83,7 @@ _LOOPBACK_ONLY = ("size", "subjects", "match", "subscribers")
     help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  "
     "[default: both; with --connect auto]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @security_option
 @click.pass_context
 def bench(

@@ -43,7 +43,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 
 
 @click.command(help=_HELP, short_help="Watch wildcard subscriptions at work on real flights.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
 @click.option(
     "--filtering",
     type=click.Choice(["prefix", "publisher"]),

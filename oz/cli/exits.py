@@ -79,7 +79,7 @@ def unsent(published: int) -> str:
 
 
 def exit_code(error: Exception) -> int:
-    """Tell what the user wrote wrongly from what failed."""
+    """Return the exit code of an error: wrong usage or failure."""
     if isinstance(error, (oz.PatternError, oz.SubjectError)):
         return USAGE
     return USAGE if getattr(error, "errno", None) in _NOT_AN_ENDPOINT else FAILED

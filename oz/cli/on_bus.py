@@ -16,7 +16,7 @@ from oz.cli.payloads import PayloadForm
 from oz.cli.waiting import Waiting
 from oz.escaping import printable
 
-_DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
+_DAYS = 86_400.0  # seconds; ZeroMQ counts them in milliseconds, in 32 bits
 
 _LOSSES = {"gap": "did not arrive", "slow_consumer": "dropped: they come faster than they are read"}
 
@@ -64,7 +64,7 @@ def bus_publisher(
         try:
             yield BusPublisher(node, form)
         except BaseException as error:
-            # Whatever the reason, what was published before it still goes out.
+            # Messages that were published before the error are still sent.
             node.close(timeout=close_timeout if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
         published = node.stats.published
@@ -107,7 +107,7 @@ class BusSubscriber:
         """Wait for a message.
 
         Raises:
-            Timeout: none came in so many seconds.
+            Timeout: none came in time.
         """
         message = self._subscription.receive(timeout)
         frames = [message.subject_bytes, self._form.write(message.payload)]

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they mean."""
+"""Options that several commands have, and their checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DELIVERY = ("group", "policy", "overflow", "last_value")
 """Names of the options of `delivery_options`."""
 
 MOST_SECONDS = 1e9
-"""The longest time that an option takes, 31 years: what is longer overflows clocks, and nobody means it."""
+"""Longest time of an option, 31 years: longer times overflow clocks."""
 
 MOST_TIMES = 1_000_000_000_000
 """The most of anything that an option takes which is counted."""
@@ -53,7 +53,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
     def _describe_range(self) -> str:
-        """Leave out the bound that nobody comes near, in the text of `--help`."""
+        """Leave the largest possible bound out of the text of `--help`."""
         text = super()._describe_range()
         return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
@@ -72,7 +72,7 @@ class PathName(click.Path):
 
 
 TEXT_OF_PLACE = PathName(readable=False)
-"""What may be the URI of a place on another file system as well; neither may be empty."""
+"""Type of a path or a URI; neither may be empty."""
 
 
 class Whole(click.IntRange):
@@ -98,7 +98,7 @@ def dialect_option(of_what: str) -> Callable[[_F], _F]:
 
 
 def endpoint_options(default: str) -> Callable[[_F], _F]:
-    """Offer `--bind` and `--connect`; `default` names the one that applies when neither is given."""
+    """Add `--bind` and `--connect`; `default` is the option with a default endpoint."""
 
     def offer(command: _F) -> _F:
         for name in ("--connect", "--bind"):
@@ -141,9 +141,13 @@ def refused_to_option(command: _F) -> _F:
     )(command)
 
 
+_SHORT = {"--connect": ("-c",), "--bind": ("-b",)}
+
+
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes an endpoint each time it is given."""
-    return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
+    """Add an option with endpoints, which may be repeated."""
+    names = (*_SHORT.get(name, ()), name)
+    return click.option(*names, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
 
 def filtering_option(command: _F) -> _F:
@@ -157,6 +161,7 @@ def delivery_options(command: _F) -> _F:
     """Add the options of a subscription; `check_delivery` reads them."""
     options = (
         click.option(
+            "-g",
             "--group",
             metavar="NAME",
             callback=checked_group,
@@ -213,8 +218,8 @@ def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool 
 
 
 def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes one endpoint to which other machines or processes can connect."""
-    return click.option(name, metavar="ENDPOINT", callback=_checked_one, help=text)
+    """Add an option with one endpoint that other processes can reach."""
+    return click.option(*_SHORT.get(name, ()), name, metavar="ENDPOINT", callback=_checked_one, help=text)
 
 
 def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
@@ -248,7 +253,7 @@ def socket_refused() -> Iterator[None]:
 
 
 class Attached(Protocol):
-    """A socket, or what a service has in place of one."""
+    """Socket or service with an endpoint."""
 
     @property
     def endpoint(self) -> str | None:
@@ -276,7 +281,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
     Args:
         specs: the patterns; each may name its dialect.
-        dialect: the dialect of those that do not.
+        dialect: of patterns without a dialect of their own.
         warn: warn of wildcards that belong to another dialect, where none was named.
 
     Raises:

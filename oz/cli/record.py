@@ -95,6 +95,7 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @bus_options
 @filtering_option
 @click.option(
+    "-g",
     "--group",
     metavar="NAME",
     callback=checked_group,

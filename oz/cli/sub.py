@@ -76,15 +76,16 @@ Examples:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @endpoint_options(default="--connect")
-@click.option("--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
 @click.option(
+    "-t",
     "--timeout",
     type=Number(),
     default=MOST_SECONDS,
     metavar="SECONDS",
     help="Exit 4 when no message comes for so long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 @filtering_option
 @delivery_options
 @click.option(

@@ -22,17 +22,17 @@ _LONGEST = 1e6
 
 
 class Waiting:
-    """Waits on behalf of a command that prints what comes, until something has come.
+    """Wait of a command that prints messages.
 
-    A signal ends the wait too, and so does the end of whoever reads stdout, where that is a pipe: `oz sub … |
-    head -1` would otherwise stay until the next message.
+    News of a descriptor, a signal, or the end of the reader of stdout ends the wait. Without the last, `oz sub … |
+    head -1` would run until the next message.
     """
 
     def __init__(self, bell: Bell) -> None:
-        """Listen to nothing but a bell.
+        """Wait for a bell only.
 
         Args:
-            bell: rung by signals, and by whatever is no socket.
+            bell: rung by signals, and by subscriptions of nodes.
         """
         self.bell = bell
         self._poller = zmq.Poller()
@@ -47,13 +47,13 @@ class Waiting:
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait(self, until: float) -> None:
-        """Wait until something has come.
+        """Wait for news.
 
         Args:
             until: `time.monotonic()` at which to return at the latest; infinite for never.
 
         Raises:
-            BrokenPipeError: nobody reads stdout any more.
+            BrokenPipeError: the reader of stdout has closed its end.
         """
         left = until - time.monotonic()
         events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _LONGEST))))
@@ -71,10 +71,10 @@ def listening() -> Iterator[Waiting]:
 
 @contextmanager
 def await_signal() -> Iterator[Callable[[], None]]:
-    """Take the first SIGINT or SIGTERM for the end of a command; gives what waits for it.
+    """End a command at the first SIGINT or SIGTERM; yield the function that waits for the signal.
 
-    For a `with` block in the main thread. No lock or queue will do: the system may give the signal to another
-    thread, or right before the wait begins, and neither ends the wait of this one.
+    For a `with` block in the main thread. A lock or queue does not work: the system may deliver the signal to
+    another thread, or right before the wait begins, and then the wait of this thread does not end.
     """
     has_come = False
 

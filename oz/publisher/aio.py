@@ -253,9 +253,11 @@ class Publisher(PublisherBase):
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
         """
+        # One look-up in this object, because `__getattr__` makes each one slow.
+        engine = self._engine
         try:
-            way = self._quick.get(subject, UNKNOWN)
-        except TypeError:
+            way = engine.quick[subject]
+        except (KeyError, TypeError):
             # A bytearray has no hash.
             way = UNKNOWN
         if (
@@ -263,23 +265,23 @@ class Publisher(PublisherBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= self._most_bytes
+            and len(payload) <= engine.most_bytes
         ):
-            if isinstance(way, bytes):
-                if self._engine.send_plain(way, payload):
-                    return self._done
-            elif way:
-                waiting, engine = self._waiting, self._engine
+            if type(way) is tuple and way:
+                waiting = engine.waiting
                 if not engine.is_pressed and (waiting or self._attendance.is_started):
                     if not waiting:
                         engine.begin_batch(way, payload)
                         return self._done
-                    waiting.extend((*way, payload, None))
-                    if engine.is_resting or len(waiting) >= self._full_length:
+                    streams, raw = way
+                    waiting.extend((streams, raw, payload, None))
+                    if engine.is_resting or len(waiting) >= engine.full_length:
                         engine.appended()
                     return self._done
             elif way is None:
-                self._batcher.unmatched += 1
+                engine.batcher.unmatched += 1
+                return self._done
+            elif type(way) is bytes and engine.send_plain(way, payload):
                 return self._done
         return self._publish(subject, payload, headers, key, id)
 

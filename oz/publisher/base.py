@@ -82,10 +82,6 @@ class PublisherBase(ABC):
             options=options,
         )
         self._engine = engine
-        # For the hot path of `publish`.
-        self._quick, self._batcher = engine.quick, engine.batcher
-        self._waiting, self._full_length = engine.waiting, engine.full_length
-        self._most_bytes = engine.most_bytes
         if HOT is not None:
             self._outbox = HOT.Outbox(
                 quick=engine.quick,

@@ -228,10 +228,13 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        total = sum(map(len, flat[0::3])) + sum(map(len, flat[1::3])) + _OVERHEAD * count
-        has_extras = flat.count(None) < count
-        if total < self._one_body and not has_extras and count <= self.batch:
-            return iter((Body(flat, positions),))
+        # The first payload stands for all of them, so that large messages are seldom packed in vain.
+        is_small = len(flat[1]) * count < self._one_body
+        if is_small and count <= self.batch and flat[2::3].count(None) == count:
+            # To pack costs less than to add the sizes.
+            frame = links.encode_body(flat)
+            if len(frame) < self._one_body:
+                return iter((Body(flat, positions, frame),))
         return split(flat, positions, self._body_bytes, self._alone_bytes, self.batch)
 
 

@@ -80,8 +80,8 @@ _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent b
 
 ON_FULL = ("drop", "block", "raise")
 
-UNKNOWN = ()
-"""Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
+UNKNOWN: Any = ()
+"""Result of a failed look-up in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
 _Result = TypeVar("_Result")

@@ -622,7 +622,6 @@ class Session:
         self.down_at: float | None = None
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
-        self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
         self._bye: bytes | None = None
@@ -650,7 +649,9 @@ class Session:
         else:
             stream.keep(body, flags)
 
-    def offer_alone(self, stream: Stream, subject: bytes, payload: bytes, position: int) -> bytes | None:
+    def offer_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+    ) -> bytes | None:
         """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
 
         None if other frames go first, the window is full, or the message is too large for one frame.
@@ -660,6 +661,7 @@ class Session:
             subject: of the message.
             payload: of the message.
             position: of the message.
+            now: in seconds.
         """
         settings = self.settings
         if (
@@ -677,17 +679,12 @@ class Session:
         ):
             return None
         body = Body([subject, payload, None], range(position, position + 1))
+        body.at = now
         self.offer(stream, body)
         body.settle()
         self._is_ping_next = False
         frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
         return frame
-
-    def stamp(self, now: float) -> None:
-        """Set the time of the newest body."""
-        body = self.batches[-1].body
-        if body is not None:
-            body.at = now
 
     def has_bytes_for(self, size: int) -> bool:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
@@ -775,15 +772,6 @@ class Session:
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
         return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
-
-    def may_resend(self, now: float) -> bool:
-        """Return whether a HELLO may make the session send its window again: four times in 10 seconds."""
-        self.resends = min(4.0, self.resends + (now - self.resends_at) / 2.5)
-        self.resends_at = now
-        if self.resends < 1.0:
-            return False
-        self.resends -= 1.0
-        return True
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""

@@ -202,11 +202,10 @@ class Sessions:
         if self.ready or self.replies or batcher.waiting:
             return None
         position = batcher.position
-        frame = session.offer_alone(stream, subject, payload, position)
+        frame = session.offer_alone(stream, subject, payload, position, now)
         if frame is not None:
             batcher.position = position + 1
             self.now = now
-            session.stamp(now)
             self._bytes += len(frame) + _KEPT
             if self._bytes > self.settings.total_bytes:
                 self._relieve()
@@ -316,11 +315,10 @@ class Sessions:
             # A link takes a new session id only when it has ended the old session.
             self.end(other, now)
         if session is not None and session.resumes(hello):
-            if session.may_resend(now):
-                self._set_route(session, hello, route)
-                session.resume(hello, route, now)
-                session.welcome(self.origin)
-                self.ready[session] = None
+            self._set_route(session, hello, route)
+            session.resume(hello, route, now)
+            session.welcome(self.origin)
+            self.ready[session] = None
             return
         if session is not None:
             self.end(session, now)

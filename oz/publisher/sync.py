@@ -137,9 +137,11 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: this is the child of a fork.
         """
+        # One look-up in this object, because `__getattr__` makes each one slow.
+        engine = self._engine
         try:
-            way = self._quick.get(subject, UNKNOWN)
-        except TypeError:
+            way = engine.quick[subject]
+        except (KeyError, TypeError):
             # A bytearray has no hash.
             way = UNKNOWN
         if (
@@ -147,25 +149,25 @@ class Publisher(PublisherBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= self._most_bytes
+            and len(payload) <= engine.most_bytes
         ):
-            if isinstance(way, bytes):
-                if self._engine.send_plain(way, payload):
-                    return
-            elif way:
-                waiting, engine = self._waiting, self._engine
+            if type(way) is tuple and way:
+                waiting = engine.waiting
                 if not engine.is_pressed:
                     if not waiting:
                         engine.begin_batch(way, payload)
                         return
                     # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.
-                    waiting.extend((*way, payload, None))
-                    if engine.is_resting or len(waiting) >= self._full_length:
+                    streams, raw = way
+                    waiting.extend((streams, raw, payload, None))
+                    if engine.is_resting or len(waiting) >= engine.full_length:
                         engine.appended()
                     return
             elif way is None:
                 # CPython switches threads at calls and jumps only, so that no count is lost.
-                self._batcher.unmatched += 1
+                engine.batcher.unmatched += 1
+                return
+            elif type(way) is bytes and engine.send_plain(way, payload):
                 return
         self._publish(subject, payload, headers, key, id)
 

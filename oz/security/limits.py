@@ -20,18 +20,18 @@ class Limits:
         patterns: patterns of one connection at a publisher.
         pattern_weight: bytes of memory that the patterns of one connection may take there, as estimated.
         pattern_time: seconds that a publisher gives to the patterns of one connection for each message.
-        all_pattern_time: the same for the patterns of all connections together.
+        all_pattern_time: seconds for the patterns of all connections together.
         key_bytes: bytes of the keys of one connection, plain subscriptions aside: libzmq takes 100 for each.
         plain_subscriptions: plain subscriptions of one connection.
         plain_size: bytes of one plain subscription.
         plain_bytes: bytes of the plain subscriptions of one connection.
         waiting_keys: bytes that one connection asked for and a publisher has not looked at yet.
         refused_bytes: bytes that one connection asks for in vain before a publisher cuts it off.
-        interest_time: seconds that a publisher gives at a time to what subscribers ask for.
+        interest_time: seconds that a publisher spends on subscriptions at a time.
         all_streams: streams of all connections at a publisher.
         all_patterns: patterns of all connections at a publisher.
         all_plain_bytes: bytes of the plain subscriptions of all connections.
-        all_waiting_keys: the same for all connections together.
+        all_waiting_keys: bytes of waiting keys of all connections together.
         unsent: bytes that wait at a publisher for one connection; more is lost, and that is told. One message
             passes however large it is.
         message_size: bytes of one frame that a socket takes; a peer that sends a larger one is cut off.
@@ -131,4 +131,4 @@ def check_limit(name: str, value: Any) -> float:
 
 
 DEFAULT_LIMITS = Limits()
-"""What holds unless said otherwise."""
+"""Default limits."""

@@ -60,7 +60,7 @@ SERVICE_INTERVAL = 1.0
 DRAIN_TIMEOUT = 2.0
 """Seconds in which publishers send the messages that they published before `run` was stopped."""
 MAX_IDS = 65_536
-"""Records at the end of a journal whose ids are repeats; as many ids as a subscriber with `dedupe` remembers."""
+"""Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
 """Seconds in which the messages that have arrived by then are received. A flood could go on for ever."""
 
@@ -279,7 +279,7 @@ class Recorder:
         self._buffer.put([*rows, message])
 
     def _receive_rest(self) -> None:
-        """Receive the messages that have arrived, and those that publishers have sent."""
+        """Receive all messages that publishers have sent until now."""
         ends = time.monotonic() + REST_TIMEOUT
         with suppress(ClosedError):
             if self.subscriber is None:

@@ -151,7 +151,7 @@ class SubscriberBase:
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
         with self._engine.lock:
-            return tuple(one.handle for one in self._engine.dispatcher.inboxes)
+            return tuple(one.handle for one in self._engine.dispatcher.inboxes if one.is_active)
 
     @property
     def publishers(self) -> list[PublisherInfo]:

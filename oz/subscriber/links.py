@@ -11,7 +11,7 @@ Whole messages are read, because libzmq aborts if a pipe ends inside the read of
 exception of a signal handler may come between two instructions of Python, and at the end of each call of
 pyzmq's `send` and `recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted.
 `read` returns the same message until the engine calls `discard`, so that an interruption elsewhere loses no
-frame. A lost frame costs a new connection, and a publisher accepts few of them in a row.
+frame. A lost frame costs a new connection.
 
 The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
 engine checks `is_readable` after each send.

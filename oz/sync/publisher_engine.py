@@ -173,7 +173,7 @@ class ThreadedPublisher(PublisherEngine):
 
     def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return the quickest `send` and `send_multipart` that this publisher can have."""
-        if self.raw.is_framed or self.on_full != "drop":
+        if self.on_full != "drop":
             return self.raw.send, self.raw.send_multipart
         return self.raw.quick_sends()
 

@@ -14,6 +14,7 @@ from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
 from oz.testing.places import VirtualProcess
+from oz.transport.endpoints import as_list
 
 T = TypeVar("T")
 
@@ -336,3 +337,8 @@ def _refuse_unmodelled(options: dict[str, Any]) -> None:
         raise ValueError("publishers and subscribers of oz.testing have no keys: leave security= out")
     if getattr(options.get("options"), "multicast", None) is not None:
         raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
+    for one in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
+        if one.startswith(("epgm:", "pgm:")):
+            raise ValueError(
+                f"a bus of oz.testing has no multicast: use tcp://, ipc:// or inproc://, not {one!r}"
+            )

@@ -2,7 +2,6 @@
 
 from math import ceil
 
-import msgpack
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -18,10 +17,9 @@ from oz.multicast.plan import (
     usable_kbps,
     window_of,
 )
+from oz.multicast.sender import BEAT
 from oz.options import MOST_WINDOW, REPAIR_SECONDS, Multicast
-from oz.protocol.multicast.sender import BEAT
-from oz.wire.batch import CONTROL, Head
-from oz.wire.datagram import pack
+from oz.wire.datagrams import Record, encode_record
 from support.cases import each
 
 
@@ -144,6 +142,5 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(load):
 
 def test_heartbeats_are_as_many_and_as_large_as_the_planner_says():
     assert pytest.approx(1 / BEAT) == BEATS
-    body = {"to": "239.255.255.255:65535", "rate": 10_000_000, "age": 1e9 / 3}
-    beat = pack(b"", Head(CONTROL, bytes(16), 1, 2**63, 0), msgpack.packb(body))
+    beat = encode_record(Record(10_000_000, 1e9 / 3, bye=True, quiet=1 / 3), bytes(16), 1, 2**63)
     assert len(beat) <= BEAT_SIZE

@@ -19,16 +19,26 @@ LASTS = 8.0
 """Virtual seconds of traffic and faults."""
 RETURNS = 5.0
 """Virtual seconds within which connections are made again after the last fault."""
+READY = 45.0
+"""Virtual seconds within which all subscriptions are served then: a link without publisher ends after 32 s."""
 SETTLES = 20.0
 """Virtual seconds within which all messages are delivered then."""
-MESSAGES, JOBS, FAULTS = 250, 40, 8
+MESSAGES, JOBS, FAULTS = 300, 40, 10
 KINDS = {
     "cut": 4, "stall": 3, "reset": 3, "half_open": 2, "kill_publisher": 2, "kill_subscriber": 2, "close_publisher": 1,
     "close_subscriber": 1,
 }  # fmt: skip
-ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000"}
-SUBSCRIBERS = ("all", "some", "slow", "newest", "ann", "bob")
-PATTERNS = {"all": ["a.>", "b.*"], "some": ["a.*.x", "b.1"], "slow": ["a.>"], "newest": ["b.*"]}
+ENDPOINTS = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000", "p3": "tcp://10.0.0.3:7000"}
+SOMETIMES_PLAIN = "p3"
+"""Publisher that has links in some of its lives only. Its only subscriber is "any"."""
+SUBSCRIBERS = ("all", "some", "slow", "newest", "ann", "bob", "any")
+PATTERNS = {
+    "any": ["a.>"],
+    "all": ["a.>", "b.*"],
+    "some": ["a.*.x", "b.1"],
+    "slow": ["a.>"],
+    "newest": ["b.*"],
+}
 WORKERS = ("ann", "bob")
 SUBJECTS = ("a.1.x", "a.1.y", "a.2.x", "b.1", "b.2")
 OVERFLOWS = {"slow": "drop_oldest", "newest": "conflate"}
@@ -89,13 +99,15 @@ class LinkWorld:
         self.faults = every if faults is None else faults
         self.members, self.lives, self.tasks, self.down = {}, [], [], set()
         # Of each publisher's life, by its origin: numbers and subjects, and whether it was killed.
-        self.published, self.killed = defaultdict(dict), set()
+        self.published, self.killed, self.plain = defaultdict(dict), set(), set()
         self.numbers, self.handled, self.missing = 0, defaultdict(list), defaultdict(int)
 
     def _fault(self):
         random = self.random
         kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
-        publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS)
+        publisher, subscriber = random.choice(tuple(ENDPOINTS)), random.choice(SUBSCRIBERS[:-1])
+        if publisher == SOMETIMES_PLAIN:
+            subscriber = "any"
         ends = {"publisher": (publisher,), "subscriber": (subscriber,)}
         who = ends.get(kind.partition("_")[2], (publisher, subscriber))
         # A session ends after 30 seconds.
@@ -126,6 +138,8 @@ class LinkWorld:
         # A subscriber notices a new publisher when its connection is made again.
         await asyncio.sleep(RETURNS)
         await self._be_ready()
+        # Plain subscriptions have no answer.
+        await asyncio.sleep(1.0)
         last = [await self._publish(subject, name) for name in ENDPOINTS for subject in (*SUBJECTS, "job")]
         await asyncio.sleep(SETTLES)
         self._check(last)
@@ -137,21 +151,22 @@ class LinkWorld:
 
     async def _be_ready(self):
         for name in SUBSCRIBERS:
-            await self.members[name].wait_ready(timeout=SETTLES)
+            await self.members[name].wait_ready(timeout=READY)
 
     # members
 
     def _start_publisher(self, name):
-        self.members[name] = self.bus.publisher(bind=ENDPOINTS[name])
+        links = self.random.choice((None, False)) if name == SOMETIMES_PLAIN else None
+        self.members[name] = self.bus.publisher(bind=ENDPOINTS[name], links=links)
 
     def _start_subscriber(self, name):
         # Plain connections have no policies and no groups.
         is_simple = name not in WORKERS and name not in OVERFLOWS
-        life = Life(name, self.random.choice(("publisher", "auto")) if is_simple else "publisher")
+        filtering = self.random.choice(("publisher", "auto")) if is_simple else "publisher"
+        life = Life(name, "auto" if name == "any" else filtering)
         self.lives.append(life)
-        subscriber = self.bus.subscriber(
-            connect=list(ENDPOINTS.values()), filtering=life.filtering, on_gap=life.note_gap
-        )
+        endpoints = [ENDPOINTS[one] for one in ENDPOINTS if (one == SOMETIMES_PLAIN) == (name == "any")]
+        subscriber = self.bus.subscriber(connect=endpoints, filtering=life.filtering, on_gap=life.note_gap)
         self.members[name] = subscriber
         if name in WORKERS:
             delivery = oz.Delivery(redeliver=True)
@@ -179,12 +194,16 @@ class LinkWorld:
         return next((origin for origin, found in self.published.items() if number in found), None)
 
     async def _publish(self, subject=None, name=None):
-        name = self.random.choice(tuple(ENDPOINTS)) if name is None else name
+        if name is None:
+            names = [one for one in ENDPOINTS if subject != "job" or one != SOMETIMES_PLAIN]
+            name = self.random.choice(names)
         subject = self.random.choice(SUBJECTS) if subject is None else subject
         if name in self.down:
             return 0
         publisher, self.numbers = self.members[name], self.numbers + 1
         number = self.numbers
+        if name == SOMETIMES_PLAIN:
+            self.plain.add(number)
         if subject != "job" or publisher.has_subscribers(subject):
             self.published[engine_of(publisher).origin][number] = subject
         await publisher.publish(subject, b"%d" % number)
@@ -227,8 +246,13 @@ class LinkWorld:
                 self._check_life(life, origin, published)
             heard = {number for numbers in life.heard.values() for number in numbers}
             for number in () if life.is_over else last:
-                subject = next(one[number] for one in self.published.values() if number in one)
-                if any(matches(text, subject) for text in PATTERNS[life.name]) and life.name not in OVERFLOWS:
+                subject = next((one[number] for one in self.published.values() if number in one), "")
+                is_plain = number in self.plain
+                if (
+                    is_plain == (life.name == "any")
+                    and any(matches(text, subject) for text in PATTERNS[life.name])
+                    and life.name not in OVERFLOWS
+                ):
                     check(number in heard, "{} did not receive {} at the end", life.name, number)
         self._check_jobs()
 

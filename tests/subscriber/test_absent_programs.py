@@ -1,4 +1,4 @@
-"""Programs that do not call oz for a while: what the buffers hold is not lost."""
+"""Programs that do not call oz for a while lose no message that a buffer holds."""
 
 import time
 
@@ -98,7 +98,7 @@ def test_a_handler_that_runs_during_a_restart_of_the_publisher_loses_nothing_tha
         sub.wait_ready()
         first = publishers[0]
         if isinstance(first, LinkPublisher):
-            # One frame: what a killed publisher has not sent is lost.
+            # One frame, because a killed publisher loses the frames that it has not sent.
             first.publish_numbers("a", range(COUNT), batch=COUNT)
         else:
             publish_numbers(first, range(COUNT))

@@ -354,6 +354,7 @@ def test_close_ends_everything(make, publisher):
         with pytest.raises(ClosedError, match="closed"):
             call()
     assert sub.closed
+    assert (sub.subscriptions, one.active) == ((), False)
     assert sub.run() == 0
     publisher.wait_for(lambda sessions: not sessions.by_id)
 

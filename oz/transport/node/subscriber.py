@@ -138,7 +138,7 @@ class NodeSubscriber:
         # The mesh knows who is gone.
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        attachments = Attachments(guard, None, own_context=False, credentials=credentials)
+        attachments = Attachments(guard, own_context=False, credentials=credentials)
         self.has_denials = self.is_behind = False
         self.engine = make_routed_engine(
             self.socket,

@@ -12,7 +12,6 @@ import zmq
 from oz.logs import peer_logger
 from oz.numbers import check_wait
 from oz.protocol.backoff import growing
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.records import Records
 from oz.transport.attachments import Attachments
@@ -175,8 +174,6 @@ class PublisherClosing:
             self.calls.close(self._socket)
         self._attachments.remove_files()
         self._socket.close(linger)
-        if self._attachments.group is not None:
-            self._attachments.group.release()
         return True
 
     @contextmanager
@@ -188,7 +185,7 @@ class PublisherClosing:
             seconds: for so long at most, and for 5 s after that, until it was read.
         """
         endpoint, attachments = as_text(addr), self._attachments
-        if self._socket.closed or endpoint not in attachments.endpoints or attachments.group is not None:
+        if self._socket.closed or endpoint not in attachments.endpoints:
             yield
             return
         bound = [one for one in attachments.bound if one == endpoint]
@@ -267,10 +264,7 @@ class PublisherClosing:
                 # It was cut short.
                 self._say_goodbye()
             return
-        if isinstance(records := self._records, MulticastDispatch):
-            self._say_goodbye()
-            yield from records.farewell(deadline)
-            return
+        records = self._records
         yield from self._part(deadline)
         if self._monotonic() - records.left_out_at <= _REMEMBERED:
             yield from self._insist(records, min(deadline, self._monotonic() + CLOSE_TIMEOUT))

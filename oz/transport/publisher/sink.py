@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 import zmq
 
 from oz.compiled import HOT
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer, SlowPeers
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
@@ -368,13 +367,13 @@ class SendingParts(NamedTuple):
     Attributes:
         router: who wants what.
         dispatch: sends batches.
-        records: tells subscribers where the publisher stands; the dispatch too, for multicast.
+        records: tells subscribers where the publisher stands.
         sink: what it sends them into.
         last_values: what keeps the last values, if they are kept.
     """
 
     router: Router
     dispatch: Dispatch
-    records: Records | MulticastDispatch
+    records: Records
     sink: XpubSink
     last_values: LastValueCache | None

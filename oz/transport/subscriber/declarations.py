@@ -22,7 +22,6 @@ from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
-from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.denials import Denial
@@ -41,7 +40,6 @@ class Declarer:
         guard: the guard of its socket.
         receiver: what takes frames in.
         streams: the streams of publisher-side filtering; None without it.
-        listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
         failures: why connections are refused, for the next call that would wait.
@@ -60,7 +58,6 @@ class Declarer:
         receiver: Receiver,
         *,
         streams: Streams | None = None,
-        listening: Listening | None = None,
         links: PublisherLinks | None = None,
     ) -> None:
         """Start without subscriptions.
@@ -70,7 +67,6 @@ class Declarer:
             guard: its guard.
             receiver: what takes its frames in.
             streams: for publisher-side filtering.
-            listening: for multicast.
             links: for publisher-side filtering, unless others look after connections.
         """
         self._socket = weakref.ref(socket)
@@ -78,7 +74,6 @@ class Declarer:
         self.guard = guard
         self.receiver = receiver
         self.streams = streams
-        self.listening = listening
         self.links = links
         self.calls: Calls | None = None
         self.failures: deque[PermissionDenied] = deque()
@@ -103,16 +98,12 @@ class Declarer:
     @property
     def has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return any(one is not None for one in (self.streams, self.listening, self.calls))
+        return any(one is not None for one in (self.streams, self.calls))
 
     def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
         socket = self._socket()
         if socket is None or socket.closed:
-            return
-        if self.listening is not None:
-            if changes.wanted:
-                self.listening.begin(socket)
             return
         set_option = self.backend.set
         for key in changes.wanted:
@@ -158,7 +149,7 @@ class Declarer:
     # what is due -----------------------------------------------------------------------------------------
 
     def look(self, now: float, *, is_idle: bool = False) -> None:
-        """Do what is due: declare again what nobody answered, look after links and multicast publishers.
+        """Do what is due: declare again what nobody answered, look after links.
 
         Args:
             now: monotonic seconds.
@@ -169,9 +160,6 @@ class Declarer:
             return
         self._look_at = now + LOOK_EVERY
         self.is_settled = True
-        if self.listening is not None:
-            with self.guard:
-                self.listening.look(self.socket, now, is_idle=is_idle)
         if self.streams is not None:
             with self.guard:
                 self.ask(self.streams.renew(now))
@@ -207,9 +195,7 @@ class Declarer:
     def _plan(self) -> None:
         """Find out when to look next."""
         deadlines = [
-            part.next_deadline()
-            for part in (self.listening, self.streams, self.links, self.calls)
-            if part is not None
+            part.next_deadline() for part in (self.streams, self.links, self.calls) if part is not None
         ]
         earliest = min((one for one in deadlines if one is not None), default=inf)
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
@@ -239,8 +225,6 @@ class Declarer:
         """Record that the socket has another endpoint from now on."""
         if self.calls is not None:
             self.hasten()
-        if self.listening is not None:
-            self.listening.joined()
 
     def forgive(self) -> None:
         """Have the end of a connection not count that the subscriber is about to end itself."""
@@ -330,8 +314,6 @@ class Declarer:
 
     def say_goodbye(self) -> bool:
         """Tell publishers that filter that the subscriber closes; tell whether that is to be waited for."""
-        if self.listening is not None:
-            self.listening.close()
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

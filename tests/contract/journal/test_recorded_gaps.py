@@ -60,7 +60,7 @@ def _expected_next(history):
 @promise("A recorder writes lost messages as a gap: in place, with their number.")
 def test_lost_messages_are_recorded_as_a_gap(api, record, history):
     # With room for a few messages, because a link resumes without loss as long as its publisher has them.
-    small = Options(high_water_mark=10, resume_bytes=1_000)
+    small = Options(high_water_mark=10, resume_bytes=1_000, batch=1)
     publisher = api.publisher("tcp://127.0.0.1:*", options=small)
     with FaultProxy(publisher.faulty_endpoint("publisher")) as proxy:
         end = record(publisher.endpoint, proxy.endpoint)

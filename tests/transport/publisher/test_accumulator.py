@@ -2,11 +2,9 @@
 
 import pytest
 
-from oz.protocol.multicast.options import Multicast
-from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, BatchBlock
+from oz.transport.publisher.accumulator import QUIET, SHARED, Accumulator, BatchBlock
 
 
 class Clock:
@@ -238,34 +236,3 @@ def test_a_signal_handler_may_close_between_the_count_of_what_waits_and_its_send
     dispatch.handler = close
     waits.flush(None)
     assert dispatch.sent == [[b"0"], [b"1", b"2"]]
-
-
-class Frames:
-    """A sink with room for all; keeps the bytes of each frame."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def try_send_one(self, frame):
-        self.sizes.append(len(frame))
-        return True
-
-    def make_lossy(self):
-        pass
-
-
-@pytest.mark.parametrize("size", [100, 5_000, 60_000])
-def test_a_multicast_burst_is_bounded_by_bytes_and_not_only_by_messages(clock, size):
-    stats, sink = PublisherStats(), Frames()
-    router = MulticastRouter(bytes(16), stats)
-    dispatch = MulticastDispatch(router, bytes(16), Multicast(), sink, clock, epoch=1, drops=True)
-    waits = Accumulator(Guard(), dispatch, stats, 1_000, lambda _: None, lambda: None, clock)
-    recipients = router.find(b"a", b"a")
-    most = []
-    for _ in range(3_000):
-        waits.begin(None, recipients, b"a", bytes(size))
-        most.append(len(waits) * size)
-    waits.flush(None)
-    assert len(sink.sizes) > 1
-    # How large they are is known once the first have gone; whether they still are, by taking twice as many.
-    assert max(most[1_000:]) <= 2 * max(BATCH_BYTES, size)
