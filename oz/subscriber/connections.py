@@ -574,7 +574,8 @@ class Connections(ABC):
             self.version += 1
             if stats.received != before:
                 break
-        if items and items[0].__class__ is Message:
+        # Handlers of earlier messages run first.
+        if items and not self.dispatcher.work and items[0].__class__ is Message:
             found: Any = items.popleft()
             return found  # type: ignore[no-any-return]
         return None
