@@ -348,18 +348,6 @@ class Hot(Protocol):
             reading: class of the attribute `_reading` of the sockets.
         """
 
-    def know_dispatch(
-        self, message_class: type, route_class: type, subscription_class: type, engine_class: type
-    ) -> None:
-        """Say of which classes messages, routes, subscriptions and engines of subscribers are."""
-
-    def hand_out(self, engine: Any, waiting: Any, popleft: Callable[[], Any]) -> Any:
-        """Call handlers for what waits, until a message is not for handlers alone, and give that one.
-
-        Returns:
-            The message; None when there is none, when the engine has something to check, or after many.
-        """
-
     # links: oz.publisher and oz.subscriber
 
     def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:

@@ -85,7 +85,7 @@ add_type(PyObject *module, PyType_Spec *spec)
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
-    PyMethodDef *const functions[] = {hot_batch_methods, hot_dispatch_methods, hot_packing_methods,
+    PyMethodDef *const functions[] = {hot_batch_methods, hot_packing_methods,
                                       hot_plain_methods, hot_lone_methods,     hot_read_methods, hot_send_methods,
                                       links_body_methods, links_delivery_methods};
     PyType_Spec *const types[] = {&hot_publish_spec, &hot_reader_spec,

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 import zmq
 
 from oz.compiled import HOT
-from oz.errors import SubjectWarning
 from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, PlainBatch
 from oz.protocol.subscriber.receiver import Receiver, shortest
@@ -139,38 +138,6 @@ class ReceivePath:
                 return None
             frames = self._read(socket, _NOBLOCK)
         return self._accept(frames, self._time_ns())
-
-    @property
-    def comes_in_columns(self) -> bool:
-        """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return self._receiver.is_simple
-
-    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
-        """Take what is there without waiting for it; as columns what can be, if all of it may.
-
-        Args:
-            socket: the socket that the reader was made for.
-            limit: messages to take at most.
-            until: the monotonic time at which to give up when all that comes is unwanted.
-        """
-        taken: list[Arrived] = []
-        with self._guard:
-            try:
-                self._fill(socket, taken, limit, until)
-            except zmq.Again:
-                pass
-            except (zmq.ZMQError, SubjectWarning):
-                # The warning is of a message that was refused; those before it are not to be lost.
-                if not taken:
-                    raise
-            except BaseException:
-                self._skip_frames(socket)
-                raise
-            finally:
-                in_columns = sum(len(one) for one in taken if type(one) is PlainBatch)
-                self._receiver.stats.received += in_columns
-                self._receiver.stats.delivered += in_columns
-        return taken
 
     def _fill(self, socket: Any, taken: list[Arrived], left: int, until: float) -> None:
         read, table, time_ns = self._read, self._receiver.table, self._time_ns
