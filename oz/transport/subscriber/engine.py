@@ -15,7 +15,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.receiver import ReceivePath
+from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
 
@@ -53,7 +53,7 @@ class SubscriberEngine:
         "waiting",
     )
 
-    def __init__(self, declarer: Declarer, receive_path: ReceivePath) -> None:
+    def __init__(self, declarer: Declarer, receive_path: RoutedReceivePath) -> None:
         """Put together what a subscriber has.
 
         Args:

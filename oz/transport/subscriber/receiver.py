@@ -12,10 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 import zmq
 
-from oz.compiled import HOT
 from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, PlainBatch
-from oz.protocol.subscriber.receiver import Receiver, shortest
+from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.backend import Backend
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard
@@ -46,7 +45,7 @@ def first_of(line: deque[Message]) -> Message:
 
 
 class Take(Protocol):
-    """Takes messages from a subscriber's socket until one is wanted; see `ReceivePath.take`."""
+    """Takes messages from a subscriber's socket until one is wanted."""
 
     def __call__(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Return the message; None when the time is over."""
@@ -68,28 +67,8 @@ class ReceivePath:
         self._guard = guard
         self._read = reader
         self._receiver = receiver
-        self._accept = shortest(receiver)
+        self._accept: Callable[[list[bytes], int], Message | None] = receiver.accept
         self.limit = -1
-
-    def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Take messages until one is wanted.
-
-        Args:
-            socket: the socket that the reader was made for.
-            flags: 0 to wait, or `zmq.NOBLOCK`.
-            until: the monotonic time at which to give up, and give None, when all that comes is unwanted.
-
-        Raises:
-            zmq.Again: there is none, with `zmq.NOBLOCK` or when RCVTIMEO is over.
-            OwnershipError: another thread is using the socket, or it was made before a fork.
-        """
-        while True:
-            frames = self._read_guarded(self._read, socket, flags)
-            message = self._accept(frames, self._time_ns())
-            if message is not None:
-                return message
-            if until is not None and self._monotonic() >= until:
-                return None
 
     def _read_guarded(self, read: Callable[[Any, int], T], socket: Any, flags: int) -> T:
         """Read the frames of a message, of which a signal handler that raises leaves nothing behind."""
@@ -101,20 +80,6 @@ class ReceivePath:
             except BaseException:
                 self._skip_frames(socket)
                 raise
-
-    def shortest(self) -> Take:
-        """Return `take`, compiled where that is possible."""
-        if HOT is None or type(self) is not ReceivePath:
-            return self.take
-        return HOT.Take(
-            twin=self.take,
-            guard=self._guard,
-            read=self._read,
-            clock=self._time_ns,
-            accept=self._accept,
-            skip=self._skip_frames,
-            error=zmq.ZMQError,
-        )
 
     def _skip_frames(self, socket: Any) -> None:
         """Take the rest of a message that a signal interrupted; it would pass for a message of its own."""

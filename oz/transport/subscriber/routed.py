@@ -68,7 +68,7 @@ class RoutedReceivePath(ReceivePath):
         )
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Return the next message; see `ReceivePath.take`.
+        """Return the next message; None when the time is over.
 
         RCVTIMEO of the socket itself ends a read that waits when something is due. What the user has set
         means nothing here.
