@@ -600,10 +600,12 @@ class Connections(ABC):
         self._current = None
 
     def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
+        fallback = place.fallback
+        is_settled = fallback is None or (fallback.state == LINK and place.begin is None)
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
-                if place.fallback is not None and not self._is_served_by_link(place, link, effect):
+                if not (is_settled or self._is_served_by_link(place, link, effect)):
                     # The plain connection delivers these messages, or a gap reports them.
                     self.dispatcher.stats.repeated += len(effect.positions)
                     continue
@@ -629,8 +631,6 @@ class Connections(ABC):
         """Return whether messages of a link are delivered, and not those of the plain connection."""
         fallback = place.fallback
         assert fallback is not None
-        if fallback.state == LINK and place.begin is None:
-            return True
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
             return True
