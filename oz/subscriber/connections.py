@@ -355,6 +355,7 @@ class Connections(ABC):
         place = self.places.get(endpoint)
         if place is None:
             return
+        place.is_given_up = True
         if place.link is not None and place.handle:
             assert self._dialler is not None
             assert place.link_endpoint is not None
@@ -372,6 +373,7 @@ class Connections(ABC):
         place = self.places.get(endpoint)
         if place is None:
             return
+        place.is_given_up = False
         if place.link is not None:
             self._replace(place)
         if place.link is None or (place.fallback is not None and place.fallback.has_plain):
@@ -828,7 +830,7 @@ class Connections(ABC):
 
     def _ask_again(self, place: Place) -> None:
         """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
-        if place.link is None or place.link.state == LIVE or not place.handle:
+        if place.link is None or place.link.state == LIVE or place.is_given_up:
             return
         self._undecided[place] = None
         self._watch(place)
@@ -874,8 +876,8 @@ class Connections(ABC):
                 link = place.link
                 if link is None:
                     continue
-                if not place.handle:
-                    # Refused for its key: `ServerKeys.tend` connects again.
+                if place.is_given_up:
+                    # `ServerKeys.tend` connects again.
                     continue
                 before = link.state
                 if before == NEW:

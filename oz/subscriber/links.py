@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
+from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -32,6 +33,9 @@ from oz.transport import routers
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
 from oz.transport.libzmq import raw_socket
 from oz.transport.runtime import Runtime, runtime_of
+
+_chain = chain.from_iterable
+_ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
 """Milliseconds between two attempts of libzmq to connect at most."""
@@ -195,8 +199,8 @@ class Dialler:
         message, router = self._message, self.router
         if self._raw is not None:
             if not message:
-                for frames in self._raw.read(1, 3):
-                    self._message = message = frames
+                # One call of C, so that no exception of a signal handler comes between the read and the list.
+                message.extend(_chain(_chain(map(self._raw.read, _ONE, _FRAMES))))
             return message or None
         if not message:
             try:

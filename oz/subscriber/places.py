@@ -56,6 +56,7 @@ class Place:
             the plain connection.
         key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
+        is_given_up: whether the connections have ended because of a key, until `ServerKeys` connects again.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.
@@ -70,6 +71,7 @@ class Place:
         "handle",
         "heard_at",
         "is_bound",
+        "is_given_up",
         "is_twin",
         "key_refusal",
         "link",
@@ -93,7 +95,7 @@ class Place:
         self.begin: tuple[bytes, int] | None = None
         self.key_refusal: str | None = None
         self.heard_at: float | None = None
-        self.is_bound = self.is_twin = self.drained = False
+        self.is_bound = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:
         """Return "link", "prefix", "multicast" or "connecting"."""

@@ -39,9 +39,14 @@ class WakeUp:
         if not self._may_be_readable:
             return
         self._may_be_readable = False
-        with suppress(OSError):
-            while os.read(self._read, 1024) and self._read != self._write:
-                pass
+        try:
+            with suppress(OSError):
+                while os.read(self._read, 1024) and self._read != self._write:
+                    pass
+        except BaseException:
+            # A signal handler has raised.
+            self._may_be_readable = True
+            raise
 
     def close(self) -> None:
         """Close the descriptor. A second call has no effect."""
