@@ -12,7 +12,6 @@ from setuptools import Extension, setup
 SOURCES = (
     "alone",
     "batches",
-    "dispatch",
     "line",
     "links_body",
     "links_calls",

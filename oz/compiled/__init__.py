@@ -107,29 +107,6 @@ class Hot(Protocol):
             listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
         """
 
-    def Take(
-        self,
-        *,
-        twin: Callable[..., Any],
-        guard: Any,
-        read: Callable[[Any, int], list[bytes]],
-        clock: Callable[[], int],
-        accept: Callable[[list[bytes], int], Any],
-        skip: Callable[[Any], object],
-        error: type[Exception],
-    ) -> Callable[..., Any]:
-        """Make what takes a plain message that somebody wants; see `ReceivePath.take`.
-
-        Args:
-            twin: does all else, with the same arguments.
-            guard: of the subscriber.
-            read: reads all frames of a message.
-            clock: tells the time of a message.
-            accept: takes in the frames of a message.
-            skip: takes the rest of a message that something was raised in the middle of.
-            error: what `read` raises where there is no message.
-        """
-
     def HandOver(
         self,
         *,
@@ -211,21 +188,6 @@ class Hot(Protocol):
 
         Args:
             patience: seconds in which nobody goes to wait, after which all in the line are woken.
-        """
-
-    def know_plain(self, message_class: type, route_class: type) -> None:
-        """Say of which class plain messages are, and which their routes."""
-
-    def Accept(
-        self, *, twin: Callable[..., Any], receiver: Any, routes: dict[bytes, Any], stats: Any
-    ) -> Callable[..., Any]:
-        """Make what takes in plain messages whose route is known; see `PrefixReceiver.accept`.
-
-        Args:
-            twin: takes in all others.
-            receiver: whose `access` is None while publishers may publish everything.
-            routes: those that are known.
-            stats: where to count.
         """
 
     def know_lone(
@@ -346,18 +308,6 @@ class Hot(Protocol):
             monotonic: the clock.
             nothing_read: errors that are raised before a frame is read.
             reading: class of the attribute `_reading` of the sockets.
-        """
-
-    def know_dispatch(
-        self, message_class: type, route_class: type, subscription_class: type, engine_class: type
-    ) -> None:
-        """Say of which classes messages, routes, subscriptions and engines of subscribers are."""
-
-    def hand_out(self, engine: Any, waiting: Any, popleft: Callable[[], Any]) -> Any:
-        """Call handlers for what waits, until a message is not for handlers alone, and give that one.
-
-        Returns:
-            The message; None when there is none, when the engine has something to check, or after many.
         """
 
     # links: oz.publisher and oz.subscriber

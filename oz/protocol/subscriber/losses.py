@@ -47,11 +47,6 @@ class Losses:
         self._refusals = refusals
         self._most_sources = most_sources
 
-    @property
-    def has_callback(self) -> bool:
-        """Whether the application is called with each; otherwise the first of a publisher is logged."""
-        return self._on_gap is not None
-
     def is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
         """Tell whether a publisher has said goodbye, so that this came by a slower path."""
         if head.origin in stream.sources:

@@ -24,7 +24,6 @@ from oz.transport.node.connector import Connector
 from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.socket import keep_link_alive, limit_peers
-from oz.transport.subscriber.draining import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
 from oz.wire.codec import Codec
 from oz.wire.denials import Denial
@@ -46,6 +45,9 @@ connects anew is told all: it is for what nobody has thought of."""
 PATIENCE = 30.0
 """Seconds for an answer before something is declared again, as nothing between nodes drops it: a publisher
 that is slow answers no sooner for that, and all the others take in and answer it once more."""
+
+GOODBYE_SECONDS = 0.5
+"""Seconds that `close` waits at most until the goodbye is sent."""
 
 
 class TakenIn:

@@ -11,18 +11,16 @@ from typing import Any
 
 import zmq
 
-from oz.errors import KEYS_HINT, ClosedError, PermissionDenied, ProtocolError, Timeout
+from oz.errors import ClosedError, PermissionDenied, ProtocolError
 from oz.protocol.messages import Message
 from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
-from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
@@ -211,16 +209,6 @@ class Declarer:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - self.backend.monotonic())
 
-    def begin_calls(self) -> None:
-        """Prepare for another connection, which may be refused where the socket has keys, or for an end."""
-        if self.calls is not None:
-            self.calls.begin(self.socket)
-
-    def end_calls(self, socket: zmq.Socket[Any]) -> None:
-        """Look after connections no longer, before the socket closes: it may be gone for all others."""
-        if self.calls is not None:
-            self.calls.close(socket)
-
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
         if self.calls is not None:
@@ -251,27 +239,6 @@ class Declarer:
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
         return self.streams.is_ready(connections, self.backend.time_ns())
-
-    def not_ready(self, timeout: float | None, attachments: Attachments) -> Timeout:
-        """Return the error of `wait_ready`, which names the missing answers."""
-        assert self.streams is not None
-        connections, endpoints = attachments.connections, attachments.endpoints
-        state = self.streams.unready()
-        if not state["publishers"]:
-            missing = (
-                f"no oz publisher answered at {', '.join(first_few(endpoints))}. Is one running there? "
-                "A plain PUB never answers: use filtering='prefix' for one"
-                if endpoints
-                else "this subscriber is neither connected nor bound; connect it first"
-            )
-        else:
-            missing = (
-                f"{state['publishers']} publishers were heard over {connections} connections, "
-                f"{state['unanswered']} declarations are unanswered; a plain PUB never answers, nor does an "
-                "endpoint where nobody is"
-            )
-        hint = f". {KEYS_HINT}" if attachments.may_lack_keys else ""
-        return Timeout(f"not ready within {timeout or 0:g} s: {missing}{hint}")
 
     # the end of asking -----------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import zmq
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
-from oz.protocol.subscriber.receiver import PrefixReceiver
 from oz.protocol.subscriber.streams import Streams
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.attachments import Attachments
@@ -56,9 +55,7 @@ def make_routed_engine(
     )
 
 
-def reader_for(
-    socket: zmq.Socket[Any], receiver: PrefixReceiver | BatchDecoder, attachments: Attachments
-) -> FrameReader:
+def reader_for(socket: zmq.Socket[Any], receiver: BatchDecoder, attachments: Attachments) -> FrameReader:
     """Make what reads the messages of a subscriber; with keys, the receiver asks who may publish what.
 
     Args:
