@@ -51,6 +51,8 @@ APPEND_BYTES = 4 << 20
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
 """Messages of one `receive_many`."""
+FULL_QUEUE = 64
+"""Calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """Seconds between two appends while the disk is full. The system does not report when it has room again."""
 POLL_INTERVAL = 0.1
@@ -62,7 +64,7 @@ DRAIN_TIMEOUT = 2.0
 MAX_IDS = 65_536
 """Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
-"""Seconds in which the messages that have arrived by then are received. A flood could go on for ever."""
+"""Seconds in which waiting messages are received. Other subscriptions of a given subscriber may never pause."""
 
 _log = peer_logger("oz.recorder")
 
@@ -280,16 +282,17 @@ class Recorder:
 
     def _receive_rest(self) -> None:
         """Receive all messages that publishers have sent until now."""
-        ends = time.monotonic() + REST_TIMEOUT
         with suppress(ClosedError):
             if self.subscriber is None:
                 self._subscription.drain(DRAIN_TIMEOUT)
                 return
-            # Makes space in the queue of the subscriber, which stops reading if it is full.
-            while self._failure is None and self._receive() and time.monotonic() < ends:
-                pass
+            # Makes space in the queue of the subscriber, which stops reading if it is full. A flood never ends.
+            for _ in range(FULL_QUEUE):
+                if self._failure is not None or not self._receive():
+                    break
             self._subscription.drain(timeout=DRAIN_TIMEOUT)
-            while self._failure is None and self._receive():
+            ends = time.monotonic() + REST_TIMEOUT
+            while self._failure is None and self._receive() and time.monotonic() < ends:
                 pass
 
     def _gap_record(self, count: int | None, origin: bytes | None = None) -> Row:
