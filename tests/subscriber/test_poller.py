@@ -65,7 +65,8 @@ def test_a_message_stays_reported_until_it_is_received(pair, poller):
 
 def test_each_message_is_reported(pair, poller):
     pair.subscribe("a.>")
-    total = 20_000
+    # Below the high-water mark, at which ZeroMQ drops messages for plain subscribers.
+    total = 5_000
     pair.pub.publish_many(("a.b.c", b"%d" % number) for number in range(total))
     got = []
     while len(got) < total:
