@@ -8,7 +8,6 @@ import oz.asyncio
 from oz.protocol.declared import declare
 from oz.wire import keys
 from oz.wire.keys import OWN, Declaration, DeliveryOptions
-from support.inside import engine_of
 from support.looped import Looped
 from support.waiting import DEADLINE, until
 
@@ -71,47 +70,11 @@ def test_a_malformed_key_hears_no_stream_and_holds_up_nothing(ring, publisher, a
     pub = publisher()
     with oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("other")) as sub:
         sub.subscribe("md.secret.>")
-        sub.wait_ready(DEADLINE)
+        sub.wait_ready(timeout=DEADLINE)
         attacker.connect(pub.endpoint)
         attacker.send(b"\x01" + OWN + key)
         assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret.x"))
         assert sub.receive(timeout=DEADLINE).payload == MARKER
-
-
-@pytest.mark.parametrize(("delimiter", "prefix"), [(b"|", b"md.secret|"), (b"||", b"md.secret|")])
-def test_a_prefix_beyond_the_delimiter_is_one_of_the_subject(publisher, attacker, delimiter, prefix):
-    pub = publisher(delimiter=delimiter)
-    attacker.connect(pub.endpoint)
-    attacker.send(b"\x01" + prefix)
-    assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret"))
-    assert pub.stats.denied == 1
-
-
-def test_what_is_no_subscription_has_nobody_s_granted_to_its_sender(ring, publisher, attacker):
-    pub = publisher()
-    attacker.connect(pub.endpoint)
-    with zmq.Context() as context, ring.equip(context.socket(zmq.XSUB), "other", "feed") as other:
-        other.linger = 0
-        other.connect(pub.endpoint)
-        for one in (attacker, other):
-            one.send(b"\x01md.us")
-        pub.wait_for_subscribers(2, timeout=DEADLINE)
-        # As libzmq takes them in when they come while it is asked for something else.
-        with engine_of(pub).guard:
-            socket = engine_of(pub).socket
-            for one, frame in ((attacker, b"\x02"), (other, b"\x01md.secret.x"), (attacker, b"\x01md.eu")):
-                one.send(frame)
-                socket.poll(200)
-        until(lambda: pub.stats.cut)
-        assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret.x"))
-
-
-def test_who_asks_for_more_and_more_that_it_may_not_have_is_cut_off(publisher, attacker):
-    pub = publisher(limits=oz.Limits(refused_bytes=1_000))
-    attacker.connect(pub.endpoint)
-    for number in range(100):
-        attacker.send(b"\x01orders.%020d" % number)
-    until(lambda: pub.stats.cut)
 
 
 def test_who_may_join_no_group_has_no_say_in_how_it_is_served(ring, publisher, attacker):
@@ -133,7 +96,7 @@ def test_who_may_join_no_group_has_no_say_in_how_it_is_served(ring, publisher, a
     ]
     for one in members:
         one.subscribe("orders.>", group="workers")
-        one.wait_ready(DEADLINE)
+        one.wait_ready(timeout=DEADLINE)
     for _ in range(10):
         pub.publish("orders.1", b"")
     for one in members:
