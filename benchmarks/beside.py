@@ -59,7 +59,7 @@ def run(python: str, benchmarks: Path, name: str, scale: float) -> dict[str, Any
     # Python does not put the directory into its path, so that each commit imports the oz of its environment.
     command = [python, "-P", "-c", _RUN, str(benchmarks), name, str(scale)]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    # Both commits have a directory `oz` beside their benchmarks.
+    # Elsewhere, because each checkout has a directory `oz` too.
     ran = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd="/", timeout=LIMIT, check=False
     )

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
 
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
+from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
 from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
@@ -157,7 +157,9 @@ class Engine:
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
         credentials = find_credentials(security, options.multicast)
-        self._keys = None if credentials is None else PublisherKeys(credentials, dialect)
+        self._keys = (
+            None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
+        )
         self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
@@ -751,8 +753,10 @@ class Engine:
                 where = (
                     ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
                 )
+                has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
+                hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}{hint}"
                 )
             yield end
 

@@ -90,15 +90,16 @@ class PublisherKeys:
         denied: subscriptions that were refused by permissions.
     """
 
-    def __init__(self, credentials: Credentials, dialect: str) -> None:
+    def __init__(self, credentials: Credentials, dialect: str, delimiter: bytes = b"") -> None:
         """Start without sockets.
 
         Args:
             credentials: of the publisher.
             dialect: of its subjects.
+            delimiter: bytes behind the subject in messages of one frame; empty for two frames.
         """
         self.credentials = credentials
-        self.access = Access(credentials.rights, dialect)
+        self.access = Access(credentials.rights, dialect, delimiter)
         self.has_permissions = credentials.permissions is not None
         self.denied = 0
         self._sockets: dict[zmq.Socket[Any], tuple[_KeyedEndpoints, PeerKeys, Calls]] = {}

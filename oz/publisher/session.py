@@ -104,7 +104,7 @@ class Settings:
     on_full: str = "drop"
     resume_seconds: float = 30.0
     largest_frame: int = 64 << 20
-    joined_bytes: int = 8_192
+    joined_bytes: int = 1 << 16
     batch: int = 512
     body_bytes: int = 1 << 20
     alone_bytes: int = 1 << 16

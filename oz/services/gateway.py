@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import zmq
 
-from oz.errors import OzError, Timeout
+from oz.errors import ConfigurationError, OzError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.multicast.endpoints import parts as endpoint_parts
@@ -124,7 +124,7 @@ class Gateway:
 
         Raises:
             TransportUnavailable: libzmq has no PGM; the text has the line that adds it.
-            ValueError: nothing to receive and nothing to send, or one side without the other.
+            ConfigurationError: nothing to receive and nothing to send, or one side without the other.
             EndpointError: an endpoint cannot be used.
         """
         ups = [*as_list(publishers), *as_list(connect)]
@@ -412,11 +412,19 @@ class Gateway:
 
 def _check(receive: list[str], send: str | None, subscribers: list[str], publishers: list[str]) -> None:
     if not receive and not send:
-        raise ValueError("nothing to receive and nothing to send: give receive=…, send=… or both")
+        raise _wrong(
+            "receive", receive, "nothing to receive and nothing to send: give receive=, send= or both"
+        )
     if receive and not subscribers:
-        raise ValueError("local programs cannot get what is received: give subscribers=… or --bind")
+        raise _wrong(
+            "subscribers", subscribers, "received messages need subscribers: give subscribers= or --bind"
+        )
     if bool(send) != bool(publishers):
-        raise ValueError("send and publishers go together: give send= and publishers= or connect=")
+        raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
     # Before PGM is missed: an endpoint that is not multicast needs no PGM.
     for one in (*receive, *([send] if send else ())):
         endpoint_parts(one)
+
+
+def _wrong(name: str, value: object, rule: str) -> ConfigurationError:
+    return ConfigurationError(name, value, "argument", rule)

@@ -65,8 +65,8 @@ class Proxy:
             frontend: where publishers connect to, such as `tcp://*:5601`; or a list.
             backend: where subscribers connect to; or a list.
             connect: publishers that bind, or the backends of other forwarders; or a list.
-            high_water_mark: messages, or batches of them, that may wait here for each subscriber; what goes
-                beyond that is dropped for it. 0 is no limit.
+            high_water_mark: messages that may wait here for each subscriber. Further messages are dropped for
+                it. 0 is no limit.
             limits: `message_bytes` and `handshake` count. See docs/limits.md.
 
         Raises:

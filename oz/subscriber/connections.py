@@ -146,7 +146,12 @@ class Connections(ABC):
         self.keys: ServerKeys | None = None
         if credentials is not None:
             self.keys = ServerKeys(
-                credentials, self.poll.ring, self._on_key_refusal, self._reconnect, self._give_up
+                credentials,
+                self.poll.ring,
+                self._on_key_refusal,
+                self._reconnect,
+                self._give_up,
+                options.delimiter,
             )
         self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
@@ -569,7 +574,8 @@ class Connections(ABC):
             self.version += 1
             if stats.received != before:
                 break
-        if items and items[0].__class__ is Message:
+        # Handlers of earlier messages run first.
+        if items and not self.dispatcher.work and items[0].__class__ is Message:
             found: Any = items.popleft()
             return found  # type: ignore[no-any-return]
         return None
@@ -594,10 +600,12 @@ class Connections(ABC):
         self._current = None
 
     def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
+        fallback = place.fallback
+        is_settled = fallback is None or (fallback.state == LINK and place.begin is None)
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
-                if place.fallback is not None and not self._is_served_by_link(place, link, effect):
+                if not (is_settled or self._is_served_by_link(place, link, effect)):
                     # The plain connection delivers these messages, or a gap reports them.
                     self.dispatcher.stats.repeated += len(effect.positions)
                     continue
@@ -623,8 +631,6 @@ class Connections(ABC):
         """Return whether messages of a link are delivered, and not those of the plain connection."""
         fallback = place.fallback
         assert fallback is not None
-        if fallback.state == LINK and place.begin is None:
-            return True
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
             return True
@@ -960,7 +966,8 @@ class Connections(ABC):
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
-            for place in self._multicasts:
+            # While a queue is full, nothing is read, and silence means nothing.
+            for place in () if self.dispatcher.is_full else self._multicasts:
                 if place.multicast is not None:
                     deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)

@@ -40,8 +40,9 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.identity import make_uuid_of
 from oz.subscriber.link import Messages
+from oz.transport.arrivals import Arrivals
 from oz.transport.credentials import Credentials
-from oz.transport.handshakes import Outcome
+from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.key_search import KeySearch
 from oz.transport.probing import Probed
 from oz.transport.recall import Recall
@@ -119,6 +120,7 @@ class ServerKeys:
         report: Callable[[str, str], object],
         reconnect: Callable[[str], object],
         end: Callable[[str], object],
+        delimiter: bytes | None = None,
     ) -> None:
         """Start without endpoints.
 
@@ -128,13 +130,16 @@ class ServerKeys:
             report: called with the endpoint of a refusal and its reason.
             reconnect: called with an endpoint to connect again, with its key of now.
             end: called with an endpoint whose connections end.
+            delimiter: bytes behind the subject in plain messages of one frame, or None.
         """
-        self.credentials = credentials
+        self.credentials, self._delimiter = credentials, delimiter
         self._report, self._reconnect, self._end = report, reconnect, end
         self._servers: dict[str, _Server] = {}
         self._search = KeySearch(self, wake)
+        self._served: dict[zmq.Socket[Any], tuple[Handshakes, Arrivals]] = {}
         self._due_at = 0.0
         self._rights = credentials.rights()
+        self._has_permissions = credentials.permissions is not None
         self.denials = SubscriberStats()
         self.rights = PublishAccess(credentials.rights, self.denials)
 
@@ -210,6 +215,25 @@ class ServerKeys:
         if server is not None:
             self.credentials.prepare(socket, server.key)
 
+    # bound sockets
+
+    def serve(self, socket: zmq.Socket[Any]) -> None:
+        """Demand a trusted key at the endpoint that a socket binds next; log and count callers without one.
+
+        Raises:
+            ConfigurationError: the context has another authenticator.
+        """
+        self.credentials.serve(socket)
+        handshakes = Handshakes()
+        handshakes.begin(socket)
+        self._served[socket] = handshakes, Arrivals(self.credentials)
+
+    def end(self, socket: zmq.Socket[Any]) -> None:
+        """End the monitor of a bound socket, before it closes."""
+        served = self._served.pop(socket, None)
+        if served is not None:
+            served[0].close(socket)
+
     # outcomes
 
     def on_handshake(self, endpoint: str, outcome: Outcome, kind: int, now: float) -> None:
@@ -275,6 +299,10 @@ class ServerKeys:
         if now >= self._due_at:
             self._due_at = now + TEND_INTERVAL
             self._check_trust()
+            for handshakes, arrivals in self._served.values():
+                for one in handshakes.read():
+                    arrivals.take(one, now)
+                arrivals.look(now)
 
     def _connect(self, endpoint: str, server: _Server, key: str) -> None:
         # An event does not name a connection, so that one of the connection before may come: it is not enough.
@@ -318,6 +346,9 @@ class ServerKeys:
         count = len(effect.positions)
         if not rights.owns(origin, count):
             return ()
+        if not self._has_permissions:
+            # The messages need not be decoded.
+            return (effect,)
         denied = rights.denied(effect.flat[0::3])
         return (effect,) if not denied else _without(effect, denied)
 
@@ -325,6 +356,9 @@ class ServerKeys:
         """Return the plain messages that a key may publish; count the other messages."""
         rights = self.rights
         rights.key = key
+        delimiter = self._delimiter
+        if delimiter is not None:
+            return [one for one in messages if rights.allows(one[0].partition(delimiter)[0])]
         return [one for one in messages if rights.allows(one[0])]
 
 

@@ -129,13 +129,15 @@ class PlainSocket:
         self._raw = raw_socket(self.socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
         self.outcomes: list[Outcome] = []
+        self._keys: ServerKeys | None = None
         try:
             if multicast is not None:
                 configure(self.socket, multicast, is_publisher=False)
                 endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
             elif keys is not None and not endpoint.startswith("inproc:"):
                 if binds:
-                    keys.credentials.serve(self.socket)
+                    keys.serve(self.socket)
+                    self._keys = keys
                 else:
                     keys.prepare(self.socket, endpoint)
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
@@ -252,5 +254,7 @@ class PlainSocket:
         """Close the socket."""
         if self.monitor is not None:
             self.monitor.close()
+        if self._keys is not None:
+            self._keys.end(self.socket)
         self._files.remove_all()
         self.socket.close(0)

@@ -440,15 +440,16 @@ def split_declaration(
 def encode_answer(answer: Answer) -> bytes:
     """Return the frame of an ANSWER.
 
-    Refusals that do not fit `MAX_PART` bytes lose their reasons; `MAX_ENTRIES` are named.
+    `MAX_ENTRIES` refusals are named. If they do not fit `MAX_PART` bytes, only the newest 100 have their reasons.
     """
     head = _ANSWER.pack(ANSWER, answer.revision, answer.position)
     refused = answer.refused
     frame = head + _pack(refused)
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
-        full = refused[:100]
-        short = [Refusal(one.sid, "refused") for one in refused[100:MAX_ENTRIES]]
-        frame = head + _pack([_cut_refusal(one) for one in full] + short)
+        kept = refused[-MAX_ENTRIES:]
+        # An empty rule still marks a denial by permissions.
+        short = [Refusal(one.sid, "refused", None if one.rule is None else "") for one in kept[:-100]]
+        frame = head + _pack(short + [_cut_refusal(one) for one in kept[-100:]])
     return frame
 
 

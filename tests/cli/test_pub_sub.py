@@ -15,6 +15,7 @@ import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
+from support.waiting import Thread
 
 
 @pytest.fixture
@@ -230,12 +231,18 @@ def test_a_subscriber_that_stands_still_is_waited_for(oz_start, endpoint):
     publisher.process.stdin.write(b"first\n")
     assert subscriber.stdout_line() == "a first"
     subscriber.process.send_signal(signal.SIGSTOP)
-    publisher.process.stdin.write(b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000)))
-    publisher.process.stdin.close()
+
+    def feed():
+        # Blocks while the command waits for the subscriber.
+        publisher.process.stdin.write(b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000)))
+        publisher.process.stdin.close()
+
+    feeding = Thread(feed)
     with pytest.raises(subprocess.TimeoutExpired):
         publisher.process.wait(0.5)
     subscriber.process.send_signal(signal.SIGCONT)
     assert [int(line.split()[1]) for line in subscriber.end().lines] == list(range(20_000))
+    feeding.outcome()
     assert publisher.process.wait(60) == 0
 
 

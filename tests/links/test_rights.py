@@ -81,7 +81,7 @@ def test_messages_that_wait_are_dropped_when_their_pattern_is_denied(rights, ove
     first, answer = sorted(publisher.pull(session), key=lambda one: isinstance(one, Answer))
     # A numbered message keeps its number, and loses its content.
     assert first[5] == ["a.1", ""]
-    assert answer == Answer(1, [Refusal(2, "denied", "rule", "b.x")])
+    assert answer.refused == [Refusal(2, "denied", "rule", "b.x")]
     publisher.read(links.encode_ack(2, {}), user="desk")
     [second] = publisher.pull(session)
     assert (second[1], second[2], second[5]) == (2, 1, ["a.2"])

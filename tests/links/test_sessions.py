@@ -449,7 +449,7 @@ def test_eagain_keeps_the_frames():
 
 def test_head_and_body_go_again_together():
     publisher, session = up()
-    publisher.publish("a.1", payload=b"x" * 9_000)
+    publisher.publish("a.1", payload=b"x" * 70_000)
     frames = session.next_frames()
     assert len(frames) == 2
     assert session.next_frames() == frames

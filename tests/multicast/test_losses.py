@@ -1,6 +1,7 @@
 """Damaged frames, losses and silence over `epgm://` on the loopback interface."""
 
 import time
+from contextlib import suppress
 
 import pytest
 import zmq
@@ -16,8 +17,8 @@ from multicast.loopback import (
     receive_nothing,
     subscriber_at,
 )
-from oz.errors import WouldBlock
-from oz.options import Multicast
+from oz.errors import Timeout, WouldBlock
+from oz.options import Delivery, Multicast
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
@@ -202,4 +203,28 @@ def test_an_interrupted_publish_costs_a_gap_of_unknown_size(endpoint, monkeypatc
         publisher.publish("md.x", b"next")
         assert payloads(subscriber, 1) == [b"next"]
         assert [(gap.count, gap.reason) for gap in gaps] == [(None, "restarted")]
+        publisher.close(timeout=0)
+
+
+def test_a_full_queue_stops_reading_without_a_busy_wait(endpoint):
+    with subscriber_at(endpoint) as subscriber, publisher_at(endpoint) as publisher:
+        slow = subscriber.subscribe("md.slow", delivery=Delivery(max_pending=10))
+        with suppress(Timeout):
+            slow.receive(timeout=0)
+        subscriber.subscribe("md.other")
+        joined(subscriber)
+        for _ in range(20):
+            publisher.publish("md.slow")
+            publisher.flush()
+        until(lambda: receive_nothing(subscriber) and slow.pending >= 10)
+        engine = engine_of(subscriber)
+        attend, calls = engine.attend, []
+        engine.attend = lambda **options: calls.append(1) or attend(**options)
+        # Longer than the silence after which the watchdog would look.
+        with pytest.raises(Timeout):
+            subscriber.receive(timeout=3.0)
+        assert len(calls) < 100
+        for _ in range(20):
+            slow.receive(timeout=DEADLINE)
+        assert subscriber.stats.lost == 0
         publisher.close(timeout=0)

@@ -121,6 +121,16 @@ def test_a_subscriber_without_keys_is_told_of_keys(pub):
             sub.wait_ready(timeout=0.3)
 
 
+def test_a_publisher_without_keys_is_told_of_keys(make, ring):
+    with Subscriber(bind="tcp://127.0.0.1:*", security=ring.security("desk")) as sub:
+        pub = make(None, connect=sub.endpoint)
+        with pytest.raises(oz.Timeout, match="give security="):
+            pub.wait_for_subscribers(timeout=0.2)
+    with pytest.raises(oz.Timeout) as raised:
+        make().wait_for_subscribers(timeout=0)
+    assert "security=" not in str(raised.value)
+
+
 def test_inproc_needs_no_keys(make, ring):
     context = zmq.Context()
     pub = make("inproc://md", context=context, security=ring.security("feed", permissions=True))

@@ -68,6 +68,25 @@ def test_a_prefix_is_granted_only_as_a_whole(pub, raw, prefix):
     assert not pub.has_subscribers("md.us.1")
 
 
+@pytest.mark.parametrize(("delimiter", "prefix"), [(b"|", b"md.secret|"), (b"||", b"md.secret||x")])
+def test_a_prefix_behind_the_delimiter_is_a_prefix_of_the_payload(make, ring, raw, delimiter, prefix):
+    pub = make(security=ring.security("feed", permissions=True), delimiter=delimiter, links=False)
+    socket = raw(pub.endpoint, "desk", prefix, b"md.eu" + delimiter)
+    pub.wait_for_subscribers("md.eu", timeout=DEADLINE)
+    until(lambda: pub.stats.denied)
+    found = set()
+
+    def has_come():
+        pub.publish("md.secret", b"x")
+        pub.publish("md.eu", b"x")
+        while socket.poll(10):
+            found.add(socket.recv())
+        return found
+
+    until(has_come)
+    assert found == {b"md.eu" + delimiter + b"x"}
+
+
 def test_prefixes_of_several_connections_end_each_by_itself(pub, raw):
     first, second = raw(pub.endpoint, "desk", b"md.eu"), raw(pub.endpoint, "other", b"md.eu", b"md.secret")
     pub.wait_for_subscribers(count=3, timeout=DEADLINE)

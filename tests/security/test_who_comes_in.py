@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from support.receiving import received
+from support.receiving import receive_until, received
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -20,6 +20,22 @@ def test_who_is_trusted_gets_messages(ring, pub, filtering):
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub.publish("md.eu.x", b"1")
         assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+def test_a_publisher_whose_connections_hold_one_message_hears_who_subscribes(ring):
+    with (
+        oz.Publisher(
+            "tcp://127.0.0.1:*",
+            on_full="block",
+            security=ring.security("feed"),
+            options=oz.Options(high_water_mark=1),
+        ) as pub,
+        oz.Subscriber(pub.endpoint, filtering="prefix", security=ring.security("desk")) as sub,
+    ):
+        sub.subscribe("md.a")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish("md.a", b"heard")
+        assert sub.receive(timeout=DEADLINE).payload == b"heard"
 
 
 def test_who_is_not_trusted_is_told_both_keys_when_it_connects(ring, pub, caplog):
@@ -106,3 +122,12 @@ def test_who_calls_without_a_key_is_logged_and_counted_where_it_calls(ring, way,
         until(lambda: feed.refused)
     told = [one.getMessage() for one in caplog.records if "is refused" in one.getMessage()]
     assert ring.public("feed") in told[0]
+
+
+def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
+    desk = ring.security("desk")
+    with (
+        oz.Subscriber(bind="tcp://127.0.0.1:*", security=desk) as sub,
+        called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
+    ):
+        receive_until(sub, lambda: desk.refused)

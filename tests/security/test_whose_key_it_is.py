@@ -1,13 +1,14 @@
 """Whose key a message has: nobody's word is taken for it, and no connection inherits another's."""
 
 import contextlib
+import socket
 
 import pytest
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 import oz
 from support.curve_server import SODIUM, CurveServer
-from support.inside import attachments_of, engine_of
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -53,10 +54,67 @@ def test_a_listener_that_says_that_it_is_another_user_is_not_believed(ring, bind
     server.close()
 
 
-def exchange(sub, endpoint, key):
-    """Have an endpoint called by another key."""
-    attachments = attachments_of(sub)
-    engine_of(sub).end_connections(lambda: attachments.call_again(engine_of(sub).socket, endpoint, key))
-
-
 # who comes without a key ------------------------------------------------------------------------------------
+
+
+def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):
+    """Some say nothing, some something else, and some begin as CURVE does and stop."""
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
+    hello = b"\x04\xc8\x05HELLO\x01\x00" + bytes(192)
+    others = (greeting.replace(b"CURVE", b"PLAIN"), greeting.replace(b"CURVE", b"NULL\0"), bytes(1000))
+    begun = (greeting, greeting + hello, greeting + hello[:50])
+    spoken = [b"", b"\xff", b"GET / HTTP/1.0\r\n\r\n", *others, *begun]
+    security = ring.security("other")
+    with oz.Publisher("tcp://127.0.0.1:*", security=security) as pub, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", int(pub.endpoint.rpartition(":")[2]))
+        for number in range(200):
+            one = stack.enter_context(socket.create_connection(address))
+            one.sendall(spoken[number % len(spoken)])
+        sub = stack.enter_context(
+            oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk"))
+        )
+        sub.subscribe("md.>")
+        sub.wait_ready(timeout=DEADLINE)
+        for number in range(100):
+            pub.publish("md.1", b"%d" % number)
+        assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
+        assert len(pub.subscribers) == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "wrong server key", "no trusted key"])
+@pytest.mark.parametrize("binds", ["publisher", "subscriber"])
+def test_who_has_no_trusted_key_neither_hears_nor_says_anything(ring, kind, binds):
+    ring.make("stranger")
+    security = ring.security("feed")
+    options = {} if binds == "subscriber" else {"dialect": "zmq"}
+    made = (oz.Publisher if binds == "publisher" else oz.Subscriber)(
+        bind="tcp://127.0.0.1:*", security=security, **options
+    )
+    with (
+        made,
+        zmq.Context() as context,
+        context.socket(zmq.XSUB if binds == "publisher" else zmq.XPUB) as raw,
+    ):
+        raw.linger = 0
+        if kind == "plain":
+            raw.plain_username, raw.plain_password = b"feed", b"secret"
+        else:
+            ring.equip(raw, "desk" if kind == "wrong server key" else "stranger",
+                       "other" if kind == "wrong server key" else "feed")  # fmt: skip
+        events = raw.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_FAILED_AUTH
+            | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            | zmq.EVENT_HANDSHAKE_SUCCEEDED
+            | zmq.EVENT_DISCONNECTED
+        )
+        raw.connect(made.endpoint)
+        if binds == "publisher":
+            raw.send(b"\x01")
+        assert events.poll(1000 * DEADLINE)
+        assert parse_monitor_message(events.recv_multipart())["event"] != zmq.EVENT_HANDSHAKE_SUCCEEDED
+        raw.disable_monitor()
+        events.close(0)
+        if binds == "publisher":
+            assert not made.has_subscribers("md.1")
+        assert not raw.poll(0)

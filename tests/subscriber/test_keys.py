@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 import oz
-from oz.options import Delivery
+from oz.options import Delivery, Limits, Options
 from oz.publisher.sync import Publisher
 from support.keyring import Keyring
 from support.ports import lasting_endpoint
@@ -313,6 +313,20 @@ def test_messages_that_a_key_may_not_publish_are_dropped_and_counted(make, feed,
     assert sub.stats.received == 6
 
 
+def test_the_delimiter_ends_the_subject_that_a_key_may_publish(make, feed, ring):
+    ring.permit(feed='publish = { allow = ["md.eu"] }')
+    options = Options(delimiter=b"|")
+    pub = feed(permissions=False, links=False, options=options)
+    security = ring.security("desk", permissions=True)
+    sub = make(pub.endpoint, filtering="prefix", security=security, options=options)
+    sub.subscribe("md.*")
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    pub.publish("md.us", b"denied")
+    pub.publish("md.eu", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+    assert sub.stats.denied == 1
+
+
 def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):
     pub = feed(permissions=False)
     sub = make(pub.endpoint, filtering="publisher", security=rights)
@@ -335,6 +349,21 @@ def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights)
         receive_until(sub, lambda *_: raw.send_multipart([b"orders.1", b""]) or sub.stats.denied)
         raw.send_multipart([b"md.1", b"1"])
         assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+@pytest.mark.parametrize("way", ["no keys", "plain", "another server key"])
+def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
+    security = ring.security("desk")
+    sub = make(bind="tcp://127.0.0.1:*", security=security)
+    sub.subscribe("md.>")
+    with zmq.Context() as context, context.socket(zmq.PUB) as raw:
+        raw.linger = 0
+        if way == "plain":
+            raw.plain_username = raw.plain_password = b"desk"
+        elif way == "another server key":
+            ring.equip(raw, "feed", "other")
+        raw.connect(sub.endpoint)
+        receive_until(sub, lambda *_: security.refused)
 
 
 def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
@@ -465,8 +494,6 @@ def test_auto_is_told_of_a_refusal_and_comes_back(make, ring, pub):
 
 
 def test_a_limit_of_the_publisher_is_named(make, ring, feed):
-    from oz.options import Limits, Options
-
     pub = feed(options=Options(limits=Limits(peers=1)))
     first = make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
     first.subscribe("md.eu")
@@ -480,3 +507,19 @@ def test_a_limit_of_the_publisher_is_named(make, ring, feed):
         return "as many links as it allows" in str(raised.value)
 
     until(is_told)
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_each_subscription_that_is_denied_after_others_is_told(sub, group):
+    for number in range(20):
+        sub.subscribe(f"orders.{number}", group=group)
+        with pytest.raises(oz.PermissionDenied, match=rf"orders\.{number}'"):
+            sub.receive(timeout=DEADLINE)
+
+
+@pytest.mark.heavy
+def test_very_many_denied_subscriptions_are_told_once_each(sub):
+    for number in range(4_000):
+        sub.subscribe(f"orders.{number}")
+    _, refusals = receive_until(sub, lambda _, refusals: len(refusals) >= 400)
+    assert len({str(one) for one in refusals}) == len(refusals)

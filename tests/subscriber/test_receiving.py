@@ -136,6 +136,18 @@ def test_handlers_run_in_the_thread_that_waits(make, publisher):
     assert seen == [("a.1", threading.current_thread()), ("a.2", threading.current_thread())]
 
 
+def test_handlers_of_earlier_messages_run_before_receive_returns():
+    seen = []
+    with oz.Publisher("tcp://127.0.0.1:*") as publisher, oz.Subscriber(publisher.endpoint) as sub:
+        sub.subscribe("a.*", seen.append)
+        sub.subscribe("b")
+        sub.wait_ready()
+        for count in range(1, 21):
+            publisher.publish_many([("a.1", b""), ("b", b"")])
+            assert sub.receive(timeout=10).subject == "b"
+            assert len(seen) == count
+
+
 def test_run_returns_after_silence_and_counts(make, publisher):
     sub, seen = make(publisher.endpoint), []
     sub.subscribe("a.*", seen.append)
