@@ -38,7 +38,7 @@ def test_a_publisher_feeds_a_plain_subscriber_by_prefix():
 
 def test_closing_at_once_delivers_all_50_000_to_another_process():
     with (
-        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block") as pub,
         started(HERE / "plain_sub.py", pub.endpoint, "") as process,
     ):
         pub.wait_for_subscribers(timeout=DEADLINE)
