@@ -86,13 +86,6 @@ class Publisher(PublisherBase):
     Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
     loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
     signal handler must not use it.
-
-    Attributes:
-        endpoint: bound last, or connected to last; a port `*` is replaced by the port.
-        endpoints: all endpoints.
-        link_endpoints: at which the publisher listens for links.
-        stats: counters.
-        subscribers: state of each link.
     """
 
     def _begin(self, engine: Engine) -> None:
