@@ -81,7 +81,12 @@ class Peer:
             self.link.taken(time.monotonic())
 
     def _send(self, frame):
-        self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+        try:
+            self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            # A connection that the publisher has refused is gone, and a frame to it is lost.
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
 
     def turn(self, seconds=0.02):
         """Read what has arrived within a time, and send what is due."""
