@@ -12,8 +12,10 @@ from setuptools import Extension, setup
 SOURCES = (
     "alone",
     "batches",
-    "dispatch",
     "line",
+    "links_body",
+    "links_calls",
+    "links_io",
     "lone",
     "module",
     "packing",
@@ -30,7 +32,7 @@ choice = os.environ.get("OZ_COMPILED")
 hot = Extension(
     "oz.compiled._hot",
     sources=[f"oz/compiled/{name}.c" for name in SOURCES],
-    depends=["oz/compiled/hot.h", "oz/compiled/plain.h"],
+    depends=["oz/compiled/hot.h", "oz/compiled/links.h", "oz/compiled/plain.h"],
     # No directory of the machine that builds it gets into it.
     extra_compile_args=["-g0"],
     optional=choice != "require",

@@ -33,27 +33,24 @@ import oz
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from hostile.attacked import SLOW, attacker, victim
-from support.scripts import started
 
 PATIENCE = 20.0
 """Seconds for which the last messages are waited for."""
 
 ATTACKS = {
     "none": "",
+    "new sessions without end": "linking.py hellos ENDPOINT",
+    "declares 1,000 patterns without end": "linking.py declares ENDPOINT",
+    "reads no messages": "linking.py silent ENDPOINT",
+    "long prefixes": "subscribing.py subscribe_to_long_prefixes ENDPOINT",
+    "claimed sizes": "claiming.py ENDPOINT",
     "declares without end": "subscribing.py declare_without_end ENDPOINT",
     "many streams": "subscribing.py listen_on_many_streams ENDPOINT",
-    "empty chunks, reads nothing": "subscribing.py declare_empty_chunks ENDPOINT",
-    "long prefixes": "subscribing.py subscribe_to_long_prefixes ENDPOINT",
-    "reads no batches": "subscribing.py read_no_batches ENDPOINT",
-    "dear patterns": "costing.py ENDPOINT dear",
     "heavy patterns": "costing.py ENDPOINT heavy",
-    "claimed sizes": "claiming.py ENDPOINT",
-    "idle connections": "idling.py ENDPOINT 400 SUB 127.0.0.2",
-    "heartbeats without a pause": "flooding_with_control.py heartbeats",
-    "answers without a pause": "flooding_with_control.py answers",
-    "new names without a pause": "flooding_with_control.py names",
 }
-FLOODS = "flooding_with_control.py"
+LINKED = ("sockets", "loop")
+"""Publishers and subscribers, which have links. Nodes do not have links yet."""
+OF_LINKS, OF_NODES = ("linking.py",), ("costing.py", "subscribing.py declare", "subscribing.py listen")
 KINDS = ("sockets", "loop", "node", "asyncio", "forwarder", "gateway")
 
 Publish = Callable[[float], object]
@@ -78,14 +75,9 @@ def of_sockets(kind: str, attack: str, heard: Heard) -> Iterator[Publish]:
     """Publish to sockets, and hear what they publish."""
     with ExitStack() as stack:
         pub = stack.enter_context(oz.Publisher("tcp://127.0.0.1:*"))
-        endpoints = [pub.endpoint]
-        if attack.startswith(FLOODS):
-            flooding = stack.enter_context(started(Path("tests/hostile", FLOODS), attack.split()[1]))
-            endpoints.append(flooding.stdout.readline().strip())
-        process = stack.enter_context(victim(kind, *endpoints))
+        process = stack.enter_context(victim(kind, pub.endpoint))
         with hearing(process.said["endpoint"], kind, heard), attacking(attack, process.said["endpoint"]):
-            while not pub.interest("a.b"):
-                time.sleep(0.01)
+            pub.wait_for_subscribers("a.b", timeout=PATIENCE)
             yield lambda at: pub.publish("a.b", b"%.9f" % at)
 
 
@@ -94,7 +86,7 @@ def hearing(endpoint: str, kind: str, heard: Heard) -> Iterator[None]:
     """Hear what a publisher publishes."""
     with oz.Subscriber(endpoint, filtering="publisher") as sub:
         sub.subscribe(f"{SLOW}.{kind}", handler=heard.take)
-        sub.wait_ready(PATIENCE)
+        sub.wait_ready(timeout=PATIENCE)
         is_over = False
 
         def run() -> None:
@@ -113,7 +105,7 @@ def hearing(endpoint: str, kind: str, heard: Heard) -> Iterator[None]:
 @contextmanager
 def attacking(attack: str, endpoint: str, **words: str) -> Iterator[None]:
     """Have an attacker attack."""
-    if not attack or attack.startswith(FLOODS):
+    if not attack:
         yield
         return
     words = {"ENDPOINT": endpoint, **words}
@@ -152,8 +144,7 @@ def of_gateway(kind: str, attack: str, heard: Heard) -> Iterator[Publish]:
         hearing(process.said["subscribers"], kind, heard),
         attacking(attack, process.said["subscribers"]),
     ):
-        while not pub.interest(f"{SLOW}.{kind}"):
-            time.sleep(0.01)
+        pub.wait_for_subscribers(f"{SLOW}.{kind}", timeout=PATIENCE)
         yield lambda at: pub.publish(f"{SLOW}.{kind}", b"%.9f" % at)
 
 
@@ -192,10 +183,8 @@ def main() -> None:
         cells = []
         for kind in given.kinds:
             attack = ATTACKS[name]
-            is_flood = attack.startswith(FLOODS)
-            cells.append(
-                "-" if is_flood and kind not in ("sockets", "loop") else measure(kind, attack, given.count)
-            )
+            has_no_effect = attack.startswith(OF_NODES if kind in LINKED else OF_LINKS)
+            cells.append("-" if has_no_effect else measure(kind, attack, given.count))
         print(f"| {name} |", " | ".join(cells), "|", flush=True)
     print(machine.describe())
 

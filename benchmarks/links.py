@@ -18,9 +18,10 @@ import zmq
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from oz.publisher.sync import Publisher
+import oz
 
 PAYLOAD = b"x" * 64
+PROCESSES: list[multiprocessing.process.BaseProcess] = []
 SUBJECTS = [f"time.{number}.east" for number in range(100)]
 
 
@@ -60,7 +61,9 @@ def start(target, endpoint, count, subscribers):
     fork = multiprocessing.get_context("spawn")
     ready, done = fork.Semaphore(0), fork.Semaphore(0)
     for _ in range(subscribers):
-        fork.Process(target=target, args=(endpoint, count, ready, done), daemon=True).start()
+        process = fork.Process(target=target, args=(endpoint, count, ready, done), daemon=True)
+        process.start()
+        PROCESSES.append(process)
     return ready, done
 
 
@@ -86,7 +89,7 @@ def main():
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     count, subscribers = arguments.messages, arguments.subscribers
-    publisher = Publisher("tcp://127.0.0.1:*", on_full="block")
+    publisher = oz.Publisher("tcp://127.0.0.1:*", on_full="block")
     ready, done = start(count_links, publisher.link_endpoints[0], count, subscribers)
     for _ in range(subscribers):
         ready.acquire()
@@ -127,7 +130,10 @@ def main():
             print(
                 f"{name}  {arrived:12,.0f}/s arrived  {published:12,.0f}/s published  {spent:6.2f} µs/message"
             )
-    os._exit(publisher.close(timeout=1) > 0)
+    left = publisher.close(timeout=1)
+    for process in PROCESSES:
+        process.terminate()
+    os._exit(left > 0)
 
 
 if __name__ == "__main__":

@@ -44,10 +44,10 @@ class Row(NamedTuple):
 ROWS = (
     Row("W1 one to one, a handler for each message", "W1 handler", "pyzmq", "C", 10, 12),
     Row("W1, `for message in subscriber`", "W1 iteration", "pyzmq", "C", 11, 13),
-    Row("W1, `receive_batches`", "W1 batches", "pyzmq", "C", 14, 16),
+    Row("W1, `receive_many`", "W1 batches", "pyzmq", "C", 14, 16),
     Row("W2, one in a hundred matches, published", "W2", "pyzmq W2", "C", 35, 40),
     Row("W4, one to four", "W4", "pyzmq W4", "C W4", 6.5, 8),
-    Row("W4, `receive_batches`", "W4 batches", "pyzmq W4", "C W4", 6.5, 8),
+    Row("W4, `receive_many`", "W4 batches", "pyzmq W4", "C W4", 6.5, 8),
     Row("prefix mode, any ZeroMQ publisher", "prefix", "pyzmq", "C", 2.5, 3),
     Row("W5, 10,000 subscriptions with handlers, beside nats-py", "W5", "nats-py W5", "", 30, 35),
     Row("round trip of sockets, p50", "round trip", "pyzmq round trip", "C round trip", 0.95, 0.9, True),

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+import zmq
 
 import oz
 import oz.asyncio
@@ -122,7 +123,7 @@ async def _subscribe(pipe: Connection, endpoint: str, patterns: list[list[str]])
     hear = asyncio.get_running_loop().run_in_executor
     await hear(None, pipe.recv)
     growth = Growth()
-    subscribers = [oz.asyncio.Subscriber(filtering="publisher", high_water_mark=0) for _ in patterns]
+    subscribers = [oz.asyncio.Subscriber(filtering="publisher") for _ in patterns]
     for one, wanted in zip(subscribers, patterns, strict=True):
         one.subscribe(wanted)
         one.connect(endpoint)
@@ -157,9 +158,9 @@ async def _subscribe(pipe: Connection, endpoint: str, patterns: list[list[str]])
 def publish(pipe: Connection, endpoint: str, subscribers: int, subjects: list[str]) -> None:
     """Be the one publisher; say what each subscriber cost, then publish as many messages as asked for."""
     growth = Growth()
-    with oz.Publisher(endpoint, on_full="block", high_water_mark=1_000) as publisher:
+    with oz.Publisher(endpoint, on_full="block") as publisher:
         pipe.send(publisher.endpoint)
-        publisher.wait_for_subscribers(subscribers, timeout=PATIENCE)
+        publisher.wait_for_subscribers(count=subscribers, timeout=PATIENCE)
         pipe.send((time.monotonic(), growth.since(subscribers)))
         pipe.recv()
         publisher.publish("first", b"")
@@ -252,12 +253,9 @@ def publish_many(pipe: Connection, publishers: int) -> None:
     pipe.send("imported")
     pipe.recv()
     growth = Growth()
-    context = None
-    made = []
-    for _ in range(publishers):
-        one = oz.Publisher("tcp://127.0.0.1:*", on_full="block", context=context)
-        context = one.context
-        made.append(one)
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 100_000)
+    made = [oz.Publisher("tcp://127.0.0.1:*", on_full="block", context=context) for _ in range(publishers)]
     pipe.send([one.endpoint for one in made])
     pipe.recv()
     pipe.send(growth.since(publishers))
@@ -283,7 +281,7 @@ def fan_in(scale: float) -> None:
             source.tell("begin")
         endpoints = [one for source in sources for one in source.take()]
         growth = Growth()
-        with oz.Subscriber(filtering="publisher", high_water_mark=0) as subscriber:
+        with oz.Subscriber(filtering="publisher") as subscriber:
             began = time.monotonic()
             subscriber.subscribe("md.>")
             for endpoint in endpoints:

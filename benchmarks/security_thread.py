@@ -29,14 +29,13 @@ ARRIVED = 0.01
 def begin(stack: ExitStack, kind: str, directory: Path) -> tuple[oz.Publisher, oz.Subscriber]:
     """Make a publisher and a subscriber that are ready."""
     security = partial(secured, kind, directory=directory)
-    pub = stack.enter_context(oz.Publisher(LOOPBACK, high_water_mark=0, security=security(name="feed")))
-    made = oz.Subscriber(
-        pub.endpoint, filtering="publisher", high_water_mark=0, security=security(name="desk")
+    pub = stack.enter_context(oz.Publisher(LOOPBACK, security=security(name="feed")))
+    sub = stack.enter_context(
+        oz.Subscriber(pub.endpoint, filtering="publisher", security=security(name="desk"))
     )
-    sub = stack.enter_context(made)
     sub.subscribe("md.*.*", handler=Tally().count)
     sub.subscribe("end")
-    sub.wait_ready(60)
+    sub.wait_ready(timeout=60)
     return pub, sub
 
 

@@ -104,14 +104,18 @@ def unsecured() -> None:
     """Have no keys."""
 
 
+BOUNDED = oz.Options(high_water_mark=100_000)
+"""Enough for the window of a link. With `on_full="block"` a publisher waits beyond it, and drops nothing."""
+
+
 def publisher(
     pipe: Connection, count: int, work: Work, subscribers: int = 1, securing: Securing = unsecured
 ) -> None:
     """Publish with `oz.Publisher`, to whoever subscribes in whichever way."""
     subjects, turn = work.subjects, len(work.subjects)
-    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0, security=securing()) as pub:
+    with oz.Publisher(LOOPBACK, on_full="block", options=BOUNDED, security=securing()) as pub:
         pipe.send(pub.endpoint)
-        pub.wait_for_subscribers(subscribers)
+        pub.wait_for_subscribers(count=subscribers, timeout=TIMEOUT)
         pipe.recv()
         for number in range(count):
             pub.publish(subjects[number % turn], work.payload)
@@ -128,7 +132,7 @@ def subscriber(
     securing: Securing = unsecured,
 ) -> tuple[int, float, float]:
     """Receive with `oz.Subscriber`."""
-    with oz.Subscriber(endpoint, filtering=filtering, high_water_mark=0, security=securing()) as sub:
+    with oz.Subscriber(endpoint, filtering=filtering, options=BOUNDED, security=securing()) as sub:
         for pattern in patterns:
             sub.subscribe(pattern)
         if filtering == "publisher":
@@ -144,27 +148,26 @@ def subscriber(
 
 
 def batches(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
-    """Receive with `oz.Subscriber`, as columns."""
-    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+    """Receive with `oz.Subscriber`, many messages in a call."""
+    with oz.Subscriber(endpoint, filtering="publisher", options=BOUNDED) as sub:
         for pattern in work.patterns:
             sub.subscribe(pattern)
         sub.wait_ready(timeout=TIMEOUT)
         begin()
-        count, end, span = 0, work.end.encode(), None
+        count, span = 0, None
         while True:
-            for one in sub.receive_batches():
-                span = span or Span()
-                is_message = isinstance(one, oz.Message)
-                count += 1 if is_message else len(one)
-                if (one.subject_bytes if is_message else one.subjects[-1]) == end:
-                    return span.stop(count - 1)
+            found = sub.receive_many()
+            span = span or Span()
+            count += len(found)
+            if found[-1].subject == work.end:
+                return span.stop(count - 1)
 
 
 def handlers(
     endpoint: str, begin: Callable[[], object], work: Work, securing: Securing = unsecured
 ) -> tuple[int, float, float]:
     """Receive with `oz.Subscriber`, by a handler for each pattern."""
-    with oz.Subscriber(endpoint, filtering="publisher", high_water_mark=0, security=securing()) as sub:
+    with oz.Subscriber(endpoint, filtering="publisher", options=BOUNDED, security=securing()) as sub:
         tally = Tally()
         for pattern in work.patterns:
             sub.subscribe(pattern, handler=tally.count)
@@ -202,9 +205,9 @@ def async_publisher(pipe: Connection, count: int, work: Work) -> None:
 
     async def publish() -> None:
         subjects, turn = work.subjects, len(work.subjects)
-        async with oz.asyncio.Publisher(LOOPBACK, on_full="block", high_water_mark=0) as pub:
+        async with oz.asyncio.Publisher(LOOPBACK, on_full="block", options=BOUNDED) as pub:
             pipe.send(pub.endpoint)
-            await pub.wait_for_subscribers(1)
+            await pub.wait_for_subscribers(timeout=TIMEOUT)
             await asyncio.to_thread(pipe.recv)
             for number in range(count):
                 await pub.publish(subjects[number % turn], work.payload)
@@ -218,7 +221,7 @@ def async_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> 
     """Receive with `oz.asyncio.Subscriber`."""
 
     async def receive() -> tuple[int, float, float]:
-        async with oz.asyncio.Subscriber(endpoint, filtering="publisher", high_water_mark=0) as sub:
+        async with oz.asyncio.Subscriber(endpoint, filtering="publisher", options=BOUNDED) as sub:
             for pattern in work.patterns:
                 sub.subscribe(pattern)
             await sub.wait_ready(timeout=TIMEOUT)
@@ -235,14 +238,17 @@ def async_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> 
 
 
 def echo(pipe: Connection, count: int) -> None:
-    """Send every message back, with oz. Both sockets share a context, as those of plain pyzmq do."""
+    """Send every message back, with oz. Publisher and subscriber share a context, as those of plain pyzmq do."""
+    with oz.Publisher(LOOPBACK) as free:
+        # Links need a publisher that binds: `ping` binds its publisher here.
+        other = free.endpoint
     with (
         zmq.Context() as context,
         oz.Publisher(LOOPBACK, context=context) as out,
-        oz.Subscriber(bind=LOOPBACK, filtering="publisher", context=context) as back,
+        oz.Subscriber(other, filtering="publisher", context=context) as back,
     ):
         back.subscribe("ping.*")
-        pipe.send((out.endpoint, back.endpoint))
+        pipe.send((out.endpoint, other))
         for message in back:
             if message.payload == b"end":
                 return
@@ -253,7 +259,7 @@ def ping(endpoints: tuple[str, str], begin: Callable[[], object], count: int) ->
     """Time round trips with oz; seconds."""
     with (
         zmq.Context() as context,
-        oz.Publisher(connect=endpoints[1], context=context) as out,
+        oz.Publisher(endpoints[1], context=context) as out,
         oz.Subscriber(endpoints[0], filtering="publisher", context=context) as back,
     ):
         back.subscribe("pong.*")

@@ -30,8 +30,8 @@ async def main() -> None:
             watch("xetra", endpoint, "md.xetra.*", 2),
             watch("all", endpoint, ">", 5),
         )
-        # One subscription for each of the two, seen at a subject that both want.
-        await publisher.wait_for_subscribers(2, subject="md.xetra.sap", timeout=10)
+        # Both subscribers receive this subject.
+        await publisher.wait_for_subscribers("md.xetra.sap", count=2)
         for subject, price in QUOTES:
             await publisher.publish(subject, {"price": price})
             await asyncio.sleep(0.01)

@@ -20,13 +20,13 @@ with (
     subscriber.subscribe("trade.xetra.*", handler=on_trade)
     # A pattern of another dialect: two exchanges, and only orders that were filled or rejected.
     orders = subscriber.subscribe(r"regex:^order\.(xetra|nyse)\.(fill|reject)\..*")
-    # One subscription may have several patterns. A message that more than one matches comes once.
+    # One subscription may have several patterns. A message that two of them match is delivered once.
     alarms = subscriber.subscribe(["alarm.>", "*.xetra.halt"], handler=on_alarm)
     subscriber.subscribe("day.end")
-    publisher.wait_for_subscribers(subject="day.end", timeout=10)
+    publisher.wait_for_subscribers("day.end")
 
     def play(*messages: tuple[str, object]) -> None:
-        """Publish, then receive up to the marker; handlers run while we receive."""
+        """Publish, then receive up to the marker. Handlers run inside `receive`."""
         publisher.publish_many([*messages, ("day.end", None)])
         while (message := subscriber.receive(timeout=10)).subject != "day.end":
             print("order:", message.subject, message.payload)

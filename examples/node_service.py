@@ -14,7 +14,7 @@ def on_limit(message: oz.Message) -> None:
 
 with oz.Node("risk", bus=BUS) as risk, oz.Node("trader", bus=BUS) as trader:
     risk.subscribe("risk.limit.*", handler=on_limit)
-    # What is subscribed by now is known to everybody from here on: whoever starts first, nothing is missed.
+    # After this each node knows the subscriptions of the other.
     risk.wait_for_peers("trader", timeout=15)
     risk.wait_ready(timeout=15)
 

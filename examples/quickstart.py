@@ -1,4 +1,4 @@
-"""Publish and subscribe in one program: four messages go out, the two in the east come in."""
+"""Publish and subscribe in one program: four messages are published, and two match the pattern."""
 
 import oz
 
@@ -7,11 +7,12 @@ with (
     oz.Subscriber(connect=publisher.endpoint) as subscriber,
 ):
     subscription = subscriber.subscribe("time.*.east")
-    print("pattern  ", subscription.patterns[0].text)
-    print("prefixes ", subscription.prefixes)
+    pattern = subscription.patterns[0]
+    print("pattern  ", pattern.text)
+    print("prefixes ", pattern.prefixes)
 
-    # A subscription takes a moment to reach the publisher. What is published before that is lost.
-    publisher.wait_for_subscribers(1, timeout=10)
+    # A subscription takes a moment to reach the publisher. Messages published before are not delivered.
+    subscriber.wait_ready()
     publisher.publish("time.us.east", b"12:00")
     publisher.publish("time.us.west", b"09:00")
     publisher.publish("time.eu.east", b"18:00")
@@ -23,8 +24,8 @@ with (
     try:
         subscriber.receive(timeout=0.2)
     except oz.Timeout:
-        print("that was all")
+        print("no more messages")
 
-    # `price.` never left the publisher; `time.us.west` did, and the pattern refused it.
+    # The publisher filters for subscribers of oz. A plain ZeroMQ subscriber filters by the prefix `time.`.
     print("crossed the wire", subscriber.stats.received)
     print("delivered       ", subscriber.stats.delivered)

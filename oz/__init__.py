@@ -16,8 +16,8 @@ function::
         if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
             print(subject, payload)  # what it cannot
 
-`oz.Subscriber` does the same for many patterns at once (oz/protocol/subscriber/receiver.py: accept), and
-`oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
+`oz.Subscriber` does the same for many patterns at once (oz/subscriber/plain.py), and
+`oz.asyncio.Subscriber` too. Between `oz.Publisher` and `oz.Subscriber` the publisher filters.
 """
 
 import importlib
@@ -64,24 +64,24 @@ if TYPE_CHECKING:
     )
     from oz.configuration import resolve as resolve_configuration
     from oz.configuration import survey as survey_configuration
+    from oz.dropin.poller import Poller
     from oz.dropin.pub import PubSocket
     from oz.dropin.sub import SubSocket
     from oz.message import Gap, Message
-    from oz.protocol.multicast.options import Multicast
+    from oz.options import Delivery, Limits, Multicast, Options
     from oz.protocol.node.advisories import Advisory
     from oz.protocol.node.subscription import NodeStats
-    from oz.protocol.stats import PublisherStats, SubscriberStats
-    from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
-    from oz.security.limits import Limits
+    from oz.publisher.stats import PublisherStats, SubscriberInfo
+    from oz.publisher.sync import Publisher
     from oz.subjects.dialects import DIALECTS
     from oz.subjects.index.patterns import PatternIndex
     from oz.subjects.pattern import Pattern, validate_subject
     from oz.subjects.pattern import compile as compile
+    from oz.subscriber.places import PublisherInfo
+    from oz.subscriber.queue import Stats as SubscriberStats
+    from oz.subscriber.sync import Subscriber, Subscription
     from oz.sync.node import Node
-    from oz.sync.poller import Poller
-    from oz.sync.publisher import Publisher
-    from oz.sync.subscriber import Subscriber
-    from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
+    from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
     from oz.transport.endpoints import EndpointError
     from oz.transport.security import Security
     from oz.wire.announcement import Announcement
@@ -101,6 +101,7 @@ __all__ = [
     "ConfigurationError",
     "ConfigurationFile",
     "ConfigurationSurvey",
+    "Delivery",
     "EndpointError",
     "Gap",
     "JavaMissing",
@@ -109,7 +110,6 @@ __all__ = [
     "JournalMissing",
     "Limits",
     "Message",
-    "MessageBatch",
     "Multicast",
     "NameserverUnavailable",
     "NoRequest",
@@ -118,6 +118,7 @@ __all__ = [
     "NodeStats",
     "NodeSubscription",
     "OptionError",
+    "Options",
     "OwnershipError",
     "OzError",
     "Pattern",
@@ -125,11 +126,11 @@ __all__ = [
     "PatternIndex",
     "PatternTimeout",
     "PermissionDenied",
-    "PlainBatch",
     "Poller",
     "ProtocolError",
     "PubSocket",
     "Publisher",
+    "PublisherInfo",
     "PublisherStats",
     "ReceivedSubscription",
     "ReplyError",
@@ -141,6 +142,7 @@ __all__ = [
     "SubjectError",
     "SubjectWarning",
     "Subscriber",
+    "SubscriberInfo",
     "SubscriberStats",
     "Subscription",
     "Timeout",
@@ -162,30 +164,32 @@ _PLACES = {
     "private_directory": "oz.configuration",
     "resolve_configuration": "oz.configuration",
     "survey_configuration": "oz.configuration",
+    "Poller": "oz.dropin.poller",
     "PubSocket": "oz.dropin.pub",
     "SubSocket": "oz.dropin.sub",
     "Gap": "oz.message",
     "Message": "oz.message",
-    "Multicast": "oz.protocol.multicast.options",
+    "Multicast": "oz.options",
     "Advisory": "oz.protocol.node.advisories",
     "NodeStats": "oz.protocol.node.subscription",
-    "PublisherStats": "oz.protocol.stats",
-    "SubscriberStats": "oz.protocol.stats",
-    "MessageBatch": "oz.protocol.subscriber.columns",
-    "PlainBatch": "oz.protocol.subscriber.columns",
-    "Limits": "oz.security.limits",
+    "Delivery": "oz.options",
+    "Limits": "oz.options",
+    "Options": "oz.options",
+    "PublisherStats": "oz.publisher.stats",
+    "SubscriberInfo": "oz.publisher.stats",
+    "Publisher": "oz.publisher.sync",
+    "PublisherInfo": "oz.subscriber.places",
+    "SubscriberStats": "oz.subscriber.queue",
+    "Subscriber": "oz.subscriber.sync",
+    "Subscription": "oz.subscriber.sync",
     "DIALECTS": "oz.subjects.dialects",
     "PatternIndex": "oz.subjects.index.patterns",
     "Pattern": "oz.subjects.pattern",
     "validate_subject": "oz.subjects.pattern",
     "compile": "oz.subjects.pattern",
     "Node": "oz.sync.node",
-    "Poller": "oz.sync.poller",
-    "Publisher": "oz.sync.publisher",
-    "Subscriber": "oz.sync.subscriber",
     "NodeSubscription": "oz.sync.subscriptions",
     "ReceivedSubscription": "oz.sync.subscriptions",
-    "Subscription": "oz.sync.subscriptions",
     "EndpointError": "oz.transport.endpoints",
     "Security": "oz.transport.security",
     "Announcement": "oz.wire.announcement",
@@ -198,7 +202,11 @@ All of them together take 0.4 s of a processor; whoever reads a journal needs no
 _PARTS = ("cli", "journal", "services", "spark", "testing")
 """Parts of oz that an application imports by their names, as some need more than oz itself."""
 
-_OTHER_NAMES = {"resolve_configuration": "resolve", "survey_configuration": "survey"}
+_OTHER_NAMES = {
+    "SubscriberStats": "Stats",
+    "resolve_configuration": "resolve",
+    "survey_configuration": "survey",
+}
 
 
 def __getattr__(name: str) -> Any:

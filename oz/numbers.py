@@ -35,15 +35,17 @@ def check_seconds(name: str, value: Any, most: float, least: float = 0) -> None:
 
 
 def check_wait(name: str, value: Any) -> None:
-    """Refuse what is no time to wait: a number of seconds, or None for ever.
+    """Check a time to wait: a number of seconds, 0 or more, or None for ever.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: it is nan, which no time ever comes to.
+        TypeError: it is neither a number nor None.
+        ValueError: it is negative, or nan.
     """
-    # Whoever receives message by message asks for each.
-    if value is not None and (type(value) is not float or value != value):
+    # The first condition only is checked for each message of a loop of `receive`.
+    if value is not None and (type(value) is not float or not value >= 0):
         check_number(name, value, "a number of seconds, or None for ever")
+        if value < 0:
+            raise ValueError(f"{name} is 0 or more seconds, or None for ever, not {value!r}")
 
 
 def check_number(name: str, value: Any, what: str = "a number of seconds") -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal, Self
 
 from oz.errors import ConfigurationError
+from oz.suggestions import refuse_unknown
 
 _MIB = 1 << 20
+
+OnFull = Literal["drop", "block", "raise"]
+Filtering = Literal["auto", "publisher", "prefix"]
+Overflow = Literal["drop_newest", "drop_oldest", "conflate"]
+Ack = Literal["received", "handled"]
+Policy = Literal["round_robin", "sticky", "failover"]
 
 POLICIES = ("round_robin", "sticky", "failover")
 """Ways to pick the member of a queue group that receives a message."""
@@ -15,8 +22,17 @@ OVERFLOWS = ("drop_newest", "drop_oldest", "conflate")
 """Policies for a subscriber that is too slow."""
 
 
+class _Named:
+    """Base of the options: a misspelled name gets a suggestion."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        refuse_unknown(f"oz.{cls.__name__}", (one for one in given if one not in known), cls.__init__)
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(_Named):
     """Limits of a socket, a node or a service. They bound what a peer can cost.
 
     Attributes:
@@ -37,26 +53,94 @@ class Limits:
     handshake: float = 10.0
 
     def __post_init__(self) -> None:
-        """Check that every limit is positive."""
-        _check_positive(self)
+        """Check that every limit is a positive number."""
+        _check_numbers(self)
+
+
+LEAST_MTU, MOST_MTU = 256, 9_216
+"""Bytes of a packet. libpgm ends the process below 76 bytes, and if the rate is below one packet a second."""
+MOST_RATE = 10_000_000  # kbit/s
+MOST_RECOVERY = 600.0  # seconds
+MOST_WINDOW = 1 << 30
+"""Bytes of `rate_kbps` for `recovery` seconds at most: a publisher may keep as many to send them again."""
+REPAIR_SECONDS = 25.0
+"""Seconds after which libpgm gives up a lost packet, at the latest. It asks 50 times for a confirmation and 50
+times for the packet, each time after 50 ms at most, and waits for 200 ms. Source: pgm_socket.cpp of libzmq 4.3.
+"""
+_LEAST_STALE = 0.5  # Seconds. A publisher is heard at least twice in this time.
+_MOST_STALE = 3_600.0
+_MOST_HOPS = 255
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Multicast:
+    """Options of multicast endpoints, `epgm://` and `pgm://`.
+
+    Attributes:
+        rate_kbps: kilobits (1,000 bits) a second that a publisher sends at most; repairs come on top. All
+            hosts need the same value, because a subscriber derives the size of its window from it.
+        recovery: seconds for which lost packets can be sent again.
+        hops: routers that packets may pass, plus one; 1 stays on the LAN.
+        mtu: bytes of a packet on the network at most, headers included.
+        stale_after: seconds without a message, while packets of the publisher arrive, after which a
+            subscriber connects again. libpgm may need 25 seconds for a repair, and connecting again ends the
+            repair. Without repairs the subscriber waits 5 seconds at most.
+        plain: whether messages are those of plain ZeroMQ, `[subject, payload]` or with a delimiter one frame.
+            Then there is no checksum, no account of losses and no heartbeat.
+    """
+
+    rate_kbps: int = 10_000
+    recovery: float = 10.0
+    hops: int = 1
+    mtu: int = 1_500
+    stale_after: float = REPAIR_SECONDS
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        """Check all values, because libzmq ends the process if it cannot use one."""
+        _check_range("hops", self.hops, 1, _MOST_HOPS, int)
+        _check_range("mtu", self.mtu, LEAST_MTU, MOST_MTU, int)
+        _check_range("rate_kbps", self.rate_kbps, 1, MOST_RATE, int)
+        _check_range("recovery", self.recovery, 0.1, MOST_RECOVERY, float)
+        _check_range("stale_after", self.stale_after, _LEAST_STALE, _MOST_STALE, float)
+        if type(self.plain) is not bool:
+            raise ConfigurationError("plain", self.plain, "argument", "it is True or False")
+        if self.rate_kbps * 125 < self.mtu:
+            least = -(-self.mtu // 125)
+            rule = f"it is less than one packet of mtu={self.mtu} bytes a second; make it {least} or more"
+            raise ConfigurationError("rate_kbps", self.rate_kbps, "argument", rule)
+        if self.window_bytes > MOST_WINDOW:
+            rule = (
+                f"with rate_kbps={self.rate_kbps} a publisher may keep {self.window_bytes:,} bytes in memory, "
+                f"and {MOST_WINDOW:,} are allowed; make it shorter"
+            )
+            raise ConfigurationError("recovery", self.recovery, "argument", rule)
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes that a publisher may keep to send them again."""
+        return round(self.rate_kbps * 125 * self.recovery)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(_Named):
     """Options of a publisher or a subscriber that few programs change.
 
     Attributes:
         high_water_mark: messages that wait for one subscriber at most, without `max_pending`; 0 for no limit
             but `pending_bytes`.
-        pending_bytes: bytes that wait for one subscriber at most.
+        pending_bytes: bytes that wait for one subscriber at the publisher at most.
         resume_bytes: bytes that a publisher keeps for a subscriber to resume without loss.
         resume_seconds: seconds that a publisher keeps the link of a subscriber without connection.
         send_timeout: seconds that `publish` waits for a full subscriber, with `on_full="block"`.
         batch: messages of a batch at most.
         batch_delay: seconds that a message waits for a batch at most.
-        delimiter: separator between the tokens of a subject, in place of the dialect's.
+        delimiter: bytes between subject and payload, such as `b" "`, for plain ZeroMQ peers whose messages are
+            one frame. A publisher sends `subject + delimiter + payload` to plain subscribers, and refuses a
+            subject that contains the delimiter. A subscriber splits messages of plain publishers at the
+            first delimiter, and counts a message without one as malformed. Links do not use it.
         dedupe: whether a subscriber drops messages whose id it has seen.
-        multicast: options of `epgm://` and `pgm://` endpoints.
+        multicast: options of `epgm://` and `pgm://` endpoints; None for the defaults of `Multicast`.
         limits: what a peer can cost.
     """
 
@@ -67,23 +151,23 @@ class Options:
     send_timeout: float = 10.0
     batch: int = 512
     batch_delay: float = 0.0005
-    delimiter: str | None = None
+    delimiter: bytes | None = None
     dedupe: bool = False
-    multicast: Any = None
+    multicast: Multicast | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         """Check that no number is negative, and that 0 has a meaning."""
-        may_be_zero = ("high_water_mark", "batch_delay")
-        _check_positive(self, but=may_be_zero)
-        for name in may_be_zero:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not value >= 0:
-                raise _not_positive(name, value, "a number, 0 or more")
+        _check_numbers(self, may_be_zero=("high_water_mark", "batch_delay"))
+        if self.delimiter is not None and (not isinstance(self.delimiter, bytes) or not self.delimiter):
+            rule = 'it is bytes between subject and payload, such as b" ", and not empty'
+            raise ConfigurationError("delimiter", self.delimiter, "argument", rule)
+        if self.multicast is not None and not isinstance(self.multicast, Multicast):
+            raise ConfigurationError("multicast", self.multicast, "argument", "it is an oz.Multicast")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery:
+class Delivery(_Named):
     """Delivery options of a subscription.
 
     Attributes:
@@ -96,7 +180,7 @@ class Delivery:
         inline: whether the handler runs in the thread or loop that reads. It must be fast.
     """
 
-    policy: str = "round_robin"
+    policy: Policy = "round_robin"
     max_pending: int = 65_536
     prefetch: int | None = None
     redeliver: bool = False
@@ -108,14 +192,29 @@ class Delivery:
             raise ConfigurationError(
                 "policy", self.policy, "argument", f"a policy is one of {', '.join(POLICIES)}"
             )
-        _check_positive(self)
+        _check_numbers(self)
+        if self.prefetch is not None and not (type(self.prefetch) is int and self.prefetch > 0):
+            raise _not_positive("prefetch", self.prefetch, "a whole number above 0, or None")
 
 
-def _check_positive(options: Any, but: tuple[str, ...] = ()) -> None:
+def _check_numbers(options: Any, may_be_zero: tuple[str, ...] = ()) -> None:
     for one in fields(options):
         value = getattr(options, one.name)
-        if type(value) in (int, float) and one.name not in but and not value > 0:
-            raise _not_positive(one.name, value, "above 0")
+        if type(one.default) not in (int, float):
+            continue
+        is_whole = type(one.default) is int
+        is_number = type(value) is int or (type(value) is float and not is_whole)
+        if not is_number or not (value > 0 or (value == 0 and one.name in may_be_zero)):
+            least = "0 or more" if one.name in may_be_zero else "above 0"
+            what = f"a {'whole ' if is_whole else ''}number {least}"
+            raise _not_positive(one.name, value, what)
+
+
+def _check_range(name: str, value: Any, least: float, most: float, kind: type) -> None:
+    kinds = (int,) if kind is int else (int, float)
+    if type(value) not in kinds or not least <= value <= most:
+        what = "a whole number" if kind is int else "seconds"
+        raise ConfigurationError(name, value, "argument", f"it is {what} from {least:,.10g} to {most:,.10g}")
 
 
 def _not_positive(name: str, value: Any, what: str) -> ConfigurationError:

@@ -11,7 +11,7 @@ from oz.demo import flights
 from oz.journal import Journal, Recorder
 
 DAY = 1
-SECONDS = 2.0  # the day's flights are published in so many
+SECONDS = 2.0  # the day's flights are published in this time
 
 
 def publish(publisher: oz.Publisher) -> int:
@@ -24,17 +24,17 @@ def publish(publisher: oz.Publisher) -> int:
 
 
 def main(directory: str) -> None:
-    with oz.Publisher("tcp://127.0.0.1:*", on_full="block") as publisher:
-        endpoint = publisher.endpoint
-        options = {"filtering": "publisher"}
-        with Recorder(directory, "flight.>", source=endpoint, subscriber=options) as recorder:
-            recording = threading.Thread(target=recorder.run)
-            recording.start()
-            publisher.wait_for_subscribers(timeout=10)
-            published = publish(publisher)
-            recorder.stop()  # what has been published by now is recorded still
-            recording.join()
-            stats = recorder.stats
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block") as publisher,
+        Recorder(directory, "flight.>", source=publisher.endpoint) as recorder,
+    ):
+        recording = threading.Thread(target=recorder.run)
+        recording.start()
+        publisher.wait_for_subscribers(timeout=10)
+        published = publish(publisher)
+        recorder.stop()  # messages that were published before are still recorded
+        recording.join()
+        stats = recorder.stats
     print(f"published {published}, recorded {stats.recorded}, lost {stats.lost}")
     first = next(Journal(directory).read("flight.JFK.*.B6"))
     print(f"the first of B6 from JFK: {first.subject}, to {msgpack.unpackb(first.payload)['dest']}")

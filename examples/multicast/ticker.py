@@ -8,13 +8,14 @@ import oz
 
 GROUP = "239.192.14.7:5875"
 LOOPBACK = "127.0.0.1"
-OPTIONS = oz.Multicast(rate_kbps=1_000, recovery=10)  # the same on both sides: `oz multicast plan`
+OPTIONS = oz.Options(multicast=oz.Multicast(rate_kbps=1_000, recovery=10))  # equal on both sides
 COUNT = 200
+SILENCE = 3  # seconds
 RECEIVERS = {"trades": "trade.>", "quotes": "quote.*.EUR"}
 
 
 def publish(interface: str) -> None:
-    with oz.Publisher(f"epgm://{interface};{GROUP}", multicast=OPTIONS) as publisher:
+    with oz.Publisher(f"epgm://{interface};{GROUP}", options=OPTIONS) as publisher:
         for number in range(COUNT):
             publisher.publish("trade.xetra.SAP", f"{number} {128 + number % 7}".encode())
             publisher.publish("quote.ecb.EUR", f"{number} {1.08 + number % 5 / 100:.2f}".encode())
@@ -23,22 +24,17 @@ def publish(interface: str) -> None:
 
 
 def receive(name: str, pattern: str, interface: str) -> None:
-    left = []
-
-    def note(advisory: oz.Advisory) -> None:
-        if advisory.kind == "left":
-            left.append(advisory)
-
     got = 0
-    with oz.Subscriber(f"epgm://{interface};{GROUP}", multicast=OPTIONS, on_advisory=note) as subscriber:
+    with oz.Subscriber(f"epgm://{interface};{GROUP}", options=OPTIONS) as subscriber:
         subscriber.subscribe(pattern)
         print("listening", file=sys.stderr, flush=True)
-        while not left:
-            try:
-                subscriber.receive(timeout=0.5)
+        try:
+            while True:
+                # The publisher is a program that may start late. Silence after its messages is its end.
+                subscriber.receive(timeout=SILENCE if got else 30)
                 got += 1
-            except oz.Timeout:
-                pass
+        except oz.Timeout:
+            pass
         # With its end of line, or two receivers that write at once share a line.
         print(f"{name} got {got} of {COUNT} {name}, lost {subscriber.stats.lost}\n", end="", flush=True)
 

@@ -16,7 +16,7 @@ def test_thermometer_publishes_changes_only(oz_bus):
     async def main():
         publisher, subscriber = oz_bus.publisher(), oz_bus.subscriber()
         subscriber.subscribe("temp.*")
-        await publisher.wait_for_subscribers(timeout=5)
+        await subscriber.wait_ready(timeout=5)
         await publish_changes(publisher, readings())
         return [(await subscriber.receive(timeout=5)).payload for _ in range(3)]
 

@@ -9,10 +9,10 @@
 """
 
 from oz.asyncio.node import Node
-from oz.asyncio.publisher import Publisher
-from oz.asyncio.subscriber import Subscriber
-from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
+from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.dropin.asyncio import Poller, PubSocket, SubSocket
+from oz.publisher.aio import Publisher
+from oz.subscriber.aio import Subscriber, Subscription
 
 __all__ = [
     "Node",

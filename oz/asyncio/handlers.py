@@ -19,7 +19,7 @@ from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import TaskNews
 from oz.errors import OwnershipError, Timeout
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import HandlerRunner, PendingQueue, handled_partition, warn_of_result

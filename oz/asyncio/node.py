@@ -11,8 +11,8 @@ from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import Handler
 from oz.message import Extras, Message
 from oz.numbers import check_count
+from oz.options import Limits
 from oz.protocol.node.subscription import NodeStats
-from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
 from oz.transport.node.subscriptions import SubscribeArguments

@@ -19,8 +19,8 @@ from oz.asyncio.requesting import TaskRequester
 from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import TURN_SECONDS
 from oz.errors import NameserverUnavailable, OwnershipError, Timeout
-from oz.message import Message
 from oz.numbers import check_wait
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds

@@ -12,7 +12,7 @@ from typing import Any
 
 from oz.asyncio.waiting import SHORTEST
 from oz.errors import Timeout
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
 from oz.transport.node.subscriptions import Missing

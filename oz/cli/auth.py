@@ -69,10 +69,10 @@ def auth() -> None:
               help="The file of permissions.  [default: what OZ_SECURITY or the configuration file names]",
 )  # fmt: skip
 @click.option("--action", type=click.Choice(ACTIONS), help="Only this one.")
-@click.option("--group", metavar="NAME", help="The queue group, for the action group.")
+@click.option("-g", "--group", metavar="NAME", help="The queue group, for the action group.")
 @click.option("--dialect", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
               help=f"The dialect of SUBJECT, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def explain(
     ctx: click.Context,

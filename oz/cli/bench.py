@@ -28,8 +28,7 @@ exit code is then 1. Half the time goes to lone messages, one a millisecond, and
 possible. A message then waits in queues of up to 16 MiB on either side, and its latency is mostly that.
 
 With --connect it subscribes at a running publisher for --seconds, and shows the rate of the messages that
-match --pattern. Messages of an oz publisher are numbered, so that losses are counted. For another publisher,
-give --filtering prefix.
+match --pattern. An oz publisher reports losses; those of another publisher are unknown.
 
 \b
 Examples:
@@ -80,11 +79,11 @@ _LOOPBACK_ONLY = ("size", "subjects", "match", "subscribers")
 )
 @click.option(
     "--filtering",
-    type=click.Choice(["prefix", "publisher", "both"]),
+    type=click.Choice(["auto", "prefix", "publisher", "both"]),
     help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  "
-    "[default: both; with --connect publisher]",
+    "[default: both; with --connect auto]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @security_option
 @click.pass_context
 def bench(
@@ -93,7 +92,7 @@ def bench(
     connect: str | None,
     pattern: str | None,
     seconds: float,
-    filtering: Literal["prefix", "publisher", "both"] | None,
+    filtering: Literal["auto", "prefix", "publisher", "both"] | None,
     as_json: bool,
     security: oz.Security | None,
     **load: Any,
@@ -102,14 +101,16 @@ def bench(
     if connect is None:
         if pattern is not None:
             raise click.UsageError("--pattern needs --connect: without it, the pattern is bench.*.hit")
+        if filtering == "auto":
+            raise click.UsageError("--filtering auto needs --connect: give prefix, publisher or both")
         return _on_loopback(ctx, filtering or "both", as_json, seconds=seconds, **load)
     for name in _LOOPBACK_ONLY:
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name} does not go with --connect: the publisher there sets the load")
     if filtering == "both":
-        raise click.UsageError("--filtering both does not go with --connect: give prefix or publisher")
+        raise click.UsageError("--filtering both does not go with --connect: give auto, prefix or publisher")
     [compiled] = parse_all([pattern or ">"], oz.DIALECTS[0])
-    _at_publisher(ctx, connect, compiled, seconds, filtering or "publisher", as_json, security)
+    _at_publisher(ctx, connect, compiled, seconds, filtering or "auto", as_json, security)
 
 
 def _on_loopback(
@@ -154,17 +155,16 @@ def _at_publisher(
     endpoint: str,
     pattern: oz.Pattern,
     seconds: float,
-    filtering: Literal["prefix", "publisher"],
+    filtering: Literal["auto", "prefix", "publisher"],
     as_json: bool,
     security: oz.Security | None,
 ) -> None:
     """Count the messages of a running publisher, from the first one on."""
     gaps: list[int | None] = []
-    options: dict[str, Any] = {}
-    if filtering == "publisher":
-        options["on_gap"] = lambda gap: gaps.append(gap.count)
     messages = size = 0
-    with oz.Subscriber(endpoint, filtering=filtering, security=security, **options) as subscriber:
+    with oz.Subscriber(
+        endpoint, filtering=filtering, security=security, on_gap=lambda gap: gaps.append(gap.count)
+    ) as subscriber:
         subscriber.subscribe(pattern)
         say(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
         began = now = time.monotonic()
@@ -178,12 +178,13 @@ def _at_publisher(
                 began = now  # the connection and the first message take their time
             messages += 1
             size += sum(map(len, message.frames[1:]))
+        is_counted = subscriber.publishers[0].mode == "link"
     if not messages:
         hint = "; for a publisher that is not oz, give --filtering prefix" if filtering == "publisher" else ""
         say(ctx, f"no message from {endpoint} within {seconds:g} s{hint}")
         ctx.exit(FAILED)
-    # Prefix filtering has no sequence numbers, so that losses are unknown.
-    lost = None if filtering == "prefix" or None in gaps else sum(count or 0 for count in gaps)
+    # Plain publishers number no messages, so that their losses are unknown.
+    lost = None if not is_counted or None in gaps else sum(count or 0 for count in gaps)
     result = {
         "endpoint": endpoint,
         "pattern": str(pattern.text),

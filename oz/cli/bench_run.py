@@ -56,9 +56,8 @@ class BenchPlan:
 
     @property
     def high_water_mark(self) -> int:
-        """The bound of each queue: in messages, or in batches if the publisher filters."""
-        unit = max(self.size + 64, 65_536 if self.filtering == "publisher" else 0)
-        return max(4, QUEUE_BYTES // unit)
+        """Messages in each queue at most."""
+        return max(4, QUEUE_BYTES // (self.size + 64))
 
     def make_subjects(self) -> list[str]:
         """Return the subjects, with the matching ones spread evenly."""
@@ -89,7 +88,9 @@ def measure(plan: BenchPlan) -> dict[str, Any]:
     """
     limit = plan.high_water_mark
     with oz.Publisher(
-        "tcp://127.0.0.1:*", on_full="block", full_timeout=FULL_TIMEOUT, high_water_mark=limit
+        "tcp://127.0.0.1:*",
+        on_full="block",
+        options=oz.Options(send_timeout=FULL_TIMEOUT, high_water_mark=limit),
     ) as publisher:
         assert publisher.endpoint is not None
         with _subscribers(plan, publisher.endpoint) as processes:
@@ -153,7 +154,7 @@ def _await_subscribers(
     while True:
         try:
             # Each subscribes to the controls last.
-            return publisher.wait_for_subscribers(count, subject=END, timeout=0.1)
+            return publisher.wait_for_subscribers(END, count=count, timeout=0.1)
         except oz.Timeout:
             for one in processes:
                 if one.poll() is not None:
@@ -210,10 +211,14 @@ def _publish_loaded(publisher: oz.Publisher, plan: BenchPlan) -> tuple[int, floa
     return count, now - began
 
 
-def _receive_phase(subscriber: oz.Subscriber) -> dict[str, Any]:
-    """Receive the messages of one phase, and return the counts and latencies."""
+def _receive_phase(subscriber: oz.Subscriber, earlier: int) -> dict[str, Any]:
+    """Receive the messages of one phase, and return the counts and latencies.
+
+    Args:
+        subscriber: of both phases.
+        earlier: messages of the earlier phase. They all match.
+    """
     delivered, controls, latencies = 0, 0, []
-    received = subscriber.stats.received
     began = time.monotonic()
     for message in subscriber:
         if message.subject[0] != "c":
@@ -229,7 +234,8 @@ def _receive_phase(subscriber: oz.Subscriber) -> dict[str, Any]:
     return {
         "delivered": delivered,
         "matching": int(message.payload),
-        "received": subscriber.stats.received - received - controls,
+        "controls": controls,
+        "received": subscriber.stats.received - earlier - controls,
         "seconds": time.monotonic() - began,
         "latencies": latencies,
     }
@@ -246,12 +252,15 @@ def _subscribe(argument: str) -> None:
     given = json.loads(argument)
     plan = BenchPlan(**given["plan"])
     with oz.Subscriber(
-        given["endpoint"], filtering=plan.filtering, high_water_mark=plan.high_water_mark
+        given["endpoint"],
+        filtering=plan.filtering,
+        options=oz.Options(high_water_mark=plan.high_water_mark),
     ) as subscriber:
         subscriber.subscribe(PATTERN)
         subscriber.subscribe(CONTROLS)
-        report = {phase: _receive_phase(subscriber) for phase in PHASES}
-    print(json.dumps(report), flush=True)
+        lone = _receive_phase(subscriber, 0)
+        loaded = _receive_phase(subscriber, lone["controls"])
+    print(json.dumps({"lone": lone, "loaded": loaded}), flush=True)
 
 
 if __name__ == "__main__":

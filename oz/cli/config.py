@@ -44,7 +44,7 @@ def config() -> None:
 
 
 @config.command(help=_SHOW_HELP, short_help="Show every setting and where it came from.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Survey the configuration; the text of the help is `_SHOW_HELP`."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from rich.console import Console
 
     from oz.demo.run import PatternResult, Progress
-    from oz.transport.option_checks import Filtering
+    from oz.options import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 
@@ -43,7 +43,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 
 
 @click.command(help=_HELP, short_help="Watch wildcard subscriptions at work on real flights.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
 @click.option(
     "--filtering",
     type=click.Choice(["prefix", "publisher"]),

@@ -40,7 +40,7 @@ _INDENT = "      "
 @click.option(
     "--require", "required", multiple=True, metavar="NAME", help="Fail without it; may be repeated."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None:
     """Examine; the text of the help is `_HELP`."""

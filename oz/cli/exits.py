@@ -56,15 +56,16 @@ _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 
 
 def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
-    """Wait until subscribers have fetched what was published, as long as it takes.
+    """Close a publisher, and wait until all messages are sent, as long as it takes.
 
     Ctrl-C and SIGTERM end the wait. The command then reports unsent messages and exits with 1.
     """
     published = publisher.stats.published
     try:
-        publisher.close(linger=-1)
+        # Messages without acknowledgement may have arrived, so that the returned number is no failure.
+        publisher.close(timeout=None)
     except (KeyboardInterrupt, SystemExit):
-        publisher.close(linger=0)
+        publisher.close(timeout=0)
         say(ctx, unsent(published))
         ctx.exit(FAILED)
 
@@ -72,13 +73,13 @@ def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
 def unsent(published: int) -> str:
     """Return the warning about unsent messages. ZeroMQ does not report their number."""
     return (
-        "ended by a signal while messages were unsent: some subscriber has not fetched "
-        f"the last of the {published} that were published, and will not get them"
+        "ended by a signal while messages were unsent: a subscriber has not received "
+        f"the last of the {published} published messages, and will not receive them"
     )
 
 
 def exit_code(error: Exception) -> int:
-    """Tell what the user wrote wrongly from what failed."""
+    """Return the exit code of an error: wrong usage or failure."""
     if isinstance(error, (oz.PatternError, oz.SubjectError)):
         return USAGE
     return USAGE if getattr(error, "errno", None) in _NOT_AN_ENDPOINT else FAILED

@@ -66,7 +66,7 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
     show_default=True,
     help="The time to listen to an endpoint.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
 def explain(
     patterns: tuple[str, ...], dialect: str, against: str | None, seconds: float, as_json: bool
 ) -> None:

@@ -20,7 +20,7 @@ from oz.configuration import resolve_limits
 from oz.configuration.files import open_file, read_text
 from oz.configuration.limits import TABLE as LIMITS
 from oz.configuration.limits import limits_of
-from oz.security.limits import Limits
+from oz.options import Limits
 from oz.system import raise_descriptors
 
 if TYPE_CHECKING:

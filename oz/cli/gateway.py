@@ -57,6 +57,13 @@ _DEFAULTS = oz.Multicast()
     help="The endpoint where applications publish; may be repeated.",
 )
 @click.option(
+    "--connect-publishers",
+    "connect",
+    multiple=True,
+    metavar="ENDPOINT",
+    help="The endpoint of an application that publishes; may be repeated.",
+)
+@click.option(
     "--rate-kbps",
     type=Whole(),
     default=_DEFAULTS.rate_kbps,
@@ -109,6 +116,7 @@ def gateway(
     send: str | None,
     bind: tuple[str, ...],
     publishers: tuple[str, ...],
+    connect: tuple[str, ...],
     no_echo: bool,
     no_origins: bool,
     security: oz.Security | None,
@@ -119,17 +127,17 @@ def gateway(
     from oz.services.gateway import Gateway
 
     raise_descriptors()
-    limits = resolve_limits()
     try:
         made = Gateway(
             receive=receive,
             send=send,
             subscribers=bind,
             publishers=publishers,
+            connect=connect,
             multicast=oz.Multicast(**multicast),
             echo=not no_echo,
             keep_origins=not no_origins,
-            limits=limits,
+            options=oz.Options(limits=resolve_limits()),
             security=security,
         )
     except zmq.ZMQError:

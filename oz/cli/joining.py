@@ -28,7 +28,7 @@ def joining_options(command: _F) -> _F:
     """Offer the options of a command that joins a bus whatever it is told; `join` reads them."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
-        "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
+        "-b", "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
     return _offer(security_option(command), bus, bind, *_shared(""))
 
@@ -98,7 +98,7 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
     """Join a bus for a `with` block, and leave it at the end, also on Ctrl-C and SIGTERM.
 
     Args:
-        ctx: of the command; what the node logs is said as its warnings.
+        ctx: of the command; the log of the node becomes its warnings.
         given: the options by name.
         options: more of `oz.Node`.
 
@@ -118,12 +118,12 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
 
 
 def say_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
-    """Wait for peers to answer, so long at most, and say that the node is ready."""
+    """Wait for answers of peers, `seconds` at most, and report that the node is ready."""
     say(ctx, ready_line(node, is_whole=is_ready(node, seconds)))
 
 
 def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
-    """Wait for peers to answer, so long at most; tell whether they have."""
+    """Wait for answers of peers, `seconds` at most; return whether all have answered."""
     try:
         node.wait_ready(seconds)
     except oz.Timeout:
@@ -132,7 +132,7 @@ def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
 
 
 def ready_line(node: oz.Node, *, is_whole: bool) -> str:
-    """Say who the node is, where, and with whom."""
+    """Return the line that reports name, bus, endpoints and peers of a node."""
     count = len(node.peers)
     bound = "".join(f", bound to {one}" for one in node.announcement.endpoints)
     peers = "1 peer" if count == 1 else f"{count} peers"
@@ -146,7 +146,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explained(error: oz.ConfigurationError) -> Exception:
-    """Make wrong usage of what was wrong with an option."""
+    """Return a usage error for a wrong option."""
     if error.source != "argument":
         return error
     return click.UsageError(f"--{error.setting}: {error.value!r}: {error.rule}")

@@ -33,7 +33,7 @@ Examples:
 """
 
 _DIRECTORY = click.argument("directory", type=PathName(file_okay=False, path_type=Path))
-_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+_JSON = click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @click.group(help=_HELP, short_help="Describe, check and repair a journal; export from it.")

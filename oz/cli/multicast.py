@@ -11,9 +11,9 @@ import click
 
 from oz.cli.options import Number, Whole
 from oz.cli.output import write_json, write_line
-from oz.protocol.multicast.options import REPAIR_SECONDS
-from oz.protocol.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
-from oz.protocol.multicast.plan import plan as plan_for
+from oz.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
+from oz.multicast.plan import plan as plan_for
+from oz.options import REPAIR_SECONDS
 
 _WIDEST = 100
 

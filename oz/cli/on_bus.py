@@ -16,7 +16,7 @@ from oz.cli.payloads import PayloadForm
 from oz.cli.waiting import Waiting
 from oz.escaping import printable
 
-_DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
+_DAYS = 86_400.0  # seconds; ZeroMQ counts them in milliseconds, in 32 bits
 
 _LOSSES = {"gap": "did not arrive", "slow_consumer": "dropped: they come faster than they are read"}
 
@@ -32,13 +32,13 @@ class BusPublisher:
         """Publish the value that `payload` is written for."""
         self._node.publish(subject, self._form.read(payload), **extras)
 
-    def interest(self, subject: bytes) -> bool:
-        """Tell whether anybody on the bus has a subscription for it."""
+    def has_subscribers(self, subject: bytes) -> bool:
+        """Return whether a node of the bus has a subscription for the subject."""
         return self._node.interest(subject)
 
-    def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
+    def wait_for_subscribers(self, subject: bytes, *, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        self._node.wait_for_subscribers(n, subject, timeout)
+        self._node.wait_for_subscribers(1, subject, timeout)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def bus_publisher(
         try:
             yield BusPublisher(node, form)
         except BaseException as error:
-            # Whatever the reason, what was published before it still goes out.
+            # Messages that were published before the error are still sent.
             node.close(timeout=close_timeout if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
         published = node.stats.published
@@ -103,19 +103,19 @@ class BusSubscriber:
         with self._subscription.queue.news.rings(waiting.bell.ring):
             yield
 
-    def receive(self, timeout: float) -> Shown:
+    def receive(self, *, timeout: float) -> Shown:
         """Wait for a message.
 
         Raises:
-            Timeout: none came in so many seconds.
+            Timeout: none came in time.
         """
         message = self._subscription.receive(timeout)
         frames = [message.subject_bytes, self._form.write(message.payload)]
         return Shown(message.subject, message.payload, frames, message.headers)
 
-    def wait_ready(self, seconds: float) -> None:
+    def wait_ready(self, *, timeout: float) -> None:
         """Wait for peers to answer; see `oz.Node`."""
-        self.node.wait_ready(seconds)
+        self.node.wait_ready(timeout)
 
     def _say_loss(self, message: oz.Message) -> None:
         advisory = message.payload

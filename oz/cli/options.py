@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they mean."""
+"""Options that several commands have, and their checks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ import click
 
 import oz
 from oz.escaping import printable
+from oz.options import OVERFLOWS, POLICIES
 from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
 from oz.subjects.pattern import compile_with_default
-from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
+from oz.subscriber.checks import MAX_GROUP
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
 
-ROUTED = ("filtering", "group", "policy", "overflow", "last_value")
-"""The names of what `routed_options` offer."""
+FILTERINGS = ("auto", "publisher", "prefix")
+FILTERING_HELP = (
+    "Side that filters: the oz publisher, ZeroMQ by prefix, or auto: the publisher if it is one of oz.  "
+    "[default: auto]"
+)
+
+DELIVERY = ("group", "policy", "overflow", "last_value")
+"""Names of the options of `delivery_options`."""
 
 MOST_SECONDS = 1e9
-"""The longest time that an option takes, 31 years: what is longer overflows clocks, and nobody means it."""
+"""Longest time of an option, 31 years: longer times overflow clocks."""
 
 MOST_TIMES = 1_000_000_000_000
 """The most of anything that an option takes which is counted."""
@@ -46,7 +53,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
     def _describe_range(self) -> str:
-        """Leave out the bound that nobody comes near, in the text of `--help`."""
+        """Leave the largest possible bound out of the text of `--help`."""
         text = super()._describe_range()
         return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
 
@@ -65,7 +72,7 @@ class PathName(click.Path):
 
 
 TEXT_OF_PLACE = PathName(readable=False)
-"""What may be the URI of a place on another file system as well; neither may be empty."""
+"""Type of a path or a URI; neither may be empty."""
 
 
 class Whole(click.IntRange):
@@ -91,7 +98,7 @@ def dialect_option(of_what: str) -> Callable[[_F], _F]:
 
 
 def endpoint_options(default: str) -> Callable[[_F], _F]:
-    """Offer `--bind` and `--connect`; `default` names the one that applies when neither is given."""
+    """Add `--bind` and `--connect`; `default` is the option with a default endpoint."""
 
     def offer(command: _F) -> _F:
         for name in ("--connect", "--bind"):
@@ -134,20 +141,27 @@ def refused_to_option(command: _F) -> _F:
     )(command)
 
 
+_SHORT = {"--connect": ("-c",), "--bind": ("-b",)}
+
+
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes an endpoint each time it is given."""
-    return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
+    """Add an option with endpoints, which may be repeated."""
+    names = (*_SHORT.get(name, ()), name)
+    return click.option(*names, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
 
-def routed_options(command: _F) -> _F:
-    """Offer the options of publisher-side filtering; `check_routed` reads them."""
+def filtering_option(command: _F) -> _F:
+    """Add `--filtering`."""
+    return click.option("--filtering", type=click.Choice(FILTERINGS), default="auto", help=FILTERING_HELP)(
+        command
+    )
+
+
+def delivery_options(command: _F) -> _F:
+    """Add the options of a subscription; `check_delivery` reads them."""
     options = (
         click.option(
-            "--filtering",
-            type=click.Choice(["prefix", "publisher"]),
-            help="The side that filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
-        ),
-        click.option(
+            "-g",
             "--group",
             metavar="NAME",
             callback=checked_group,
@@ -161,7 +175,7 @@ def routed_options(command: _F) -> _F:
         ),
         click.option(
             "--overflow",
-            type=click.Choice([one for one in OVERFLOWS if one is not None]),
+            type=click.Choice(OVERFLOWS),
             help="The action when messages come faster than they are read: conflate to the newest of each "
             "subject, or drop the oldest or the newest.  [default: keep all]",
         ),
@@ -183,32 +197,29 @@ def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | Non
     return name
 
 
-def check_routed(given: dict[str, Any], *, is_needed: bool) -> dict[str, Any] | None:
-    """Put together what `routed_options` were given as arguments for `subscribe`.
+def check_delivery(given: dict[str, Any], filtering: str, *, with_headers: bool = False) -> dict[str, Any]:
+    """Return those options of `delivery_options` that were given.
 
     Args:
         given: the options by name.
-        is_needed: something else needs `filtering="publisher"`.
-
-    Returns:
-        The arguments; None when nothing asks for `filtering="publisher"`.
+        filtering: of the subscriber.
+        with_headers: whether headers are shown.
 
     Raises:
-        click.UsageError: two of them do not go together.
+        click.UsageError: an option needs another one, or excludes it.
     """
-    filtering = given["filtering"]
-    options = {name: value for name, value in given.items() if name != "filtering" and value}
+    options = {name: value for name, value in given.items() if value}
     if "policy" in options and "group" not in options:
         raise click.UsageError("--policy is of a group: give --group NAME too")
-    if filtering == "prefix" and (options or is_needed):
+    if filtering == "prefix" and (options or with_headers):
         named = ", ".join(f"--{name.replace('_', '-')}" for name in options) or "--headers"
-        raise click.UsageError(f"{named}: only with --filtering publisher")
-    return options if options or is_needed or filtering == "publisher" else None
+        raise click.UsageError(f"{named}: not with --filtering prefix")
+    return options
 
 
 def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
-    """Offer an option that takes one endpoint to which other machines or processes can connect."""
-    return click.option(name, metavar="ENDPOINT", callback=_checked_one, help=text)
+    """Add an option with one endpoint that other processes can reach."""
+    return click.option(*_SHORT.get(name, ()), name, metavar="ENDPOINT", callback=_checked_one, help=text)
 
 
 def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
@@ -242,7 +253,7 @@ def socket_refused() -> Iterator[None]:
 
 
 class Attached(Protocol):
-    """A socket, or what a service has in place of one."""
+    """Socket or service with an endpoint."""
 
     @property
     def endpoint(self) -> str | None:
@@ -252,13 +263,13 @@ class Attached(Protocol):
 def ready_line(
     socket: Attached, bind: Sequence[str], connect: Sequence[str], *, have_answered: bool = False
 ) -> str:
-    """Say that a socket is ready, and where: with the port that a `*` became.
+    """Return the line that reports a ready socket and its endpoints.
 
     Args:
-        socket: which.
-        bind: where it is bound.
-        connect: where it connects to. ZeroMQ does not say whether anybody is there.
-        have_answered: the line is said when all of those have answered.
+        socket: that is ready; its endpoint has the real port in place of `*`.
+        bind: bound endpoints.
+        connect: connected endpoints.
+        have_answered: whether the peers at these endpoints have answered.
     """
     bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
     connects = "connected" if have_answered else "connecting"
@@ -270,7 +281,7 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
 
     Args:
         specs: the patterns; each may name its dialect.
-        dialect: the dialect of those that do not.
+        dialect: of patterns without a dialect of their own.
         warn: warn of wildcards that belong to another dialect, where none was named.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The output of commands: lines that pipe well, a console for people, and what is said on stderr."""
+"""Output of commands: lines for pipes, a console for terminals, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_line(line: str | bytes) -> None:
     """Write a line to stdout at once, as UTF-8 whatever the locale.
 
     Raises:
-        BrokenPipeError: whoever read stdout has gone.
+        BrokenPipeError: the reader of stdout has closed its end.
     """
     out = sys.stdout.buffer
     # The name of a file may be no UTF-8; in JSON too this is how to write it then.
@@ -57,7 +57,7 @@ def write_json(value: Any) -> None:
 
 
 def json_field(name: str, value: str | bytes) -> dict[str, str]:
-    """Return `{name: text}`, or `{name_base64: …}` for what is not UTF-8, also text by `surrogateescape`."""
+    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8, also in text by `surrogateescape`."""
     raw = raw_text(value) if isinstance(value, str) else value
     try:
         return {name: raw.decode()}
@@ -74,9 +74,9 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def say(ctx: click.Context, line: str) -> None:
-    """Print one line on stderr, after the name of the command; where that is full nobody can be told.
+    """Print one line on stderr, after the name of the command. A full stderr is ignored.
 
-    It may hold what a stranger says.
+    The line may contain text of peers, so that it is escaped.
     """
     # Only the group knows here which command runs; the command itself knows its own whole path.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
@@ -95,7 +95,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
-    """Say what is of `level` or worse on stderr, behind `lead`, for as long as it lasts."""
+    """Write log records of `level` and above to stderr, behind `lead`, in a `with` block."""
     handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
     before = logger.level
     if not logger.isEnabledFor(level):

@@ -20,7 +20,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def headers_option(note: str) -> Callable[[_F], _F]:
     """Offer `--header`; gives a dict of text to text as `headers`."""
-    return click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_read, help=note)
+    return click.option(
+        "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_read, help=note
+    )
 
 
 def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:

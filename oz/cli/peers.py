@@ -42,8 +42,8 @@ Examples:
 @click.command(help=_HELP, short_help="Show who is on the bus.")
 @click.option("--all", "is_all", is_flag=True, help="The nodes of all buses.")
 @click.option("--watch", is_flag=True, help="Stay, and show who comes and goes.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-@click.option("--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option("-t", "--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
               help="Time for name servers and nodes to answer.  [default: 2]")  # fmt: skip
 @joining_options
 @click.pass_context

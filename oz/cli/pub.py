@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 import click
@@ -16,6 +17,7 @@ import click
 import oz
 from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
+from oz.cli.json_lines import read_json_line
 from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -30,17 +32,19 @@ from oz.cli.options import (
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.cli.rights import OwnRights
+from oz.configuration import resolve_limits
 from oz.escaping import printable
-from oz.transport.multicast.endpoint import is_multicast
+from oz.multicast.endpoints import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000
-_CLOSE_TIMEOUT = 1.0  # seconds for what is still to be sent after Ctrl-C
+_CLOSE_TIMEOUT = 1.0  # seconds for unsent messages after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
 Without a PAYLOAD each line of stdin is one. When SUBJECT is - each line of stdin is a subject, a space and a
-payload, which is what `oz sub` prints; blank lines are skipped. It ends at the first bad line, and names it.
+payload, which is what `oz sub` prints; blank lines are skipped. With --json each line is an object, as
+`oz sub --json` prints it. It ends at the first bad line, and names it.
 
 Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits
 3. A subscriber that cannot keep up is waited for, so nothing is dropped.
@@ -74,7 +78,7 @@ class Outgoing(NamedTuple):
 @click.argument("payload", required=False)
 @dialect_option("the subject")
 @endpoint_options(default="--bind")
-@click.option("--count", type=Whole(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
 @click.option(
     "--interval",
     type=Number(),
@@ -89,12 +93,15 @@ class Outgoing(NamedTuple):
     metavar="SECONDS",
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
-@headers_option("Of every message; may be repeated. Not for subscribers with --filtering prefix.")
+@headers_option("Of every message; may be repeated. Plain ZeroMQ subscribers do not receive headers.")
 @click.option("--key", metavar="TEXT", help="What --policy sticky goes by, in place of the subject.")
 @click.option(
     "--last-value",
     is_flag=True,
     help="Keep the newest message of each subject, while this runs, for an `oz sub --last-value` that joins.",
+)
+@click.option(
+    "-j", "--json", "as_json", is_flag=True, help="Read the output of `oz sub --json`, with - as the SUBJECT."
 )
 @bus_options
 @payload_option(" With --bus.")
@@ -114,6 +121,7 @@ def pub(
     headers: dict[str, Any],
     key: str | None,
     last_value: bool,
+    as_json: bool,
     form: str,
     security: oz.Security | None,
     **joining: Any,
@@ -126,12 +134,14 @@ def pub(
         PayloadForm(form).read(_as_bytes(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
-    messages = _messages(subject, payload, count)
+    if as_json and (is_bus or subject != _FROM_STDIN):
+        raise click.UsageError("--json needs - as the SUBJECT, and does not go with --bus")
+    messages = _json_lines(payload) if as_json else _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
     rights = OwnRights(security, "publish")
     if subject != _FROM_STDIN:
-        # A bad subject, or one that is denied, is told before anything is bound or waited for.
+        # A bad or denied subject is refused before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
         rights.check(_as_bytes(subject))
     with (
@@ -150,17 +160,24 @@ def pub(
         if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
             say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
             ctx.exit(NOBODY)
+        extras: dict[str, Any] = {
+            "headers": headers or None,
+            "key": None if key is None else _as_bytes(key),
+        }
         publish: Callable[..., None] = publisher.publish
         if headers or key is not None:
-            publish = partial(publish, headers=headers, key=None if key is None else _as_bytes(key))
+            publish = partial(publish, **extras)
         tally = _Tally()
-        for message in messages:
-            with _named_line(ctx, message.line):
-                rights.check(message.subject)
-                tally.unwanted += not recipients.wait_for(message.subject)
-                publish(message.subject, message.payload)
+        for topic, body, line in messages:
+            with _named_line(ctx, line):
+                if as_json:
+                    topic, body, own = read_json_line(body)
+                    publish = partial(publisher.publish, **extras | {"headers": {**headers, **own} or None})
+                rights.check(topic)
+                tally.unwanted += not recipients.wait_for(topic)
+                publish(topic, body)
             tally.published += 1
-    # Who comes later gets the newest of what is kept.
+    # Later subscribers get the newest messages.
     if not last_value:
         _report(ctx, tally)
 
@@ -196,7 +213,13 @@ def _publisher(
         bind = [DEFAULT_ENDPOINT]
     with socket_refused():
         publisher = oz.Publisher(
-            bind, connect, dialect=dialect, on_full="block", last_value=last_value, security=security
+            bind,
+            connect,
+            dialect=dialect,
+            on_full="block",
+            last_value=last_value,
+            security=security,
+            options=oz.Options(send_timeout=inf, limits=resolve_limits()),
         )
     try:
         say(ctx, ready_line(publisher, bind, connect))
@@ -205,7 +228,7 @@ def _publisher(
         publisher.close(timeout=_CLOSE_TIMEOUT)
         raise
     finally:
-        # What a slow subscriber has not fetched yet is still here.
+        # Messages for a slow subscriber still wait here.
         close_when_sent(ctx, publisher)
 
 
@@ -220,6 +243,12 @@ def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[
     if subject == _FROM_STDIN:
         raise click.UsageError("with - as the SUBJECT, subjects and payloads come from stdin")
     return repeat(Outgoing(_as_bytes(subject), _as_bytes(payload)), count or 1)
+
+
+def _json_lines(payload: str | None) -> Iterator[Outgoing]:
+    if payload is not None:
+        raise click.UsageError("with --json, payloads come from stdin")
+    return (Outgoing(b"", line, number) for number, line in enumerate(_stdin_lines(), 1) if line.strip())
 
 
 def _stdin_lines() -> Iterator[bytes]:
@@ -244,10 +273,10 @@ def _paced(messages: Iterator[Outgoing], interval: float) -> Iterator[Outgoing]:
 
 
 class _Recipients:
-    """Waits for a subscriber of each new subject, but no longer than a limit in all.
+    """Waits for a subscriber of each new subject, within a limit for all waits.
 
-    A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.
-    Over multicast nobody can tell who listens, and nobody is waited for.
+    The patterns of one subscriber arrive one after another, so each subject is waited for. A multicast
+    publisher does not know its subscribers, so it does not wait.
     """
 
     def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float, *, is_known: bool) -> None:
@@ -257,21 +286,21 @@ class _Recipients:
         self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
-        """Tell whether somebody wants the subject; when it is new, wait for that while there is time left."""
+        """Return whether a subscriber receives the subject. Wait for one if the subject is new."""
         if not self._is_known:
             return True
         if self._left > 0 and subject not in self._seen:
             self._seen.add(subject)
             self._wait(subject)
-        return self._publisher.interest(subject)
+        return self._publisher.has_subscribers(subject)
 
     def _wait(self, subject: bytes) -> None:
         started = time.monotonic()
         try:
-            self._publisher.wait_for_subscribers(1, subject=subject, timeout=self._left)
+            self._publisher.wait_for_subscribers(subject, timeout=self._left)
         except oz.Timeout:
             self._left = 0
-        # After so many subjects the start is over, and there is no need to remember more.
+        # After `_MANY` subjects the start is over, so that the set stops to grow.
         self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)
 
 

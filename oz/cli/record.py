@@ -17,8 +17,10 @@ from oz.cli.options import (
     DEFAULT_ENDPOINT,
     Number,
     PathName,
+    checked_group,
     dialect_option,
     endpoint_options,
+    filtering_option,
     parse_all,
     ready_line,
     security_option,
@@ -42,9 +44,10 @@ A message counts as recorded when it is durable, which --sync decides. An existi
 record marks the time in which nothing was recorded. Ctrl-C and SIGTERM end the command: it records the
 messages that have arrived, prints their number, and exits with 0.
 
-With --bus it joins a bus as a node and records the messages of all nodes. With --filtering publisher an oz
-publisher sends only matching messages, and losses become gap records. If the disk is full, the command
-reports it once and retries; messages beyond its memory are counted, and become gap records.
+With --bus it joins a bus as a node and records the messages of all nodes. An oz publisher sends only matching
+messages, and losses become gap records. If the disk is full, the command reports it once and retries; messages
+beyond its memory are counted, and become gap records. Of several commands with the same --group, one
+records each message.
 
 Without --bind, --connect and --bus it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes; either may be
 started first. Needs the extra ozmq[journal].
@@ -54,7 +57,8 @@ Examples:
   oz record 'md.>' --journal recorded
   oz record '>' --journal recorded --bus trading
   oz record 'rv:RUN.*' 'regex:^order\\.(new|fill)' --journal recorded --connect tcp://192.0.2.7:5750
-  oz record 'md.>' --journal recorded --filtering publisher --retain-bytes 50G
+  oz record 'md.>' --journal recorded --retain-bytes 50G
+  oz record 'job.>' --journal part1 --group recorders
 """
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -89,16 +93,18 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @dialect_option("patterns that name none")
 @endpoint_options(default="--connect")
 @bus_options
+@filtering_option
 @click.option(
-    "--filtering",
-    type=click.Choice(["prefix", "publisher"]),
-    default="prefix",
-    help="The side that filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
+    "-g",
+    "--group",
+    metavar="NAME",
+    callback=checked_group,
+    help="Of the recorders that name this group, one records each message.",
 )
 @click.option(
     "--dedupe",
     is_flag=True,
-    help="Drop messages that are published again with the same id; with --filtering publisher.",
+    help="Drop messages that are published again with the same id. Plain ZeroMQ messages have no ids.",
 )
 @click.option(
     "--sync",
@@ -126,6 +132,7 @@ def record(
     dialect: str,
     connect: list[str],
     filtering: str,
+    group: str | None,
     dedupe: bool,
     **given: Any,
 ) -> None:
@@ -135,10 +142,14 @@ def record(
     raise_descriptors()
     is_bus, bind, security = is_on_bus(given), given["bind"], given["security"]
     writer = {name: given.pop(name) for name in _WRITER_OPTIONS}
-    if dedupe and (is_bus or filtering != "publisher"):
-        raise click.UsageError("--dedupe needs --filtering publisher: only then do messages have ids")
+    if is_bus and (dedupe or filtering != "auto"):
+        raise click.UsageError("--dedupe and --filtering do not go with --bus")
+    if filtering == "prefix" and (dedupe or group):
+        raise click.UsageError("--dedupe and --group do not go with --filtering prefix")
     compiled = parse_all(patterns, dialect_on_bus(ctx, dialect) if is_bus else dialect)
-    check_subscribed(security, compiled, is_routed=is_bus or filtering == "publisher")
+    check_subscribed(
+        security, compiled, is_routed=is_bus or not (bind or filtering == "prefix"), group=group or ""
+    )
     # Messages form no reference cycles, and the collector would visit each of them several times.
     gc.set_threshold(100_000, 20, 100)
     if is_bus:
@@ -148,21 +159,26 @@ def record(
             )
         with (
             joined(ctx, given, echo=False, codec=_Bytes) as node,
-            Recorder(journal, compiled, source=node, **writer) as recorder,
+            Recorder(journal, compiled, source=node, group=group, **writer) as recorder,
         ):
             say_ready(ctx, node)
             _run(ctx, recorder)
         return
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
-    options = {"bind": bind, "filtering": filtering, "dedupe": dedupe, "limits": resolve_limits(),
-               "security": security}  # fmt: skip
+    options = {
+        "bind": bind,
+        "filtering": filtering,
+        "security": security,
+        "options": oz.Options(dedupe=dedupe, limits=resolve_limits()),
+    }
     with (
         log_in_lines(ctx),
-        Recorder(journal, compiled, source=connect, subscriber=options, **writer) as recorder,
+        Recorder(journal, compiled, source=connect, group=group, subscriber=options, **writer) as recorder,
     ):
         assert recorder.subscriber is not None
-        line = f"{ready_line(recorder.subscriber, bind, connect)}, recording in {journal}"
+        ready = ready_line(recorder.subscriber, bind, connect, have_answered=True)
+        line = f"{ready}, recording in {journal}"
         _run(ctx, recorder, f"{line} from offset {recorder.writer.end_offset}")
 
 
@@ -176,18 +192,21 @@ def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> Non
     """Record until a signal comes, and report the counts; `line` waits for the answers of publishers."""
     unsaid = line
 
-    def report_ready(timeout: float) -> None:
+    def report_ready(timeout: float) -> str | None:
+        """Report that the recorder is ready; return what is missing."""
         nonlocal unsaid
         if unsaid is not None:
-            with suppress(oz.Timeout):
+            try:
                 recorder.wait_ready(timeout=timeout)
-                say(ctx, unsaid)
-                unsaid = None
+            except oz.Timeout as error:
+                return str(error)
+            say(ctx, unsaid)
+            unsaid = None
+        return None
 
     with stop_on_signals(recorder.stop):
-        report_ready(READY_SECONDS)
-        if unsaid is not None:
-            say(ctx, "not every publisher has answered yet; recording the messages that arrive")
+        if missing := report_ready(READY_SECONDS):
+            say(ctx, f"{missing}; recording the messages that arrive")
         try:
             with _shown(recorder) as show:
 

@@ -30,7 +30,7 @@ from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, range_options, span_of
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
-from oz.transport.multicast.endpoint import is_multicast
+from oz.multicast.endpoints import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal
@@ -39,9 +39,9 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 _HELP = f"""Publish the messages of the journal DIRECTORY again, in the order in which they were recorded.
 
 --speed 1 keeps the times between messages, 10 is ten times as fast, max as fast as subscribers receive. The
-command waits for a slow subscriber, so that nothing is dropped. Subscribers with --filtering publisher
-get the time of receipt in nanoseconds as the header oz-time-ns, and oz-offset, oz-origin, oz-sequence,
-oz-position and oz-reply-to as far as the journal has them.
+command waits for a slow subscriber, so that nothing is dropped. Subscribers of oz get the time of receipt in
+nanoseconds as the header oz-time-ns, and oz-offset, oz-origin, oz-sequence, oz-position and oz-reply-to as far
+as the journal has them. A message with several payload frames cannot be published; the command counts it.
 
 SIGUSR1 pauses the replay, and a second SIGUSR1 resumes it. After a pause, and after Ctrl-Z and fg, the
 following messages keep their distances.
@@ -110,11 +110,16 @@ def replay(
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
-    # The plain dialect allows every recorded subject. With "error" the replay itself waits for room, so that
+    # The plain dialect allows every recorded subject. With "raise" the replay itself waits for space, so that
     # a signal can end it.
     with socket_refused():
         publisher = oz.Publisher(
-            bind, connect, dialect="zmq", on_full="error", limits=resolve_limits(), security=security
+            bind,
+            connect,
+            dialect="zmq",
+            on_full="raise",
+            security=security,
+            options=oz.Options(limits=resolve_limits()),
         )
     made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
     with _closed_when_sent(ctx, publisher, made):
@@ -149,7 +154,7 @@ def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher, made: Replay)
 
 def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher, seconds: float) -> None:
     try:
-        publisher.wait_for_subscribers(1, timeout=seconds)
+        publisher.wait_for_subscribers(timeout=seconds)
     except oz.Timeout:
         say(ctx, f"nobody subscribed within {seconds:g} s; nothing was published")
         ctx.exit(NOBODY)

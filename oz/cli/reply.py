@@ -217,11 +217,11 @@ Answer = Callable[[oz.Message], Any]
 )
 @click.option("--echo", is_flag=True, help="Answer with the payload that came.")
 @click.option("--text", metavar="TEXT", help="Answer with this.")
-@click.option("--group", metavar="NAME", callback=checked_group,
+@click.option("-g", "--group", metavar="NAME", callback=checked_group,
               help="Of the nodes that name this group, one gets each request.")  # fmt: skip
 @click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
               help="Requests that are answered at once.  [default: 1]")  # fmt: skip
-@click.option("--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
+@click.option("-t", "--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
               help="Time that one run of the command may take.  [default: 10]")  # fmt: skip
 @dialect_option("a pattern that names none")
 @payload_option()

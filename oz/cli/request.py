@@ -48,12 +48,12 @@ Examples:
 @click.command(help=_HELP, short_help="Ask on a subject, and print the answer.")
 @click.argument("subject")
 @click.argument("payload", required=False, default="")
-@click.option("--timeout", type=Number(), default=2.0, metavar="SECONDS",
+@click.option("-t", "--timeout", type=Number(), default=2.0, metavar="SECONDS",
               help="Time for answers, from when it is ready.  [default: 2]")  # fmt: skip
 @click.option("--wait", type=Number(), default=0.0, metavar="SECONDS",
               help="Time to wait for somebody who would answer.  [default: 0]")  # fmt: skip
 @click.option("--many", type=Whole(1), metavar="N", help="Wait for so many answers.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Write answers as they are, with no line break.")
 @headers_option("Of the request; may be repeated.")
 @dialect_option("the subject")

@@ -81,7 +81,7 @@ def check_subscribed(
 
     Args:
         security: of the command; None without keys.
-        patterns: what it subscribes to.
+        patterns: of its subscriptions.
         is_routed: publishers are told the patterns; otherwise their prefixes, which let more through.
         group: the queue group that it joins, or empty.
 

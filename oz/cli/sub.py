@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count as counting
 from math import inf
@@ -19,30 +19,32 @@ from oz.cli.joining import ready_line as node_ready_line
 from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    DELIVERY,
     MOST_SECONDS,
-    ROUTED,
     Number,
     Whole,
-    check_routed,
+    check_delivery,
+    delivery_options,
     dialect_option,
     endpoint_options,
+    filtering_option,
     parse_all,
     ready_line,
-    routed_options,
     security_option,
     socket_refused,
 )
 from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.rights import check_subscribed, of_applications
-from oz.cli.waiting import Waiting, listening, reporting_trouble
+from oz.cli.waiting import Waiting, listening
+from oz.configuration import resolve_limits
 from oz.escaping import json_text, printable
 
 READY_SECONDS = 1.0
-"""How long publishers may take to answer before that is said."""
+"""Seconds after which the command reports that it is not ready yet."""
 
-_LATER = 0.001
-"""Seconds after a time by which it is over for sure."""
+SERVICE_SECONDS = 1.0
+"""Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
 
 _HELP = f"""Print the messages whose subject matches one of the PATTERNs, one line each.
 
@@ -53,9 +55,9 @@ UTF-8 are shown as \\n or \\xff. --json is exact: one object a line, with "subje
 Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes; either may be
 started first. Runs until Ctrl-C, --count or --timeout.
 
-With --filtering publisher an oz publisher sends only what matches, and what is lost nevertheless is said on
-stderr, to the message. It needs oz at the other end. --group, --overflow, --last-value and --headers imply
-it.
+An oz publisher sends only the messages that match, and the number of lost messages is reported on stderr.
+Messages of other publishers are filtered by prefix, and then by pattern. --group, --overflow and --last-value
+need an oz publisher that the command connects to, and so does --filtering publisher.
 
 With --bus it joins a bus as a node, and prints what any node there publishes. Payloads are then values: text
 is printed as it is, and anything else as JSON. What is lost is said on stderr.
@@ -65,7 +67,6 @@ Examples:
   oz sub 'time.*.east'
   oz sub 'rv:Foo.*' 'regex:^order\\.(new|fill)\\..*' --connect tcp://192.0.2.7:5750
   oz sub 'md.>' --json --count 1 --timeout 5 | jq -r .payload
-  oz sub '*.error' --filtering publisher
   oz sub 'job.>' --group workers
   oz sub 'order.*.new' --bus trading
 """
@@ -75,16 +76,18 @@ Examples:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @endpoint_options(default="--connect")
-@click.option("--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
+@click.option("-n", "--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
 @click.option(
+    "-t",
     "--timeout",
     type=Number(),
     default=MOST_SECONDS,
     metavar="SECONDS",
     help="Exit 4 when no message comes for so long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-@routed_options
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@filtering_option
+@delivery_options
 @click.option(
     "--headers", "with_headers", is_flag=True, help="Write the headers too: as JSON, after the subject."
 )
@@ -102,6 +105,7 @@ def sub(
     count: int | None,
     timeout: float,
     as_json: bool,
+    filtering: str,
     with_headers: bool,
     form: str,
     security: oz.Security | None,
@@ -113,15 +117,18 @@ def sub(
         dialect = dialect_on_bus(ctx, dialect)
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
+    if is_bus and filtering == "prefix":
+        raise click.UsageError("--filtering prefix does not go with --bus: nodes filter as publishers")
     compiled = parse_all(patterns, dialect)
-    routed = {name: given.pop(name) for name in ROUTED}
-    asked = check_routed(routed, is_needed=with_headers or is_bus)
-    # What is denied is told before anything is bound or waited for.
+    delivery = check_delivery(
+        {name: given.pop(name) for name in DELIVERY}, filtering, with_headers=with_headers
+    )
+    # A denied pattern is refused before anything is bound or waited for.
     check_subscribed(
         security,
         of_applications(compiled) if is_bus else compiled,
-        is_routed=is_bus or asked is not None,
-        group=routed["group"] or "",
+        is_routed=is_bus or not (bind or filtering == "prefix"),
+        group=delivery.get("group", ""),
     )
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
@@ -131,10 +138,17 @@ def sub(
             given | {"bind": bind, "connect": connect, "security": security},
             PayloadForm(form),
             dialect,
-            asked or {},
+            delivery,
         )
         if is_bus
-        else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout, security)
+        else _on_sockets(
+            ctx,
+            compiled,
+            (bind, connect),
+            {"dialect": dialect, "filtering": filtering, "security": security},
+            delivery,
+            timeout,
+        )
     )
     with listening() as waiting, opened as ready, ready.heard_by(waiting):
         try:
@@ -151,15 +165,15 @@ def _on_bus(
     given: dict[str, Any],
     form: PayloadForm,
     dialect: str,
-    asked: dict[str, Any],
+    delivery: dict[str, Any],
 ) -> Iterator[_Ready]:
     if given["connect"]:
         raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
     with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
         subscriber = BusSubscriber(ctx, node, form)
-        subscriber.subscribe(patterns, asked)
-        line = node_ready_line(node, is_whole=is_ready(node))
-        yield _Ready(ctx, subscriber, line, is_known=True)
+        subscriber.subscribe(patterns, delivery)
+        say(ctx, node_ready_line(node, is_whole=is_ready(node)))
+        yield _Ready(ctx, subscriber, None)
 
 
 @contextmanager
@@ -167,83 +181,77 @@ def _on_sockets(
     ctx: click.Context,
     patterns: list[oz.Pattern],
     ends: tuple[list[str], list[str]],
-    dialect: str,
-    asked: dict[str, Any] | None,
+    options: dict[str, Any],
+    delivery: dict[str, Any],
     timeout: float,
-    security: oz.Security | None,
 ) -> Iterator[_Ready]:
     bind, connect = ends
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
-    is_routed = asked is not None
-    options: dict[str, Any] = (
-        {"filtering": "publisher", "on_gap": partial(_say_gap, ctx)} if is_routed else {}
-    )
+    if policy := delivery.pop("policy", None):
+        delivery["delivery"] = oz.Delivery(policy=policy)
     with socket_refused():
-        made = oz.Subscriber(connect, bind, dialect=dialect, security=security, **options)
+        made = oz.Subscriber(
+            connect,
+            bind,
+            on_gap=partial(_say_gap, ctx),
+            options=oz.Options(limits=resolve_limits()),
+            **options,
+        )
     with log_in_lines(ctx, "warning: "), made as subscriber:
-        subscriber.subscribe(patterns, **(asked or {}))
-        line = ready_line(subscriber, bind, connect, have_answered=is_routed)
-        ready = _Ready(ctx, subscriber, line, is_known=not is_routed)
-        # Where publishers answer it is said whether they have.
-        asked_of = () if is_routed else connect
-        with reporting_trouble(
-            asked_of, READY_SECONDS, partial(say, ctx), has_keys=security is not None
-        ) as ready.something_has_come:
-            ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
-            yield ready
+        subscriber.subscribe(patterns, **delivery)
+        ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect, have_answered=True))
+        ready.wait_for_publishers(min(timeout, READY_SECONDS))
+        yield ready
 
 
 def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
-    publisher = f"publisher {gap.origin.hex()[:8]}…"
+    publisher = "a publisher" if gap.origin is None else f"publisher {gap.origin.hex()[:8]}…"
     if gap.count is None:
-        say(ctx, f"messages of {publisher} were lost, nobody knows how many")
+        say(ctx, f"messages of {publisher} may be lost, their number is unknown ({gap.reason})")
     elif gap.count == 1:
-        say(ctx, f"1 message of {publisher} was lost")
+        say(ctx, f"1 message of {publisher} was lost ({gap.reason})")
     else:
-        say(ctx, f"{gap.count} messages of {publisher} were lost")
+        say(ctx, f"{gap.count} messages of {publisher} were lost ({gap.reason})")
 
 
 class _Ready:
-    """Says that the subscriber is ready, as soon as it is."""
+    """Reports that the subscriber is ready, once it is."""
 
     def __init__(
-        self, ctx: click.Context, subscriber: oz.Subscriber | BusSubscriber, line: str, *, is_known: bool
+        self, ctx: click.Context, subscriber: oz.Subscriber | BusSubscriber, line: str | None
     ) -> None:
         self.subscriber = subscriber
-        self._ctx, self._line, self._is_said = ctx, line, is_known
-        self.something_has_come: Callable[[], object] = bool
-        if is_known:
-            say(ctx, line)
+        self._ctx, self._line = ctx, line
 
-    def await_publishers(self, seconds: float, endpoints: int) -> None:
-        """Wait so long for publishers to answer, and say when they have not."""
-        self.look(seconds)
-        if not self._is_said:
-            who = "no publisher has" if endpoints == 1 else "not every publisher has"
-            say(self._ctx, f"{who} answered yet; waiting")
+    def wait_for_publishers(self, seconds: float) -> None:
+        """Wait for the answers of publishers, and report missing ones."""
+        missing = self.check(seconds)
+        if missing is not None:
+            say(self._ctx, f"{missing}; waiting")
 
     def heard_by(self, waiting: Waiting) -> AbstractContextManager[None]:
-        """End a wait when something has come, in a `with` block."""
+        """End a wait when a message may have arrived, in a `with` block."""
         if isinstance(self.subscriber, BusSubscriber):
             return self.subscriber.heard_by(waiting)
-        waiting.add(self.subscriber)
+        waiting.add(self.subscriber.fileno())
         return nullcontext()
 
     def next_deadline(self) -> float:
-        """Return when to receive though nothing comes, in monotonic seconds; infinite for never."""
-        if isinstance(self.subscriber, BusSubscriber):
-            return inf
-        due = self.subscriber.next_deadline()
-        return inf if due is None else due + _LATER
+        """Return the monotonic time of the next read without news; infinite for never."""
+        is_bus = isinstance(self.subscriber, BusSubscriber)
+        return inf if is_bus else time.monotonic() + SERVICE_SECONDS
 
-    def look(self, seconds: float = 0) -> None:
-        """Say that it is ready, if it is by now and that was not said before."""
-        if not self._is_said:
-            with suppress(oz.Timeout):
-                self.subscriber.wait_ready(seconds)
-                self._is_said = True
-                say(self._ctx, self._line)
+    def check(self, seconds: float = 0) -> str | None:
+        """Report that the subscriber is ready, if it is and was not before; return what is missing."""
+        if self._line is not None:
+            try:
+                self.subscriber.wait_ready(timeout=seconds)
+            except oz.Timeout as error:
+                return str(error)
+            say(self._ctx, self._line)
+            self._line = None
+        return None
 
 
 def _print_messages(
@@ -264,11 +272,9 @@ def _receive(ready: _Ready, waiting: Waiting, timeout: float) -> oz.Message | Sh
     deadline = time.monotonic() + timeout
     while True:
         is_over = time.monotonic() >= deadline
-        ready.look()
+        ready.check()
         try:
-            message = ready.subscriber.receive(timeout=0)
-            ready.something_has_come()
-            return message
+            return ready.subscriber.receive(timeout=0)
         except oz.Timeout:
             if is_over:
                 raise

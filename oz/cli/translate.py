@@ -37,7 +37,7 @@ Examples:
 @click.option("--from", "source", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
               help=f"Its own dialect, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
 @click.option("--exchange", is_flag=True, help="Subjects change too: . becomes / and / becomes a dot.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def translate(
     ctx: click.Context, pattern: str, target: str, source: str, exchange: bool, as_json: bool

@@ -22,7 +22,7 @@ _CHOICES = ("0", "1", "require")
 
 LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
-    "zmq_msg_more", "zmq_msg_close", "zmq_errno",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send",
 )  # fmt: skip
 """What the compiled part calls of libzmq."""
 
@@ -107,29 +107,6 @@ class Hot(Protocol):
             listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
         """
 
-    def Take(
-        self,
-        *,
-        twin: Callable[..., Any],
-        guard: Any,
-        read: Callable[[Any, int], list[bytes]],
-        clock: Callable[[], int],
-        accept: Callable[[list[bytes], int], Any],
-        skip: Callable[[Any], object],
-        error: type[Exception],
-    ) -> Callable[..., Any]:
-        """Make what takes a plain message that somebody wants; see `ReceivePath.take`.
-
-        Args:
-            twin: does all else, with the same arguments.
-            guard: of the subscriber.
-            read: reads all frames of a message.
-            clock: tells the time of a message.
-            accept: takes in the frames of a message.
-            skip: takes the rest of a message that something was raised in the middle of.
-            error: what `read` raises where there is no message.
-        """
-
     def HandOver(
         self,
         *,
@@ -211,21 +188,6 @@ class Hot(Protocol):
 
         Args:
             patience: seconds in which nobody goes to wait, after which all in the line are woken.
-        """
-
-    def know_plain(self, message_class: type, route_class: type) -> None:
-        """Say of which class plain messages are, and which their routes."""
-
-    def Accept(
-        self, *, twin: Callable[..., Any], receiver: Any, routes: dict[bytes, Any], stats: Any
-    ) -> Callable[..., Any]:
-        """Make what takes in plain messages whose route is known; see `PrefixReceiver.accept`.
-
-        Args:
-            twin: takes in all others.
-            receiver: whose `access` is None while publishers may publish everything.
-            routes: those that are known.
-            stats: where to count.
         """
 
     def know_lone(
@@ -348,41 +310,145 @@ class Hot(Protocol):
             reading: class of the attribute `_reading` of the sockets.
         """
 
-    def know_dispatch(
-        self, message_class: type, route_class: type, subscription_class: type, engine_class: type
-    ) -> None:
-        """Say of which classes messages, routes, subscriptions and engines of subscribers are."""
+    # links: oz.publisher and oz.subscriber
 
-    def hand_out(self, engine: Any, waiting: Any, popleft: Callable[[], Any]) -> Any:
-        """Call handlers for what waits, until a message is not for handlers alone, and give that one.
+    def scan(self, frame: bytes, at: int, count: int, /) -> Any | None:
+        """Return the columns of a body without extras, checked; None for another body.
 
-        Returns:
-            The message; None when there is none, when the engine has something to check, or after many.
-        """
-
-    def Iteration(
-        self,
-        *,
-        twin: Iterator[Any],
-        ready: Any,
-        waiting: Any,
-        take: Callable[..., Any] = ...,
-        engine: Any = ...,
-        socket: Any = ...,
-        again: type[Exception] = ...,
-        error: type[Exception] = ...,
-    ) -> Iterator[Any]:
-        """Iterate over messages that wait and are for nobody else; the twin gives all others.
+        `flat()` of the columns returns what `decode_body` of oz.wire.links returns.
 
         Args:
-            twin: gives them all.
-            ready: messages whose handlers have been called.
-            waiting: those that were unpacked.
-            take: takes a message; left out with the rest where others put them in line.
-            engine: of the subscriber.
-            socket: the subscriber.
-            again: what `take` raises when RCVTIMEO is over.
-            error: what it raises again when it is called again, as the socket is closed.
+            frame: with the body.
+            at: index of its first byte.
+            count: messages.
+        """
+
+    def Subjects(self) -> Any:
+        """Return an empty cache of routes by subject, in front of a dict of routes."""
+
+    def know_subscriber(
+        self, message: type, handled_message: type, route: type, queue: type, inbox: type, /
+    ) -> None:
+        """Set the classes of oz.subscriber."""
+
+    def make_messages(
+        self,
+        columns: Any,
+        cache: Any,
+        routes: dict[bytes, Any],
+        find: Callable[..., Any],
+        stream: int,
+        kind: type,
+        arrival: Any,
+        /,
+    ) -> list[Any]:
+        """Return the messages of a body.
+
+        Args:
+            columns: of `scan`.
+            cache: of these routes.
+            routes: by subject.
+            find: called with routes, stream, subject and None for the route of another subject.
+            stream: of the messages.
+            kind: class of the messages.
+            arrival: of the messages.
+        """
+
+    def make_plain(
+        self, batch: Any, routes: dict[bytes, Any], find: Callable[[bytes], Any], arrival: Any, /
+    ) -> tuple[list[Any], Any, int] | None:
+        """Return the wanted messages of plain publishers, the common target of their routes, and the others' number.
+
+        None if a message has not two frames. The target is None if there are several or none.
+
+        Args:
+            batch: frames of each message.
+            routes: by subject.
+            find: called for the route of another subject.
+            arrival: of the messages.
+        """
+
+    def RawSocket(self, *, socket: Any, address: int, raise_error: Callable[[int], NoReturn]) -> Any:
+        """Return the C access to a socket: methods that do not wait and run no signal handlers.
+
+        - `has_input()` returns whether a message can be read.
+        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
+        - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
+
+        Args:
+            socket: of pyzmq.
+            address: of the socket of libzmq.
+            raise_error: called with the number of another error.
+        """
+
+    def put_messages(self, messages: list[Any], start: int, /) -> int:
+        """Append messages to the queues of their routes.
+
+        Returns:
+            Index of the first message whose queues need more than that.
+        """
+
+    def pack_body(self, flat: Any, /) -> bytes | None:
+        """Return the BODY frame of messages without extras; None for other messages."""
+
+    def pack_waiting(self, waiting: list[Any], most: int, size: int, /) -> tuple[Any, int, bytes] | None:
+        """Return recipients, count and BODY frame of all messages that wait.
+
+        None if they have different recipients or extras, or do not fit one body.
+
+        Args:
+            waiting: of a `Batcher`.
+            most: messages of a body at most.
+            size: bytes of a body.
+        """
+
+    def Outbox(
+        self,
+        *,
+        quick: dict[Any, Any],
+        waiting: list[Any],
+        engine: Any,
+        batcher: Any,
+        lock: Any,
+        plain: Any,
+        full_length: int,
+        most_bytes: int,
+    ) -> Any:
+        """Return what `PublishMethod` needs of a publisher. It is in the slot `_outbox` of the publisher."""
+
+    def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
+        """Return the method `publish` of a class.
+
+        Args:
+            twin: the method in Python.
+            owner: class with the slot `_outbox`.
+        """
+
+    def MessageIteration(
+        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, engine: Any, chunk: int
+    ) -> Iterator[Any]:
+        """Return an iterator over the messages of a queue.
+
+        Args:
+            twin: iterator in Python, called when it is time to attend, and for all but plain messages.
+            items: of the queue.
+            work: the twin is called while it is not empty.
+            in_hand: likewise.
+            engine: its slot `attend_at` has the time to attend.
+            chunk: messages between two looks at the clock.
+        """
+
+    def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:
+        """Call the handlers of plain messages.
+
+        Args:
+            work: queues with a message for a handler.
+            most: calls at most.
+            failed: called with inbox and message when a handler raised.
+            counts: its only element becomes the number of calls, also before an exception.
+
+        Returns:
+            Whether the next item of `work`, if there is one, may be plain too.
         """
 
 

@@ -1,6 +1,6 @@
 /* The module oz.compiled._hot: its functions, and where slots of Python's classes lie. */
 
-#include "hot.h"
+#include "links.h"
 #include <structmember.h>
 
 Py_ssize_t
@@ -85,12 +85,15 @@ add_type(PyObject *module, PyType_Spec *spec)
 PyMODINIT_FUNC
 PyInit__hot(void)
 {
-    PyMethodDef *const functions[] = {hot_batch_methods, hot_dispatch_methods, hot_packing_methods,
-                                      hot_plain_methods, hot_lone_methods,     hot_read_methods, hot_send_methods};
-    PyType_Spec *const types[] = {&hot_publish_spec, &hot_iteration_spec, &hot_reader_spec,
-                                  &hot_accept_spec,  &hot_take_spec,      &hot_hand_over_spec,
+    PyMethodDef *const functions[] = {hot_batch_methods, hot_packing_methods,
+                                      hot_lone_methods,     hot_read_methods, hot_send_methods,
+                                      links_body_methods, links_delivery_methods};
+    PyType_Spec *const types[] = {&hot_publish_spec, &hot_reader_spec,
+                                  &hot_hand_over_spec,
                                   &hot_accept_lone_spec, &hot_take_lone_spec, &hot_send_alone_spec,
                                   &hot_receive_spec,
+                                  &links_subjects_spec,  &links_outbox_spec,  &links_publish_spec,
+                                  &links_iteration_spec, &links_raw_spec,
 #ifdef __linux__
                                   &hot_line_spec,
 #endif
@@ -105,6 +108,12 @@ PyInit__hot(void)
         if (add_type(module, types[at]) < 0) {
             Py_CLEAR(module);
         }
+    }
+    if (module != NULL && links_columns_type == NULL) {
+        links_columns_type = (PyTypeObject *)PyType_FromSpec(&links_columns_spec);
+    }
+    if (module != NULL && (links_columns_type == NULL || !links_begin())) {
+        Py_CLEAR(module);
     }
     return module;
 }

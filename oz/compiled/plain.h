@@ -97,6 +97,7 @@ typedef struct {
     int (*more)(const Frame *frame);
     int (*close)(Frame *frame);
     int (*last_error)(void);
+    int (*send)(void *socket, const void *data, size_t size, int flags);
 } Libzmq;
 
 /* Filled by `know_libzmq`, as is the class zmq.Again. */

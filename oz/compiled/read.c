@@ -24,15 +24,15 @@ PyDoc_STRVAR(know_libzmq_doc,
 static PyObject *
 know_libzmq(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    Py_ssize_t said[8];
+    Py_ssize_t said[9];
     PyObject *told, *error;
-    if (!PyArg_ParseTuple(arguments, "(nnnnnnnn)OO:know_libzmq", &said[0], &said[1], &said[2], &said[3], &said[4],
-                          &said[5], &said[6], &said[7], &told, &error)) {
+    if (!PyArg_ParseTuple(arguments, "(nnnnnnnnn)OO:know_libzmq", &said[0], &said[1], &said[2], &said[3], &said[4],
+                          &said[5], &said[6], &said[7], &said[8], &told, &error)) {
         return NULL;
     }
-    for (int place = 0; place < 8; place++) {
+    for (int place = 0; place < 9; place++) {
         if (!said[place]) {
-            return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of eight functions");
+            return PyErr_Format(PyExc_ValueError, "know_libzmq() takes the addresses of nine functions");
         }
     }
     if (Py_TYPE(told)->tp_descr_get == NULL) {

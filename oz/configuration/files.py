@@ -64,7 +64,7 @@ class FileSettings:
     candidates: tuple[ConfigurationFile, ...] = ()
     path: Path | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     security: Mapping[str, Any] | None = None
     faults: tuple[ConfigurationError, ...] = ()
     limit_faults: tuple[ConfigurationError, ...] = ()

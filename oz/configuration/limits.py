@@ -8,35 +8,38 @@ from typing import Any
 
 from oz.configuration.settings import meant
 from oz.errors import ConfigurationError
-from oz.security.limits import Limits, check_limit
+from oz.options import Limits
 
 TABLE = "limits"
 
 NAMES = tuple(one.name for one in fields(Limits))
 
 
-def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, float], list[ConfigurationError]]:
+def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, Any], list[ConfigurationError]]:
     """Read a table of limits.
 
     Args:
-        table: it, from the file; or what stands there in place of one.
+        table: value of `[limits]` in the file.
         path: of the file.
-        text: of the file, to tell the line of what is wrong.
+        text: of the file, to find the lines of faults.
 
     Returns:
-        The limits that it gives, and what is wrong with others.
+        Limits by name, and the faults of wrong ones.
     """
     if not isinstance(table, dict):
         rule = f"write limits below a line [{TABLE}]"
         return {}, [ConfigurationError(TABLE, table, f"file {path}", rule)]
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     faults = []
     for name, value in table.items():
         try:
             if name not in NAMES:
                 raise ValueError(_unknown(name))
-            found[name] = check_limit(name, value)
-        except (TypeError, ValueError) as error:
+            Limits(**{name: value})
+            found[name] = value
+        except ConfigurationError as error:
+            faults.append(ConfigurationError(name, value, _place(path, text, name), error.rule))
+        except ValueError as error:
             faults.append(ConfigurationError(name, value, _place(path, text, name), str(error)))
     return found, faults
 
@@ -44,11 +47,11 @@ def limits_of(table: Any, path: Path, text: str) -> tuple[dict[str, float], list
 def _unknown(name: str) -> str:
     guess = meant(name, NAMES)
     advice = f"did you mean {guess}?" if guess else "docs/limits.md lists them"
-    return f"no limit is called so; {advice}"
+    return f"no limit has this name; {advice}"
 
 
 def _place(path: Path, text: str, name: str) -> str:
-    """Say where a key of the table stands; only the file when it is not written in the usual way."""
+    """Return file and line of a key of the table; only the file if the line is not found."""
     is_inside = False
     for number, line in enumerate(text.splitlines(), 1):
         start = line.partition("#")[0].strip()

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from oz.configuration import files
 from oz.configuration.settings import BY_NAME, DEFINITIONS, Definition, Setting, meant
 from oz.errors import ConfigurationError
-from oz.security.limits import DEFAULT_LIMITS, Limits
+from oz.options import Limits
 
 SECURITY_VARIABLE = "OZ_SECURITY"
 """The environment variable that names a file with a table `[security]`."""
@@ -63,7 +63,7 @@ class Configuration:
     def __repr__(self) -> str:
         values = vars(self)
         given = [f"{one}={values[one]!r}" for one, source in self.sources.items() if source != "default"]
-        if self.limits != DEFAULT_LIMITS:
+        if self.limits != Limits():
             given.append(f"limits={self.limits!r}")
         return f"Configuration({', '.join(given)})"
 
@@ -107,7 +107,7 @@ def resolve(**given: Any) -> Configuration:
 
 
 def resolve_limits() -> Limits:
-    """Put together what peers may use of a service that is no node: the file's `[limits]`, and defaults.
+    """Return the limits of a program or service that is no node: the file's `[limits]`, and defaults.
 
     Raises:
         ConfigurationError: the file cannot be read, or one of its limits is wrong.

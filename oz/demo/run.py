@@ -23,8 +23,8 @@ import zmq
 import oz
 from oz.demo import flights
 from oz.errors import OzError
+from oz.options import Filtering
 from oz.system import sigint_blocked
-from oz.transport.option_checks import Filtering
 
 _END_TIME = 5.0
 """Seconds that the publisher process may take to end before it is killed."""
@@ -109,23 +109,23 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 END = "demo.end"
-"""What follows the last flight, so that a subscriber knows that there are no more."""
+"""Subject of the message after the last flight."""
 
 
 def replay(subscribers: int) -> None:
-    """Publish every flight and then `END`, once so many subscribers are there.
+    """Publish every flight and then `END`.
 
-    It waits for them however long they take to come, to make room and to fetch what is left: they are in the
-    process that ends this one when it ends.
+    It waits for `subscribers` subscribers without a timeout, also while they are full: they are in the parent
+    process, whose end ends this process.
     """
     messages = flights.load()
     with oz.Publisher(bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block") as publisher:
         print(publisher.endpoint, flush=True)
-        # Each subscribes to END last: whoever is seen there has subscribed to all that it wants.
-        publisher.wait_for_subscribers(subscribers, subject=END)
+        # A subscriber subscribes to END last, so that its other subscriptions have arrived too.
+        publisher.wait_for_subscribers(END, count=subscribers, timeout=None)
         publisher.publish_many(messages)
         publisher.publish(END, None)
-        publisher.close(linger=-1)
+        publisher.close(timeout=None)
 
 
 SPECS = (
@@ -135,7 +135,7 @@ SPECS = (
     r"regex:^flight\.(JFK|LGA)\.(ORD|MDW)\..*",
     "flight.EWR.ORD.UA",
 )
-"""What the demo subscribes to."""
+"""Patterns of the demo."""
 
 SILENCE = 10.0
 """Seconds without a single message after which a publisher that has begun, or has ended, is given up."""
@@ -153,12 +153,12 @@ class PatternResult:
     Attributes:
         pattern: the text of its pattern.
         dialect: the dialect of that.
-        prefixes: what it subscribed to in ZeroMQ's own terms.
+        prefixes: its subscriptions in ZeroMQ.
         received: messages that crossed the wire to it.
         delivered: those of them that matched.
         expected: how many of the flights match, counted without any socket.
         rate: messages a second that it took from the wire and tried its pattern on.
-        spark: how many of the flights match in Spark; None where nobody asked.
+        spark: flights that match in Spark; None without Spark.
     """
 
     pattern: str
@@ -215,7 +215,7 @@ def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
 
 
 class _Listener:
-    """One subscriber and what it has counted."""
+    """One subscriber and its counts."""
 
     def __init__(self, pattern: oz.Pattern, endpoint: str, filtering: Filtering) -> None:
         self.pattern = pattern
@@ -259,7 +259,7 @@ def _listen(
 ) -> None:
     poller = zmq.Poller()
     for listener in listeners:
-        poller.register(listener.subscriber, zmq.POLLIN)
+        poller.register(listener.subscriber.fileno(), zmq.POLLIN)
     heard = inf
     while pending := [listener for listener in listeners if not listener.ended]:
         if sum(listener.take_some() for listener in pending):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack, closing
 from math import ceil
 from typing import Any
 
 import zmq
+
+from oz.numbers import check_number
+from oz.transport.pollable import Pollable, PollTurn
 
 _POLLIN = int(zmq.POLLIN)
 
@@ -20,16 +24,19 @@ class FilteredSocket:
 
 
 class Poller(zmq.Poller):
-    """A `zmq.Poller` that reports an `oz.SubSocket` readable only for a message that matches.
+    """A `zmq.Poller` that reports an `oz.SubSocket` and an `oz.Subscriber` readable only for a message that matches.
 
-    Other sockets and file descriptors are polled as `zmq.Poller` polls them.
+    A subscriber is registered as a socket is. It is readable if `receive(timeout=0)` would return. Its handlers
+    run while the poller polls, and its publishers are answered. Other sockets and file descriptors are polled as
+    `zmq.Poller` polls them.
     """
 
     def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
         """Wait for events, as `zmq.Poller.poll`.
 
         A message that was reported is kept for the next receive of its socket. Receive it before another
-        poller than `oz.Poller` waits for the socket.
+        poller than `oz.Poller` waits for the socket. A program without a timeout that polls less than once a
+        second keeps the publishers of a subscriber waiting.
 
         Args:
             timeout: milliseconds; None or a negative number waits for ever.
@@ -38,23 +45,56 @@ class Poller(zmq.Poller):
             Pairs of socket and mask of events.
 
         Raises:
+            TypeError: the timeout is no number.
             zmq.ZMQError: a socket is closed, or its context has ended.
+            ClosedError: a subscriber is closed.
+            OwnershipError: a subscriber was created before a fork.
         """
-        filtered = [
-            socket for socket, flags in self.sockets if isinstance(socket, FilteredSocket) and flags & _POLLIN
-        ]
-        if not filtered:
+        if timeout is not None:
+            check_number("timeout", timeout, "a number of milliseconds, or None for ever")
+        known = (FilteredSocket, Pollable)
+        if not any(isinstance(socket, known) for socket, _ in self.sockets):
             return super().poll(timeout if timeout is None else int(timeout))
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
-        while True:
-            ready = [socket for socket in filtered if socket._has_message()]
-            left = -1 if deadline is None else max(0, ceil(1000 * (deadline - time.monotonic())))
-            events = dict(super().poll(0 if ready else left))
-            for socket in filtered:
-                mask = events.pop(socket, 0) & ~_POLLIN
-                if socket._has_message():
-                    mask |= _POLLIN
-                if mask:
-                    events[socket] = mask
-            if events or (deadline is not None and time.monotonic() >= deadline):
-                return list(events.items())
+        with ExitStack() as stack:
+            turns = {
+                socket: stack.enter_context(closing(socket._begin_turn()))
+                for socket, _ in self.sockets
+                if isinstance(socket, Pollable)
+            }
+            left: float | None = 0.0
+            while True:
+                events = self._wait(left, turns)
+                if events or (deadline is not None and time.monotonic() >= deadline):
+                    return events
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _wait(self, seconds: float | None, turns: dict[Any, PollTurn]) -> list[tuple[Any, int]]:
+        """Wait once, at most `seconds`; return the events that are confirmed."""
+        waits = [] if seconds is None else [seconds]
+        polled: list[tuple[Any, int]] = []
+        try:
+            for socket, flags in self.sockets:
+                if (turn := turns.get(socket)) is None:
+                    polled.append((socket, flags))
+                    continue
+                descriptor, at_most = turn.begin_wait()
+                if descriptor is not None:
+                    polled.append((descriptor, _POLLIN))
+                if at_most is not None:
+                    waits.append(at_most)
+            found = dict(zmq.zmq_poll(polled, ceil(1000 * min(waits)) if waits else -1))
+        finally:
+            for turn in turns.values():
+                turn.end_wait()
+        events = []
+        for socket, flags in self.sockets:
+            if (turn := turns.get(socket)) is not None:
+                mask = flags & _POLLIN if turn.has_message() else 0
+            else:
+                mask = found.get(socket, 0)
+                if isinstance(socket, FilteredSocket) and flags & _POLLIN:
+                    mask = mask & ~_POLLIN | (_POLLIN if socket._has_message() else 0)
+            if mask:
+                events.append((socket, mask))
+        return events

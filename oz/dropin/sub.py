@@ -33,7 +33,7 @@ from oz.dropin.poller import FilteredSocket, Poller
 from oz.dropin.reading import Reading, as_wanted, read_frames
 from oz.errors import ConfigurationError, PatternError, PatternTimeout
 from oz.subjects.pattern import Pattern, PatternLike, compile, compile_with_default
-from oz.transport.backend import IS_KNOWN
+from oz.transport.libzmq import IS_KNOWN
 
 SKIP_SECONDS = 0.01
 """Seconds for which a receive that must not wait skips refused messages: about ten thousand of them."""

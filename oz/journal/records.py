@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from oz.errors import JournalError
 from oz.journal.format import COLUMNS, GAP, MESSAGE, SCHEMA, TYPES, int_scalar, int_sequence
-from oz.message import DELIVERED, Extras, Gap, Message
+from oz.message import Extras, Gap, Message
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -43,16 +43,32 @@ class Record(Message):
     """A message that was read from a journal: an `oz.Message` with an offset.
 
     `subject`, `payload`, `time_ns` (a multiple of 1,000, because a journal keeps microseconds), `origin`,
-    `sequence`, `position`, `reply_to`, `headers`, `message_id` and `frames` are as in `oz.Message`.
+    `sequence`, `position`, `reply_to`, `headers`, `id` and `frames` are as in `oz.Message`.
 
     Attributes:
         offset: the number of the record in the journal, from 0.
         packed_headers: the column `headers`, not decoded.
     """
 
-    __slots__ = ("_body", "offset", "origin", "packed_headers", "position", "reply_to", "sequence")
+    __slots__ = (
+        "_body",
+        "offset",
+        "origin",
+        "packed_headers",
+        "payload",
+        "position",
+        "reply_to",
+        "sequence",
+        "subject",
+        "time_ns",
+    )
 
-    route = DELIVERED
+    subject: str
+    payload: Any
+    time_ns: int
+    origin: bytes | None
+    sequence: int | None
+    position: int | None
     offset: int
     reply_to: str | None
     packed_headers: bytes | None
@@ -87,7 +103,7 @@ class Record(Message):
         return Record, fields + tuple(getattr(self, name) for name in names)
 
     @property
-    def extras(self) -> Extras:  # type: ignore[override]
+    def extras(self) -> Extras:
         """Headers, reply subject and id, decoded from the columns."""
         headers, _, message_id = unpack_headers(self.packed_headers)
         return Extras(headers or None, self.reply_to, message_id)
@@ -99,7 +115,7 @@ class Record(Message):
         return [self._body, *frames] if frames else self._body
 
     @property
-    def frames(self) -> list[bytes]:  # type: ignore[override]
+    def frames(self) -> list[bytes]:
         """The frames of the message: subject, payload, further frames."""
         return [self.subject_bytes, self._body, *unpack_headers(self.packed_headers)[1]]
 
@@ -108,8 +124,8 @@ class Record(Message):
 class JournalGap(Gap):
     """Records or messages that are not in a journal.
 
-    `count` is the number of lost messages or missing records; None if it is unknown. `origin` is `b""` and
-    `sequence` is None unless the recorder knew the publisher. `subscription` is always None.
+    `count` is the number of lost messages or missing records; None if it is unknown. `origin` is None
+    unless the recorder knew the publisher.
 
     Attributes:
         first: the first missing offset; of a recorded gap, the offset of the gap record.
@@ -122,14 +138,13 @@ class JournalGap(Gap):
 
     first: int
     end: int
-    reason: str
     time_ns: int | None = None
     pattern: str | None = None
 
 
 def missing_gap(first: int, end: int, reason: str) -> JournalGap:
     """Return the gap of missing offsets."""
-    return JournalGap(origin=b"", subscription=None, count=end - first, first=first, end=end, reason=reason)
+    return JournalGap(origin=None, count=end - first, recovered=0, reason=reason, first=first, end=end)
 
 
 def pack_headers(
@@ -245,10 +260,9 @@ def _subjects(table: pa.Table | pa.RecordBatch) -> list[str]:
 
 def _recorded_gap(record: Record, count: int | None) -> JournalGap:
     return JournalGap(
-        origin=record.origin or b"",
-        subscription=None,
+        origin=record.origin,
         count=count,
-        sequence=record.sequence,
+        recovered=0,
         first=record.offset,
         end=record.offset + 1,
         reason="recorded",
@@ -413,8 +427,7 @@ def _fields(record: Any) -> dict[str, Any]:
             "payload": b"",
             "kind": GAP,
             "time_ns": record.time_ns,
-            "origin": record.origin or None,
-            "sequence": record.sequence,
+            "origin": record.origin,
             "lost": record.count,
         }
     if isinstance(record, Mapping):
@@ -440,7 +453,7 @@ def _message_fields(message: Message) -> dict[str, Any]:
         "position": message.position,
         "reply_to": message.reply_to,
     }
-    if packed := pack_headers(message.headers, frames[1:], message.message_id):
+    if packed := pack_headers(message.headers, frames[1:], message.id):
         fields["headers"] = packed
     return fields
 

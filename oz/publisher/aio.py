@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
 from types import TracebackType
@@ -24,7 +23,6 @@ TURN = 0.001
 _DROPPED_LINGER = 0.05  # Seconds for the last frames of a publisher that became garbage.
 _MAX_COUNT = 2**31
 
-_clock = time.monotonic
 _log = peer_logger("oz.publisher")
 _Result = TypeVar("_Result")
 
@@ -37,6 +35,7 @@ class _LoopAttendance:
 
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
+        clock, busy_clock: of the engine.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -47,7 +46,13 @@ class _LoopAttendance:
         self._timer_at = float("inf")
         self._is_scheduled = False
         self.turned_at = 0.0
+        self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
         engine.wake = self._wake
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a loop attends."""
+        return self._loop is not None
 
     def start(self) -> None:
         """Attend in the running loop; do nothing outside a loop, and in a loop that attends."""
@@ -96,7 +101,7 @@ class _LoopAttendance:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = loop.call_later(max(deadline - _clock(), 0.0), self._ring)
+        self._timer = loop.call_later(max(deadline - self.clock(), 0.0), self._ring)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, float("inf")
@@ -127,16 +132,16 @@ class _LoopAttendance:
 
         async def wait(until: float | None) -> None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if until is None else max(until - _clock(), 0.0)):
+                async with asyncio.timeout(None if until is None else max(until - self.clock(), 0.0)):
                     await news.wait()
             news.clear()
 
         waiters = self._engine.waiters
-        waiters.add(news.set)
+        waiters[news.set] = None
         try:
             return await run_async(steps, wait)
         finally:
-            waiters.discard(news.set)
+            waiters.pop(news.set, None)
 
 
 class _Done:
@@ -149,12 +154,12 @@ class _Done:
 
     def __await__(self) -> Generator[None, None, None]:
         attendance = self._attendance
-        now = _clock()
+        now = attendance.busy_clock()
         if now - attendance.turned_at >= TURN:
             # Before and after: other tasks that publish have a turn each, and so has this one.
             attendance.turned_at = now
             yield
-            attendance.turned_at = _clock()
+            attendance.turned_at = attendance.busy_clock()
 
 
 class _Life:
@@ -164,16 +169,26 @@ class _Life:
         self.engine, self.attendance = engine, _LoopAttendance(engine)
         _open.add(self)
 
+    def forget(self) -> None:
+        """Leave the publisher open at the end of the program."""
+        _open.discard(self)
+
     def finish(self, end: float) -> int:
         """Close the sockets, but not the context."""
         self.attendance.stop()
-        _open.discard(self)
+        self.forget()
         return self.engine.finish(end)
+
+    def abort(self) -> None:
+        """Close without BYE, because the sockets are dead."""
+        self.attendance.stop()
+        self.forget()
+        self.engine.abort()
 
     def drop(self) -> None:
         """Close without a wait."""
         if not self.engine.is_closed:
-            self.finish(_clock() + _DROPPED_LINGER)
+            self.finish(self.engine.runtime.clock() + _DROPPED_LINGER)
             self.engine.end_context()
 
     def _close_at_exit(self, timeout: float) -> None:
@@ -238,9 +253,11 @@ class Publisher(PublisherBase):
         Returns:
             Awaitable. If the wait for a full subscriber is cancelled, the message is not published.
         """
+        # One look-up in this object, because `__getattr__` makes each one slow.
+        engine = self._engine
         try:
-            way = self._quick.get(subject, UNKNOWN)
-        except TypeError:
+            way = engine.quick[subject]
+        except (KeyError, TypeError):
             # A bytearray has no hash.
             way = UNKNOWN
         if (
@@ -248,17 +265,23 @@ class Publisher(PublisherBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= self._most_bytes
+            and len(payload) <= engine.most_bytes
         ):
-            if way:
-                waiting, engine = self._waiting, self._engine
-                if waiting and not engine.is_pressed:
-                    waiting.extend((*way, payload, None))
-                    if engine.is_resting or len(waiting) >= self._full_length:
+            if type(way) is tuple and way:
+                waiting = engine.waiting
+                if not engine.is_pressed and (waiting or self._attendance.is_started):
+                    if not waiting:
+                        engine.begin_batch(way, payload)
+                        return self._done
+                    streams, raw = way
+                    waiting.extend((streams, raw, payload, None))
+                    if engine.is_resting or len(waiting) >= engine.full_length:
                         engine.appended()
                     return self._done
             elif way is None:
-                self._batcher.unmatched += 1
+                engine.batcher.unmatched += 1
+                return self._done
+            elif type(way) is bytes and engine.send_plain(way, payload):
                 return self._done
         return self._publish(subject, payload, headers, key, id)
 
@@ -286,7 +309,7 @@ class Publisher(PublisherBase):
             Number of published messages. The messages before an error or a cancellation are published.
 
         Raises:
-            TypeError: an element is no pair.
+            TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
         count = 0
@@ -346,8 +369,9 @@ class Publisher(PublisherBase):
         if engine.is_foreign or engine.is_closed:
             return 0
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
-        # It waits for libzmq.
-        await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
+        if engine.owns_context:
+            # It waits for libzmq.
+            await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
         return left
 
     async def __aenter__(self) -> Self:

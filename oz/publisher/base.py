@@ -6,13 +6,16 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
-from oz.options import Options
+from oz.compiled import HOT
+from oz.numbers import check_count
+from oz.options import OnFull, Options
 from oz.program_end import check_running
 from oz.publisher.engine import Engine
+from oz.publisher.multicast import MulticastEngine, wants_multicast
 from oz.publisher.stats import PublisherStats, SubscriberInfo
 from oz.suggestions import no_attribute, refuse_unknown
 from oz.transport.endpoints import Endpoints, as_list
@@ -21,6 +24,9 @@ from oz.wire.codec import Codec
 
 class PublisherBase(ABC):
     """Publisher without the calls that wait."""
+
+    # A slot, because C reads it.
+    __slots__ = ("__dict__", "__weakref__", "_outbox")
 
     _class_name = "oz.Publisher"
 
@@ -31,13 +37,13 @@ class PublisherBase(ABC):
         *,
         codec: str | Codec | None = None,
         dialect: str = "nats",
-        on_full: str = "drop",
+        on_full: OnFull = "drop",
         last_value: bool = False,
         links: str | bool | None = None,
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         """Bind and connect to endpoints.
 
@@ -51,7 +57,7 @@ class PublisherBase(ABC):
             last_value: whether subscriptions may ask for the newest message of each subject.
             links: endpoint for links; None derives it from each endpoint (TCP port + 10,000, `.links` behind
                 an ipc or inproc name); False turns links off.
-            security: keys and permissions; not supported yet.
+            security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
             context: of the sockets; needed for inproc endpoints. Without it the publisher has its own.
             options: see `oz.options.Options`.
             unknown: misspelled arguments, for an error with a suggestion.
@@ -64,7 +70,8 @@ class PublisherBase(ABC):
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__)
         check_running("publisher")
-        engine = Engine(
+        kind = MulticastEngine if wants_multicast(options, (*as_list(bind), *as_list(connect))) else Engine
+        engine = kind(
             codec=codec,
             dialect=dialect,
             on_full=on_full,
@@ -75,10 +82,17 @@ class PublisherBase(ABC):
             options=options,
         )
         self._engine = engine
-        # For the hot path of `publish`.
-        self._quick, self._batcher = engine.quick, engine.batcher
-        self._waiting, self._full_length = engine.waiting, engine.full_length
-        self._most_bytes = engine.most_bytes
+        if HOT is not None:
+            self._outbox = HOT.Outbox(
+                quick=engine.quick,
+                waiting=engine.waiting,
+                engine=engine,
+                batcher=engine.batcher,
+                lock=engine.lock,
+                plain=engine.plain_raw,
+                full_length=engine.full_length,
+                most_bytes=engine.most_bytes,
+            )
         self._begin(engine)
         try:
             for one in as_list(bind):
@@ -122,6 +136,22 @@ class PublisherBase(ABC):
             SubjectError, ClosedError, OwnershipError: as `publish`.
         """
         return self._engine.count_subscribers(subject) > 0
+
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to its subscribers, for gateways and forwarders.
+
+        Links report a gap behind the messages that were published before. Plain subscribers are told nothing.
+
+        Args:
+            count: number of lost messages; None if it is unknown.
+
+        Raises:
+            TypeError, ValueError: the count is no number from 1 on.
+            ClosedError, OwnershipError: as `publish`.
+        """
+        if count is not None:
+            check_count("count", count, 1, 2**62)
+        self._engine.report_loss(count)
 
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint, and to its link endpoint.
@@ -186,9 +216,11 @@ class PublisherBase(ABC):
         """State of each link."""
         return self._engine.subscriber_infos()
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise AttributeError with a suggestion."""
-        raise no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError with a suggestion."""
+            raise no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         """Show the endpoints."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oz.compiled import HOT
 from oz.wire import links
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ QUIET = 20e-6
 _OVERHEAD = 12  # Bytes that MessagePack adds to a message at most, without extras.
 
 Recipients = tuple["Stream", ...]
+
+_pack_waiting = None if HOT is None else HOT.pack_waiting
 
 
 class Body:
@@ -54,22 +57,23 @@ class Body:
 
     __slots__ = ("_flat", "_positions", "at", "count", "differences", "frame", "native", "position", "size")
 
-    def __init__(self, flat: list[Any], positions: Sequence[int]) -> None:
+    def __init__(self, flat: list[Any] | None, positions: Sequence[int], frame: bytes | None = None) -> None:
         """Pack messages.
 
         Args:
-            flat: subject, payload, extras of each message.
+            flat: subject, payload, extras of each message; None with a frame.
             positions: of the messages, rising.
+            frame: the packed messages, if they are packed.
         """
         self.count = len(positions)
-        self.frame = links.encode_body(flat)
+        self.frame = links.encode_body(flat or ()) if frame is None else frame
         self.size = len(self.frame)
         self.position = positions[0]
         self.differences = b"" if type(positions) is range else links.encode_differences(positions)
         self.native: Any = None
         self.at = 0.0
         self._positions = positions
-        self._flat: list[Any] | None = flat
+        self._flat = flat
 
     def settle(self) -> None:
         """Free the unpacked messages: every session has received the body."""
@@ -107,6 +111,9 @@ class Batcher:
         unmatched: messages without recipients, counted by `publish`.
     """
 
+    # A slot, because C counts in it.
+    __slots__ = ("__dict__", "unmatched")
+
     def __init__(
         self,
         *,
@@ -129,6 +136,7 @@ class Batcher:
         self.batch = min(batch, links.MAX_COUNT)
         self.batch_delay = batch_delay
         self._body_bytes, self._alone_bytes = body_bytes, alone_bytes
+        self._one_body = min(body_bytes, alone_bytes)
         self._sent_at, self._pause, self._unmatched_then = float("-inf"), QUIET, 0
 
     def add(self, recipients: Recipients, subject: bytes, payload: bytes, extras: Any = None) -> None:
@@ -147,10 +155,13 @@ class Batcher:
         waiting = len(self.waiting)
         if waiting >= 4 * self.batch:
             return True
-        age = now - self._sent_at
         if waiting == 4:
-            return age > self._pause * (1 + self.unmatched - self._unmatched_then)
-        return waiting > 0 and age >= self.batch_delay
+            return self.is_quiet(now)
+        return waiting > 0 and now - self._sent_at >= self.batch_delay
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether a message goes out at once, if no other message waits."""
+        return now - self._sent_at > self._pause * (1 + self.unmatched - self._unmatched_then)
 
     def sent(self, began: float, ended: float) -> None:
         """Record a send, from its begin to its end in seconds."""
@@ -166,9 +177,17 @@ class Batcher:
 
         The bodies of each stream are in the order of their positions.
         """
-        items = self.waiting[:]
-        if not items:
+        waiting = self.waiting
+        if not waiting:
             return []
+        if _pack_waiting is not None:
+            packed = _pack_waiting(waiting, self.batch, self._one_body)
+            if packed is not None:
+                chosen, number, frame = packed
+                base, self.position = self.position, self.position + number
+                del waiting[: 4 * number]
+                return [(chosen, Body(None, range(base, base + number), frame))] if chosen else []
+        items = waiting[:]
         recipients: list[Recipients] = items[0::4]
         first, count = recipients[0], len(recipients)
         # First the position: after an interruption no position may be used twice.
@@ -209,10 +228,13 @@ class Batcher:
 
     def _bodies(self, flat: list[Any], positions: Sequence[int]) -> Iterator[Body]:
         count = len(positions)
-        total = sum(map(len, flat[0::3])) + sum(map(len, flat[1::3])) + _OVERHEAD * count
-        has_extras = flat.count(None) < count
-        if total < min(self._alone_bytes, self._body_bytes) and not has_extras and count <= self.batch:
-            return iter((Body(flat, positions),))
+        # The first payload stands for all of them, so that large messages are seldom packed in vain.
+        is_small = len(flat[1]) * count < self._one_body
+        if is_small and count <= self.batch and flat[2::3].count(None) == count:
+            # To pack costs less than to add the sizes.
+            frame = links.encode_body(flat)
+            if len(frame) < self._one_body:
+                return iter((Body(flat, positions, frame),))
         return split(flat, positions, self._body_bytes, self._alone_bytes, self.batch)
 
 

@@ -1,7 +1,9 @@
 """Endpoints of a publisher: each endpoint of plain subscribers has a link endpoint beside it.
 
 A TCP port `*` picks a port whose link port is free too. If the link port of another endpoint is taken, the
-publisher serves plain subscribers only, and a warning says so. With an explicit `links=` it raises.
+publisher serves plain subscribers only, and a warning says so; `retry` binds the link port once it is free.
+Link ports above 32,767 are in the range from which Linux takes the ports of outgoing connections, and such a
+connection occupies its port for a minute after its end. With an explicit `links=` a taken port raises.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ import zmq
 
 from oz.errors import ConfigurationError
 from oz.logs import logger
+from oz.publisher.keys import PublisherKeys
 from oz.publisher.links import LinkListener
 from oz.publisher.plain import PlainSubscribers
+from oz.transport import descriptors
 from oz.transport.endpoints import EndpointError, as_text, check, refused_by_libzmq
 from oz.transport.ipc_paths import SocketFiles
 from oz.transport.routers import link_endpoint
 
 _ATTEMPTS = 64  # Pairs of ports that are tried.
-_MULTICAST = ("pgm", "epgm", "norm", "udp")
+_MULTICAST = ("pgm", "epgm")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
-_CONNECT_HINT = "connect to a host by its name or address, as in tcp://127.0.0.1:5555"
+_CONNECT_HINT = "name the host and the port of the other side"
 
 _log = logger("oz.publisher")
 
@@ -35,6 +39,7 @@ class PublisherEndpoints:
         bound: bound endpoints, each with its link endpoint or None.
         connected: endpoints.
         listener: the ROUTER, None before the first link endpoint.
+        taken: bound endpoints whose link endpoint is in use.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class PublisherEndpoints:
         links: str | bool | None,
         *,
         own_context: bool,
+        keys: PublisherKeys | None = None,
     ) -> None:
         """Start without endpoints.
 
@@ -52,12 +58,14 @@ class PublisherEndpoints:
             create_listener: creates the ROUTER.
             links: endpoint for links; None derives it from each bound endpoint, False turns links off.
             own_context: whether no other socket can be in the context.
+            keys: of the publisher, or None.
         """
         self._plain, self._create_listener = plain, create_listener
-        self._links, self._own_context = links, own_context
+        self._links, self._own_context, self._keys = links, own_context, keys
         self.bound: dict[str, str | None] = {}
         self.connected: list[str] = []
         self.listener: LinkListener | None = None
+        self.taken: list[str] = []
         self._plain_files, self._link_files = SocketFiles(), SocketFiles()
 
     @property
@@ -83,7 +91,11 @@ class PublisherEndpoints:
         """
         text = as_text(endpoint)
         self._check(text)
+        descriptors.need_for_endpoint(text)
         picks_port = text.startswith("tcp://") and text.endswith(":*") and self._links is None
+        if self._links is not False and self.listener is None:
+            # Before the first endpoint is bound: subscribers ask for their links as soon as it is.
+            self.listener = self._create_listener()
         for left in reversed(range(_ATTEMPTS if picks_port else 1)):
             bound = self._bind_plain(text)
             try:
@@ -96,30 +108,50 @@ class PublisherEndpoints:
                     self._unbind_plain(bound)
                     continue
                 self.bound[bound] = None
+                if error.errno == zmq.EADDRINUSE:
+                    self.taken.append(bound)
                 _log.warning(
-                    "%s has no links, only plain subscribers: %s. Free that endpoint, or give links= another "
-                    "one (links=False turns this warning off)",
+                    "%s has no links yet, only plain subscribers: %s. The publisher tries again. Free that "
+                    "endpoint, or give links= another one (links=False turns this warning off)",
                     bound,
                     error,
                 )
             return
 
+    def retry(self) -> None:
+        """Bind the link endpoints that were in use."""
+        for bound in [*self.taken]:
+            try:
+                self.bound[bound] = self._bind_links(bound)
+            except zmq.ZMQError:
+                continue
+            self.taken.remove(bound)
+            _log.info("%s has links now, at %s", bound, self.bound[bound])
+
     def _check(self, endpoint: str) -> None:
         check(endpoint, own_context=self._own_context)
         if endpoint.partition("://")[0] in _MULTICAST:
-            raise ConfigurationError(
-                "bind", endpoint, "argument", "publishers on links have no multicast yet"
+            rule = (
+                "a publisher for multicast is made with its endpoint, or with options=Options(multicast=...)"
             )
+            raise ConfigurationError("multicast", None, "argument", f"{endpoint!r}: {rule}")
 
     def _bind_plain(self, endpoint: str) -> str:
         plain = self._plain
+        if self._keys is not None:
+            self._keys.serve(plain.socket, endpoint)
         with refused_by_libzmq(endpoint, _BIND_HINT):
             bind = self._plain_files.bind
-            return cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+            bound = cast("str", bind(plain.socket, endpoint, lambda _, where: plain.bind(where)))
+        if self._keys is not None:
+            self._keys.served(plain.socket, bound)
+        return bound
 
     def _unbind_plain(self, endpoint: str) -> None:
         self._plain_files.remove(endpoint)
         self._plain.socket.unbind(endpoint)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, endpoint)
 
     def _bind_links(self, bound: str) -> str | None:
         links = self._links
@@ -132,12 +164,15 @@ class PublisherEndpoints:
             where = links
         else:
             where = link_endpoint(bound)
-        if self.listener is None:
-            self.listener = self._create_listener()
         listener: Any = self.listener
+        if self._keys is not None:
+            self._keys.serve(listener.socket, where)
         with refused_by_libzmq(where, _BIND_HINT):
             bind = self._link_files.bind
-            return cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+            bound = cast("str", bind(listener.socket, where, lambda _, own: listener.bind(own)))
+        if self._keys is not None:
+            self._keys.served(listener.socket, bound)
+        return bound
 
     def connect(self, endpoint: str | bytes) -> None:
         """Connect to an endpoint, which has no links.
@@ -147,6 +182,9 @@ class PublisherEndpoints:
         """
         text = as_text(endpoint)
         self._check(text)
+        descriptors.need_for_endpoint(text)
+        if self._keys is not None:
+            self._keys.call(self._plain.socket, text)
         with refused_by_libzmq(text, _CONNECT_HINT):
             self._plain.connect(text)
         self.connected.append(text)
@@ -163,6 +201,8 @@ class PublisherEndpoints:
                 f"{text!r} is not bound; bound are {', '.join(self.bound) or 'none'}", errno.ENOENT
             )
         link = self.bound.pop(text)
+        if text in self.taken:
+            self.taken.remove(text)
         self._unbind_plain(text)
         if link is not None and self.listener is not None and link not in self.bound.values():
             self._link_files.remove(link)
@@ -179,6 +219,8 @@ class PublisherEndpoints:
             known = ", ".join(self.connected) or "none"
             raise EndpointError(f"{text!r} is not connected; connected are {known}", errno.ENOENT)
         self.connected.remove(text)
+        if self._keys is not None:
+            self._keys.forget(self._plain.socket, text)
         self._plain.socket.disconnect(text)
 
     def close(self) -> None:
@@ -187,3 +229,4 @@ class PublisherEndpoints:
         self._link_files.remove_all()
         self.bound.clear()
         self.connected.clear()
+        self.taken.clear()

@@ -30,29 +30,34 @@ are called when there is news for them.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
 
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
+from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
 from oz.message import Extras
 from oz.options import Options
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
+from oz.publisher.keyed_plain import KeyedPlainSubscribers
+from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
-from oz.publisher.session import Session, Settings
-from oz.publisher.sessions import Sessions
+from oz.publisher.session import Session, Settings, Stream
+from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
+from oz.transport import descriptors
+from oz.transport.runtime import runtime_of
+from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire.codec import Codec, find_codec
@@ -62,8 +67,12 @@ MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
 SLICE = 0.003
 """Seconds for which declarations are read, and applied, before publishing threads get the lock."""
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to bind a link endpoint that is in use."""
 WINDOW = 256
 """Batches of a session without acknowledgement at most."""
+WATCH_INTERVAL = 0.01
+"""Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
@@ -71,12 +80,10 @@ _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent b
 
 ON_FULL = ("drop", "block", "raise")
 
-UNKNOWN = ()
-"""Default for a look-up in `Engine.quick`, which holds None for subjects without subscribers."""
+UNKNOWN: Any = ()
+"""Result of a failed look-up in `Engine.quick`, which holds None for subjects without subscribers."""
 
 _FD = int(zmq.FD)
-_get = zmq.backend.Socket.get
-_clock = time.monotonic
 _Result = TypeVar("_Result")
 
 
@@ -102,13 +109,16 @@ class Engine:
     """Sockets and sessions of one publisher.
 
     Attributes:
-        quick: recipients and bytes of subjects that links without groups want; None for subjects without
-            subscribers. Subjects that need more are absent.
+        quick: recipients and bytes of subjects that links without groups want; the bytes alone of subjects that
+            only plain subscribers want; None for subjects without subscribers. Subjects that need more are absent.
         batcher: of the sessions.
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
         is_resting: whether the attending side sleeps without regard to `waiting`.
+        is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
+            messages are sent to plain subscribers.
+        plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
@@ -116,7 +126,12 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        runtime: functions of the sockets and the clock.
+        owns_context: whether `end_context` terminates the context.
     """
+
+    # Slots, because C reads them.
+    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting", "is_watching", "plain_sent")
 
     def __init__(
         self,
@@ -137,18 +152,26 @@ class Engine:
             ValueError, TypeError: the codec or the dialect is unknown.
         """
         options = Options() if options is None else options
-        _check(on_full, links, security, context, options)
+        _check(on_full, links, context, options)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
-        self._subjects = SubjectCheck(dialect, lambda: self._endpoints.all)
+        credentials = find_credentials(security, options.multicast)
+        self._keys = (
+            None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
+        )
+        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
-        self.waiters: Waiters = set()
-        self.is_resting = self.is_pressed = False
+        self.waiters: Waiters = {}
+        self.is_resting = self.is_pressed = self.is_watching = False
+        self._watch_at, self._watched = 0.0, 0
         self.is_foreign = self.is_closing = self.is_closed = False
-        self._own_context = context is None
+        descriptors.need(descriptors.CONTEXT, "a publisher")
+        self.owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self._clock = runtime.clock
         self._refuses = on_full != "drop"
         self._settings = Settings(
             window=WINDOW,
@@ -165,40 +188,58 @@ class Engine:
             peers=options.limits.peers,
         )
         self._last_values = LastValues() if last_value else None
-        self.origin = os.urandom(16)
-        self._plain_sent = self._silent = self._refused = self._held = 0
+        self.origin = runtime.random_bytes(16)
+        self.plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
-        self.quick: dict[str | bytes, tuple[Recipients, bytes] | None] = {}
+        self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
         self._blocked: dict[Session, None] = {}
-        self._plain = PlainSubscribers(
+        keys = self._keys
+        make_plain: Callable[..., PlainSubscribers] = (
+            PlainSubscribers if keys is None else partial(KeyedPlainSubscribers, keys=keys)
+        )
+        self._plain = make_plain(
             self._context,
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
             refuses=self._refuses,
+            delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
-            self._plain, self._create_listener, links, own_context=self._own_context
+            self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._retry_at = 0.0
         _engines.add(self)
 
     def _new_sessions(self) -> Sessions:
+        keys, random_bytes = self._keys, self.runtime.random_bytes
         sessions = Sessions(
-            self.origin, self._settings, lambda: os.urandom(16), last_values=self._last_values
+            self.origin,
+            self._settings,
+            lambda: random_bytes(16),
+            last_values=self._last_values,
+            authorize=allow_all if keys is None else keys.authorize,
+            owns=owns_session,
         )
         sessions.interest.on_change = self.quick.clear
-        sessions.now = _clock()
+        sessions.now = self._clock()
         return sessions
+
+    @property
+    def plain_raw(self) -> Any:
+        """C access to the XPUB, or None."""
+        return self._plain.raw
 
     def _create_listener(self) -> LinkListener:
         limits = self.options.limits
-        return LinkListener(
+        kind = LinkListener if self._keys is None else KeyedListener
+        return kind(
             self._context, message_bytes=limits.message_bytes, window=WINDOW, handshake=limits.handshake
         )
 
@@ -265,7 +306,7 @@ class Engine:
             sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
             if self._listener is not None:
                 sockets.append(self._listener.socket)
-            return tuple(cast("int", _get(one, _FD)) for one in sockets)
+            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
 
     # publishing
 
@@ -315,16 +356,19 @@ class Engine:
             if plain.has_input():
                 self._request_attention()
         if sessions.interest.groups:
-            sessions.now = _clock()
+            sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
         if not is_matched:
             if self._last_values is not None:
                 self._silent += 1
             if is_plain:
                 batcher.unmatched -= 1
-                self._plain_sent += 1
-        if not is_plain and self._last_values is None and self._codec is None:
-            self._remember(subject)
+                self.plain_sent += 1
+        if self._last_values is None and self._codec is None:
+            if not is_plain:
+                self._remember(subject)
+            elif not is_matched:
+                self._remember_plain(subject, raw)
         if self.waiting:
             self._expect_flush()
         return True
@@ -341,15 +385,81 @@ class Engine:
                 self.quick.clear()
             self.quick[subject] = route.plain, route.subject
 
+    def _remember_plain(self, subject: str, raw: bytes) -> None:
+        """Add a subject that only plain subscribers want to `quick`."""
+        if self._sessions.interest.routes.get(subject, UNKNOWN) is None:
+            if len(self.quick) >= _MAX_QUICK:
+                self.quick.clear()
+            self.quick[subject] = raw
+
+    def send_plain(self, raw: bytes, payload: bytes) -> bool:
+        """Send a message of a subject that only plain subscribers want; return False if `offer` is needed.
+
+        After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
+        the socket costs as much as a send, so that the attending side looks at times.
+        """
+        with self.lock:
+            if self.is_closing or not self._plain.send(raw, payload):
+                return False
+            self.plain_sent += 1
+            if not self.is_watching:
+                self.is_watching = True
+                self._watch_at = self._clock() + WATCH_INTERVAL
+                self._request_attention()
+        return True
+
+    def _watch(self, now: float) -> None:
+        """End the looks for plain subscriptions if no message was sent since the last one."""
+        if self.is_watching and now >= self._watch_at:
+            self.is_watching = self.plain_sent != self._watched
+            self._watched, self._watch_at = self.plain_sent, now + WATCH_INTERVAL
+
     def _expect_flush(self) -> None:
         """Flush if the waiting messages are due; else see that they are flushed later."""
         if self._held:
             if len(self.waiting) >= self.full_length:
                 self._flush()
-        elif self.batcher.is_due(_clock()):
+        elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
             self._request_attention()
+
+    def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        """Publish the first message of a batch, whose recipients are in `quick`.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        self._locked(self._begin_batch, way, payload)
+
+    def _begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
+        if self.is_closing:
+            self.check_usable()
+        streams, raw = way
+        if len(streams) == 1 and not self._held:
+            now = self._clock()
+            if self.batcher.is_quiet(now) and self._send_alone(streams[0], raw, payload, now):
+                return
+        self.waiting.extend((streams, raw, payload, None))
+        self._expect_flush()
+
+    def _send_alone(self, stream: Stream, raw: bytes, payload: bytes, now: float) -> bool:
+        """Send a message to one stream at once; return False if other messages or frames go first."""
+        listener = self._listener
+        if listener is None:
+            return False
+        frame = self._sessions.publish_alone(stream, raw, payload, now)
+        if frame is None:
+            return False
+        session = stream.session
+        if listener.send(session.route, (frame,)) == TAKEN:
+            session.taken()
+        else:
+            # It is sent again, and the result is handled then.
+            self._sessions.ready[session] = None
+            self._pump(listener)
+        self._sent(listener, now)
+        return True
 
     def appended(self) -> None:
         """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
@@ -377,9 +487,9 @@ class Engine:
             WouldBlock: there was none within `send_timeout` seconds, or `on_full` is "raise".
             ClosedError: the publisher was closed.
         """
-        end = _clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
+        end = self._clock() + (self.options.send_timeout if self.on_full == "block" else 0.0)
         while not self.offer(message):
-            if _clock() >= end:
+            if self._clock() >= end:
                 raise self.refuse(message.subject)
             yield end
 
@@ -391,6 +501,24 @@ class Engine:
         """
         self.check_usable()
         self._locked(self._flush)
+
+    def report_loss(self, count: int | None) -> None:
+        """Report messages that were lost before this publisher to the subscribers behind the last message.
+
+        Args:
+            count: None if the number is unknown.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._report_loss, count)
+
+    def _report_loss(self, count: int | None) -> None:
+        self._flush()
+        for session in self._sessions.by_id.values():
+            for stream in session.streams.values():
+                stream.lose(count)
 
     def hold(self) -> None:
         """Keep messages until the batch is full, or `release`."""
@@ -426,11 +554,17 @@ class Engine:
 
     def _flush(self) -> None:
         sessions = self._sessions
-        began = sessions.now = _clock()
+        began = sessions.now = self._clock()
         sessions.flush()
         listener = self._listener
         if listener is not None:
             self._pump(listener)
+        self._sent(listener, began)
+
+    def _sent(self, listener: LinkListener | None, began: float) -> None:
+        """Read what has arrived during a send, and record the end of the send."""
+        sessions = self._sessions
+        if listener is not None:
             if listener.has_input():
                 self._read_links(listener)
                 self._pump(listener)
@@ -441,7 +575,7 @@ class Engine:
                 self._request_attention()
         if self._refuses:
             self._measure_pressure()
-        self.batcher.sent(began, _clock())
+        self.batcher.sent(began, self._clock())
 
     def _measure_pressure(self) -> None:
         self.is_pressed = any(
@@ -461,7 +595,7 @@ class Engine:
             return
         turn = list(ready)
         ready.clear()
-        end = _clock() + SLICE if len(turn) > 1 else 0.0
+        end = self._clock() + SLICE if len(turn) > 1 else 0.0
         for index, session in enumerate(turn):
             while (frames := session.next_frames()) is not None:
                 result = send(session.route, frames)
@@ -469,22 +603,22 @@ class Engine:
                     self._blocked[session] = None
                     break
                 if result == GONE:
-                    sessions.unreachable(session, _clock())
+                    sessions.unreachable(session, self._clock())
                     break
                 session.taken()
-            if end and _clock() > end:
+            if end and self._clock() > end:
                 # The sessions that had no turn are the first next time.
                 ready.update(dict.fromkeys(turn[index + 1 :]))
                 return
 
     def _read_links(self, listener: LinkListener) -> None:
         """Read frames of links: `MAX_READ` at most, and for `SLICE` at most."""
-        sessions, now = self._sessions, _clock()
+        sessions, now = self._sessions, self._clock()
         end = now + SLICE
         for route, frame in listener.read(MAX_READ):
-            sessions.on_frame(route, frame, now)
+            sessions.on_frame(route, frame, now, listener.user)
             # Only a declaration takes long to decode.
-            if len(frame) > _LARGE and _clock() > end:
+            if len(frame) > _LARGE and self._clock() > end:
                 break
 
     def _tell(self) -> None:
@@ -505,20 +639,29 @@ class Engine:
         plain, listener, sessions = self._plain, self._listener, self._sessions
         if plain.read(MAX_READ):
             self.quick.clear()
+        self._watch(self._clock())
+        if self._keys is not None:
+            now = self._clock()
+            if self._keys.has_changed(now):
+                self._reconsider(listener)
+            plain.settle(now)
+        if self._endpoints.taken and self._clock() >= self._retry_at:
+            self._endpoints.retry()
+            self._retry_at = self._clock() + RETRY_INTERVAL
         more = plain.has_input()
         if listener is not None:
             self._read_links(listener)
             if sessions.has_work:
-                end = _clock() + SLICE
-                while sessions.work(_STEPS) and _clock() < end:
+                end = self._clock() + SLICE
+                while sessions.work(_STEPS) and self._clock() < end:
                     pass
-            sessions.tick(_clock())
+            sessions.tick(self._clock())
             if self._blocked:
                 sessions.ready.update(self._blocked)
                 self._blocked.clear()
             self._pump(listener)
         due = None if self._held else self.batcher.deadline()
-        if due is not None and (flushes or _clock() >= due):
+        if due is not None and (flushes or self._clock() >= due):
             self._flush()
         elif self._refuses:
             self._measure_pressure()
@@ -529,7 +672,27 @@ class Engine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
         with self.lock:
-            return self._sessions.next_deadline(is_held=self._held > 0)
+            deadline = self._sessions.next_deadline(is_held=self._held > 0)
+            if self._keys is not None:
+                deadline = min(self._keys.deadline, inf if deadline is None else deadline)
+            if self._endpoints.taken:
+                deadline = min(self._retry_at, inf if deadline is None else deadline)
+            if self.is_watching:
+                deadline = min(self._watch_at, inf if deadline is None else deadline)
+            return deadline
+
+    def _reconsider(self, listener: LinkListener | None) -> None:
+        """Apply changed rights to the subscribers."""
+        assert self._keys is not None
+        sessions = self._sessions
+        sessions.now = self._clock()
+        ended = sessions.reconsider(self._keys.is_trusted)
+        if listener is not None:
+            self._pump(listener)
+            for route in ended:
+                listener.cut(route)
+        self._plain.reconsider()
+        self.quick.clear()
 
     def _recover(self) -> None:
         """Replace the machine, which an exception may have left inconsistent; see the head of the module."""
@@ -583,24 +746,31 @@ class Engine:
             Timeout: there were fewer.
             SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
         """
-        end = None if timeout is None else _clock() + timeout
+        end = None if timeout is None else self._clock() + timeout
         while (found := self.count_subscribers(subject)) < count:
-            if end is not None and _clock() >= end:
+            if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
                 where = (
                     ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
                 )
+                has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
+                hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}{hint}"
                 )
             yield end
+
+    def sessions(self) -> list[Session]:
+        """Return the sessions that have not ended. A subscriber that comes again later has another object."""
+        with self.lock:
+            return list(self._sessions.by_id.values())
 
     def subscriber_infos(self) -> list[SubscriberInfo]:
         """Return the state of each link."""
         if self.is_foreign or self.is_closed:
             return []
         with self.lock:
-            now = _clock()
+            now = self._clock()
             return [_info(session, now) for session in self._sessions.by_id.values()]
 
     def stats(self) -> PublisherStats:
@@ -608,17 +778,18 @@ class Engine:
         with self.lock:
             sessions, batcher, listener = self._sessions, self.batcher, self._listener
             numbered = batcher.position + len(batcher.waiting) // 4
-            sent = numbered - self._silent + self._plain_sent
+            sent = numbered - self._silent + self.plain_sent
             drops = [sum(pair) for pair in zip(self._drops, sessions.drops(), strict=True)]
             return PublisherStats(
-                published=sent + batcher.unmatched + self._refused,
+                published=sent + batcher.unmatched,
                 sent=sent,
                 unmatched=batcher.unmatched,
-                dropped=self._refused,
-                missed=dict(zip(REASONS, drops, strict=True)),
+                refused=self._refused,
+                dropped=dict(zip(REASONS, drops, strict=True)),
                 given_up=self._given_up + sessions.given_up,
                 redelivered=self._redelivered + sessions.redelivered,
                 rejected=self._rejected + sessions.rejected + (listener.rejected if listener else 0),
+                denied=0 if self._keys is None else self._keys.denied,
             )
 
     # the end
@@ -628,7 +799,7 @@ class Engine:
 
         See `Sessions.acknowledging_until`.
         """
-        began = _clock()
+        began = self._clock()
         end = float("inf") if timeout is None else began + timeout
         with self.lock:
             if not self.is_closing:
@@ -638,7 +809,7 @@ class Engine:
                     self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
-            now = _clock()
+            now = self._clock()
             with self.lock:
                 until = self._sessions.acknowledging_until(began, now)
             if until is None or now >= end:
@@ -659,7 +830,7 @@ class Engine:
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -674,11 +845,19 @@ class Engine:
                 self._shut(milliseconds)
             return left
 
+    def abort(self) -> None:
+        """Close the sockets without BYE."""
+        with self.lock:
+            if not self.is_closed:
+                self._shut(0)
+
     def _shut(self, linger: int) -> None:
         """Close the sockets."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()
+        if self._keys is not None:
+            self._keys.close()
         self._plain.close(linger)
         if self._listener is not None:
             # A connection that was stalled gets the last frames if it reads again in this time.
@@ -687,7 +866,9 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate an own context. It waits until libzmq has sent everything, or its linger time is over."""
-        if self._own_context and not self.is_foreign:
+        if self.owns_context and not self.is_foreign:
+            # A signal may interrupt the wait. A second `close` must not wait again.
+            self.owns_context = False
             self._context.term()
 
     def _disown(self) -> None:
@@ -745,19 +926,12 @@ def _too_large(size: int, most: int) -> ValueError:
     )
 
 
-def _check(on_full: str, links: Any, security: Any, context: Any, options: Options) -> None:
+def _check(on_full: str, links: Any, context: Any, options: Options) -> None:
     if on_full not in ON_FULL:
         raise ConfigurationError("on_full", on_full, "argument", f"it is one of {', '.join(ON_FULL)}")
     if not (links is None or links is False or isinstance(links, str)):
         raise ConfigurationError("links", links, "argument", "it is an endpoint, or False for no links")
     if not isinstance(options, Options):
         raise TypeError(f"options is an Options, not {type(options).__name__}")
-    if context is not None and not isinstance(context, zmq.Context):
-        raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")
-    for name, value in (
-        ("security", security),
-        ("multicast", options.multicast),
-        ("delimiter", options.delimiter),
-    ):
-        if value is not None:
-            raise ConfigurationError(name, value, "argument", "publishers on links do not have it yet")
+    if context is not None:
+        runtime_of(context)

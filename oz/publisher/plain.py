@@ -16,6 +16,8 @@ from typing import Any
 import zmq
 
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.libzmq import raw_socket
+from oz.transport.runtime import runtime_of
 
 LONGEST_PREFIX = 131_071
 """Bytes of a subscription at most, because libzmq walks the prefix tree by recursion."""
@@ -23,8 +25,6 @@ _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _FLAGS = (_MORE, _LAST)
 _ONE = (_LAST,)
 _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
-_get: Any = zmq.backend.Socket.get
-_send, _recv = zmq.backend.Socket.send, zmq.backend.Socket.recv
 
 
 class PlainSubscribers:
@@ -32,6 +32,7 @@ class PlainSubscribers:
 
     Attributes:
         socket: the XPUB.
+        raw: C access to it, or None.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class PlainSubscribers:
         longest_prefix: int,
         handshake: float,
         refuses: bool,
+        delimiter: bytes = b"",
     ) -> None:
         """Create the socket, without endpoints.
 
@@ -51,6 +53,7 @@ class PlainSubscribers:
             longest_prefix: bytes of a subscription at most.
             handshake: seconds within which a peer ends ZeroMQ's handshake.
             refuses: whether `send` fails if a subscriber is full. Else libzmq drops for this subscriber.
+            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
         """
         self.socket: zmq.Socket[bytes] = context.socket(zmq.XPUB, socket_class=zmq.Socket)
         for option, value in (
@@ -66,6 +69,11 @@ class PlainSubscribers:
             (zmq.TCP_KEEPALIVE_CNT, 3),
         ):
             self.socket.setsockopt(option, value)
+        self._delimiter = delimiter
+        runtime = runtime_of(context)
+        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        # C sends two frames.
+        self.raw = None if delimiter else raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()
@@ -95,7 +103,7 @@ class PlainSubscribers:
 
     def has_input(self) -> bool:
         """Return whether a subscription can be read. libzmq processes its commands in this call."""
-        return bool(_get(self.socket, _EVENTS) & _POLLIN)
+        return bool(self._get(self.socket, _EVENTS) & _POLLIN)
 
     def read(self, limit: int) -> bool:
         """Read subscriptions, `limit` at most; return whether there were any."""
@@ -103,7 +111,7 @@ class PlainSubscribers:
         for _ in range(limit):
             if not self.has_input():
                 break
-            unread.extend(map(_recv, (self.socket,), _ONE))
+            unread.extend(map(self._recv, (self.socket,), _ONE))
         if not unread:
             return False
         while unread:
@@ -129,6 +137,8 @@ class PlainSubscribers:
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has a prefix of a subject."""
+        # A subscriber may ask for a whole subject with its delimiter.
+        subject += self._delimiter
         counts, size = self._counts, len(subject)
         return any(subject[:length] in counts for length in self._lengths if length <= size)
 
@@ -137,6 +147,7 @@ class PlainSubscribers:
         counts = self._counts
         if subject is None:
             return sum(counts.values())
+        subject += self._delimiter
         return sum(counts.get(subject[:length], 0) for length in self._lengths if length <= len(subject))
 
     def send(self, subject: bytes, payload: bytes) -> bool:
@@ -147,12 +158,21 @@ class PlainSubscribers:
         """
         socket = self.socket
         try:
+            if self._delimiter:
+                self._send(socket, subject + self._delimiter + payload, _LAST)
+                return True
             # One iteration in C: a signal handler that raises leaves half a message in the socket only if the
             # signal comes during the first send.
-            deque(map(_send, (socket, socket), (subject, payload), _FLAGS), 0)
+            deque(map(self._send, (socket, socket), (subject, payload), _FLAGS), 0)
         except zmq.Again:
             return False
         return True
+
+    def reconsider(self) -> None:
+        """Apply changed rights to the connections; see `KeyedPlainSubscribers`."""
+
+    def settle(self, now: float) -> None:
+        """Match reports of ended connections; see `KeyedPlainSubscribers`."""
 
     def close(self, linger: int) -> None:
         """Close the socket.

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,9 @@ FULL, CONFLATED, TOO_LARGE, DENIED = range(4)
 
 NO_LIMIT = sys.maxsize
 """Limit of a backlog that only bytes bound."""
+
+ALONE_OVERHEAD = 16
+"""Bytes of the body of one message at most, beside subject and payload."""
 
 UP, DOWN, ENDED = "up", "down", "ended"
 
@@ -101,7 +104,7 @@ class Settings:
     on_full: str = "drop"
     resume_seconds: float = 30.0
     largest_frame: int = 64 << 20
-    joined_bytes: int = 8_192
+    joined_bytes: int = 1 << 16
     batch: int = 512
     body_bytes: int = 1 << 20
     alone_bytes: int = 1 << 16
@@ -148,6 +151,25 @@ class Batch:
             return (links.join(head, body.frame),)
         return head, body.native or body.frame
 
+    def blank(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Replace messages by empty ones, so that the sequences stay.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        if self.body is None:
+            return
+        flat = self.body.flat()
+        if all(map(is_kept, flat[0::3])):
+            return
+        blanked: list[Any] = []
+        for at in range(0, len(flat), 3):
+            blanked += flat[at : at + 3] if is_kept(flat[at]) else (b"", b"", None)
+        body = Body(blanked, self.body.positions)
+        body.at = self.body.at
+        body.settle()
+        self.body, self.size = body, body.size
+
     def withdraw(self) -> None:
         """Replace the batch by a head without body: its messages went to another member."""
         self.body, self.size = None, 0
@@ -181,6 +203,7 @@ class Stream:
         numbered: messages that have entered the window.
         pending: messages in the backlog.
         drops: dropped messages, by reason.
+        unknown: losses of unknown size that were reported to the publisher.
         load: messages of a group that are not acknowledged, or not handled.
         held: numbered batches of a group that are not acknowledged, or not handled.
         mark: sequence below which all messages are handled.
@@ -189,7 +212,7 @@ class Stream:
     __slots__ = (
         "_conflated", "_numbered_drops", "_tail_drops", "backlog", "drops", "group", "held", "holds",
         "joined", "limit", "load", "mark", "matched", "member", "number", "numbered", "options", "overflow",
-        "patterns", "pending", "prefetch", "redelivers", "session",
+        "patterns", "pending", "prefetch", "redelivers", "session", "unknown",
     )  # fmt: skip
 
     def __init__(self, session: Session, number: int, options: StreamOptions, group: Group | None) -> None:
@@ -204,6 +227,7 @@ class Stream:
         self.patterns = self.joined = 0
         self.matched = self.numbered = self.pending = self.load = self.mark = 0
         self.drops = [0, 0, 0, 0]
+        self.unknown = 0
         self.backlog: deque[_Waiting] = deque()
         self.held: deque[Batch] = deque()
         # A last value belongs to one subscription: its key has the number of the subscription too.
@@ -357,6 +381,44 @@ class Stream:
         self._tail_drops += 1
         self._unload(1)
 
+    def deny(self, is_kept: Callable[[bytes], bool]) -> None:
+        """Drop the messages of the backlog that the subscriber may not have any more.
+
+        Args:
+            is_kept: whether a subject stays.
+        """
+        session = self.session
+        kept: deque[_Waiting] = deque()
+        denied = drops = 0
+        for waiting in self.backlog:
+            body = waiting.body
+            messages = [one for one in body.messages() if is_kept(one[1])]
+            count = body.count - len(messages)
+            if count:
+                denied += count
+                drops += count
+                session.bytes -= body.size
+                if messages:
+                    flat = [part for one in messages for part in one[1:]]
+                    waiting.body = Body(flat, [one[0] for one in messages])
+                    waiting.body.at = body.at
+                    waiting.body.settle()
+                    session.bytes += waiting.body.size
+            waiting.drops += drops
+            drops = 0
+            if messages:
+                kept.append(waiting)
+            else:
+                drops = waiting.drops
+        self.backlog = kept
+        self._tail_drops += drops
+        self.pending -= denied
+        self.drops[DENIED] += denied
+        self._unload(denied)
+        for key in [*self._conflated]:
+            if not is_kept(key if isinstance(key, bytes) else key[0]):
+                self._forget(self._conflated.pop(key)[3], DENIED)
+
     def drop_backlog(self) -> None:
         """Drop the whole backlog."""
         while (waiting := self.take()) is not None:
@@ -368,6 +430,15 @@ class Stream:
         self.drops[reason] += count
         self._tail_drops += count
         self._unload(count)
+
+    def lose(self, count: int | None) -> None:
+        """Count messages that were lost before the publisher; None for an unknown number."""
+        if count is None:
+            self.unknown += 1
+        else:
+            self.matched += count
+            self.drops[FULL] += count
+            self._tail_drops += count
 
     def take(self) -> _Waiting | None:
         """Remove and return the next body of the backlog, and the conflated messages behind all bodies."""
@@ -551,7 +622,6 @@ class Session:
         self.down_at: float | None = None
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
-        self.resends, self.resends_at = 4.0, now
         self._sent_batches = 0
         self._control: deque[bytes] = deque()
         self._bye: bytes | None = None
@@ -578,6 +648,43 @@ class Session:
             self.bytes += body.size
         else:
             stream.keep(body, flags)
+
+    def offer_alone(
+        self, stream: Stream, subject: bytes, payload: bytes, position: int, now: float
+    ) -> bytes | None:
+        """Receive one message if it can be sent at once; return its frame. `taken` confirms it.
+
+        None if other frames go first, the window is full, or the message is too large for one frame.
+
+        Args:
+            stream: without group, that receives the message.
+            subject: of the message.
+            payload: of the message.
+            position: of the message.
+            now: in seconds.
+        """
+        settings = self.settings
+        if (
+            not self.is_up
+            or self._control
+            or self._is_ping_due
+            or self._sent_batches != len(self.batches)
+            or self._bye is not None
+            or stream.pending
+            or stream.group is not None
+            or len(subject) + len(payload) > settings.joined_bytes - ALONE_OVERHEAD
+            or settings.joined_bytes + links.HEAD_BYTES > self.largest_frame
+            or self.bytes >= settings.pending_bytes
+            or not self._has_room()
+        ):
+            return None
+        body = Body([subject, payload, None], range(position, position + 1))
+        body.at = now
+        self.offer(stream, body)
+        body.settle()
+        self._is_ping_next = False
+        frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
+        return frame
 
     def has_bytes_for(self, size: int) -> bool:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
@@ -613,6 +720,21 @@ class Session:
                 self.bytes += waiting.body.size
                 if stream.pending:
                     turn.append(stream)
+
+    def deny(self, stream: Stream, is_kept: Callable[[bytes], bool]) -> None:
+        """Remove messages that the subscriber may not have any more from the window and the backlog.
+
+        Args:
+            stream: of the messages.
+            is_kept: whether a subject stays.
+        """
+        for batch in self.batches:
+            if batch.stream is stream:
+                before = batch.size
+                batch.blank(is_kept)
+                self.window_used += batch.size - before
+                self.bytes += batch.size - before
+        stream.deny(is_kept)
 
     # acknowledgements
 
@@ -650,15 +772,6 @@ class Session:
         if hello.epoch == self.epoch:
             return self.acked <= hello.expected <= self.following
         return hello.epoch == links.UNKNOWN_EPOCH and self.acked == 0
-
-    def may_resend(self, now: float) -> bool:
-        """Return whether a HELLO may make the session send its window again: four times in 10 seconds."""
-        self.resends = min(4.0, self.resends + (now - self.resends_at) / 2.5)
-        self.resends_at = now
-        if self.resends < 1.0:
-            return False
-        self.resends -= 1.0
-        return True
 
     def resume(self, hello: Hello, route: bytes, now: float) -> None:
         """Continue on a new connection: every batch from the expected sequence on is unsent again."""
@@ -707,6 +820,21 @@ class Session:
     def pending(self) -> int:
         """Number of messages that the subscriber has not acknowledged, or that wait."""
         return self.following - self.acked + sum(stream.pending for stream in self.streams.values())
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it has subscriptions, and no declaration of subscriptions is incomplete."""
+        return bool(self.patterns) and self.applied > 0 and not self.part
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the subscriber has acknowledged all messages, and handled those of a group with handlers."""
+        return not self.pending and not any(stream.held for stream in self.streams.values())
+
+    @property
+    def dropped_unasked(self) -> int:
+        """Number of messages dropped for streams that have no overflow policy of the subscriber."""
+        return sum(stream.dropped for stream in self.streams.values() if stream.overflow is None)
 
     @property
     def has_unsent(self) -> bool:
@@ -786,8 +914,8 @@ class Session:
         found = {}
         for number, stream in self.streams.items():
             pending = stream.pending + unsent.get(number, 0)
-            if pending or any(stream.drops):
-                found[number] = Drops(pending, *stream.drops)
+            if pending or any(stream.drops) or stream.unknown:
+                found[number] = Drops(pending, *stream.drops)._replace(unknown=stream.unknown)
         return found
 
     def bye(self, reason: int) -> None:

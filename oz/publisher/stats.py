@@ -11,28 +11,31 @@ REASONS = ("full", "conflated", "too_large", "denied")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherStats:
-    """Counters of a publisher: `published` is the sum of `sent`, `unmatched` and `dropped`.
+    """Counters of a publisher since it was created: `published` is the sum of `sent` and `unmatched`.
 
     Attributes:
-        published: messages given to `publish`.
+        published: messages that `publish` accepted.
         sent: messages for at least one subscriber.
         unmatched: messages for which there was no subscriber.
-        dropped: messages that `publish` refused with `WouldBlock`.
-        missed: messages that sessions dropped, by reason ("full", "conflated", "too_large", "denied"). A
-            message counts for each session that dropped it.
-        given_up: messages that were lost with sessions that have ended, for each session.
+        refused: messages that `publish` refused with `WouldBlock`.
+        dropped: messages dropped for single subscribers, by reason: "full" (the queue of the subscriber),
+            "conflated" (a newer message of the subject came), "too_large" (for the subscriber), "denied". A
+            message counts once for each subscriber that does not get it. The subscriber gets a gap.
+        given_up: messages that were lost with links that have ended, for each link.
         redelivered: messages that moved to another member of their group.
         rejected: frames from subscribers that the protocol does not allow.
+        denied: subscriptions that permissions refused.
     """
 
     published: int
     sent: int
     unmatched: int
-    dropped: int
-    missed: Mapping[str, int]
+    refused: int
+    dropped: Mapping[str, int]
     given_up: int
     redelivered: int
     rejected: int
+    denied: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class SubscriberInfo:
         pending_bytes: bytes of them, and of messages that a group may have to deliver again.
         oldest: age of the oldest of these messages in seconds; None without messages. Messages that wait in a
             conflating subscription have no age.
-        dropped: dropped messages, by reason, as in `PublisherStats.missed`.
+        dropped: dropped messages, by reason, as in `PublisherStats.dropped`.
     """
 
     member: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from oz.errors import SubjectError, SubjectWarning
 from oz.subjects import dialects
+from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
 
 CACHED_SUBJECTS = 65_536
@@ -19,18 +19,21 @@ _LOCAL = b"_LOCAL."
 class SubjectCheck:
     """Check of subjects. Valid subjects are cached."""
 
-    def __init__(self, dialect: str, endpoints: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self, dialect: str, endpoints: Callable[[], Iterable[str]], delimiter: bytes | None = None
+    ) -> None:
         """Start with an empty cache.
 
         Args:
             dialect: of the publisher.
             endpoints: returns the endpoints of the publisher: `_LOCAL.` subjects stay on this host.
+            delimiter: bytes that no subject contains, because they end the subject in messages of one frame.
 
         Raises:
             ValueError: there is no such dialect.
         """
         self._rules = dialects.find(dialect)
-        self._endpoints = endpoints
+        self._endpoints, self._delimiter = endpoints, delimiter
         self._valid: dict[Any, tuple[str, bytes]] = {}
 
     def forget(self) -> None:
@@ -52,6 +55,10 @@ class SubjectCheck:
         own = rules.decode(subject, SubjectError)
         rules.check_subject(own)
         raw = own if isinstance(own, bytes) else own.encode()
+        delimiter = self._delimiter
+        if delimiter is not None and delimiter in raw:
+            rule = f"the delimiter {delimiter!r} ends a subject, so that no subject can contain it"
+            raise SubjectError(rules.name, subject, raw.index(delimiter), rule)
         if raw.startswith(_LOCAL):
             remote = [one for one in self._endpoints() if not is_local(one)]
             if remote:
@@ -59,18 +66,10 @@ class SubjectCheck:
                 raise SubjectError(rules.name, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=_level_of_caller())
+            warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
         found = raw.decode("utf-8", "surrogateescape"), raw
         if isinstance(subject, (str, bytes)) and len(subject) <= _LONGEST_CACHED:
             if len(self._valid) >= CACHED_SUBJECTS:
                 self._valid.clear()
             self._valid[subject] = found
         return found
-
-
-def _level_of_caller() -> int:
-    """Return the stack level of the first frame outside oz, for `warnings.warn` in the calling function."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
-        level, frame = level + 1, frame.f_back
-    return level

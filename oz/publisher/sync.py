@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
 from oz.program_end import CLOSE_TIMEOUT, close_all, end_daemon
@@ -85,13 +86,6 @@ class Publisher(PublisherBase):
     Subscribers of oz have links: the publisher filters for them, and a link that was cut resumes without
     loss. Plain ZeroMQ subscribers get `[subject, payload]`. Several threads may publish with one object. A
     signal handler must not use it.
-
-    Attributes:
-        endpoint: bound last, or connected to last; a port `*` is replaced by the port.
-        endpoints: all endpoints.
-        link_endpoints: at which the publisher listens for links.
-        stats: counters.
-        subscribers: state of each link.
     """
 
     def _begin(self, engine: Engine) -> None:
@@ -136,9 +130,11 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: this is the child of a fork.
         """
+        # One look-up in this object, because `__getattr__` makes each one slow.
+        engine = self._engine
         try:
-            way = self._quick.get(subject, UNKNOWN)
-        except TypeError:
+            way = engine.quick[subject]
+        except (KeyError, TypeError):
             # A bytearray has no hash.
             way = UNKNOWN
         if (
@@ -146,19 +142,25 @@ class Publisher(PublisherBase):
             and key is None
             and id is None
             and type(payload) is bytes
-            and len(payload) <= self._most_bytes
+            and len(payload) <= engine.most_bytes
         ):
-            if way:
-                waiting, engine = self._waiting, self._engine
-                if waiting and not engine.is_pressed:
+            if type(way) is tuple and way:
+                waiting = engine.waiting
+                if not engine.is_pressed:
+                    if not waiting:
+                        engine.begin_batch(way, payload)
+                        return
                     # One call of C: atomic under the GIL, so that no lock is needed; see `oz.publisher.engine`.
-                    waiting.extend((*way, payload, None))
-                    if engine.is_resting or len(waiting) >= self._full_length:
+                    streams, raw = way
+                    waiting.extend((streams, raw, payload, None))
+                    if engine.is_resting or len(waiting) >= engine.full_length:
                         engine.appended()
                     return
             elif way is None:
                 # CPython switches threads at calls and jumps only, so that no count is lost.
-                self._batcher.unmatched += 1
+                engine.batcher.unmatched += 1
+                return
+            elif type(way) is bytes and engine.send_plain(way, payload):
                 return
         self._publish(subject, payload, headers, key, id)
 
@@ -182,7 +184,7 @@ class Publisher(PublisherBase):
             Number of published messages. If a message raises, the messages before it are published.
 
         Raises:
-            TypeError: an element is no pair.
+            TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
         count = 0
@@ -245,3 +247,7 @@ class Publisher(PublisherBase):
     ) -> None:
         """Close."""
         self.close()
+
+
+if HOT is not None:
+    Publisher.publish = HOT.PublishMethod(twin=Publisher.publish, owner=PublisherBase)  # type: ignore[method-assign]

@@ -1,20 +1,18 @@
-"""Limits: how much of a program one connection may use, and all of them together.
-
-Whoever reaches a limit is refused what goes beyond it, is told so where the protocol has a way, and is
-counted; nobody else notices.
-"""
+"""Limits of the machines of nodes, name servers and forwarders. `node_limits` derives them from `oz.Limits`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from oz import options
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Limits:
-    """The limits of a socket, a node or a service; each is a number above 0, `math.inf` is no limit.
+    """Limits of a node or a service; each is a number above 0, `math.inf` is no limit.
 
     Attributes:
         streams: streams of one connection at a publisher; a subscriber has one for each set of delivery
@@ -22,18 +20,18 @@ class Limits:
         patterns: patterns of one connection at a publisher.
         pattern_weight: bytes of memory that the patterns of one connection may take there, as estimated.
         pattern_time: seconds that a publisher gives to the patterns of one connection for each message.
-        all_pattern_time: the same for the patterns of all connections together.
+        all_pattern_time: seconds for the patterns of all connections together.
         key_bytes: bytes of the keys of one connection, plain subscriptions aside: libzmq takes 100 for each.
         plain_subscriptions: plain subscriptions of one connection.
         plain_size: bytes of one plain subscription.
         plain_bytes: bytes of the plain subscriptions of one connection.
         waiting_keys: bytes that one connection asked for and a publisher has not looked at yet.
         refused_bytes: bytes that one connection asks for in vain before a publisher cuts it off.
-        interest_time: seconds that a publisher gives at a time to what subscribers ask for.
+        interest_time: seconds that a publisher spends on subscriptions at a time.
         all_streams: streams of all connections at a publisher.
         all_patterns: patterns of all connections at a publisher.
         all_plain_bytes: bytes of the plain subscriptions of all connections.
-        all_waiting_keys: the same for all connections together.
+        all_waiting_keys: bytes of waiting keys of all connections together.
         unsent: bytes that wait at a publisher for one connection; more is lost, and that is told. One message
             passes however large it is.
         message_size: bytes of one frame that a socket takes; a peer that sends a larger one is cut off.
@@ -84,17 +82,37 @@ class Limits:
         """Show the limits that are not as they are without a word."""
         usual = {one.name: one.default for one in fields(self)}
         said = (f"{name}={value!r}" for name, value in asdict(self).items() if value != usual[name])
-        return f"oz.Limits({', '.join(said)})"
+        return f"Limits({', '.join(said)})"
+
+
+def node_limits(given: options.Limits) -> Limits:
+    """Return the limits of a node or a service.
+
+    Raises:
+        TypeError: the argument is no `oz.Limits`.
+    """
+    if not isinstance(given, options.Limits):
+        raise TypeError(f"limits is oz.Limits(…), not {given!r}")
+    return Limits(
+        patterns=given.patterns,
+        pattern_time=given.pattern_time,
+        all_pattern_time=max(DEFAULT_LIMITS.all_pattern_time, given.pattern_time),
+        key_bytes=given.subscription_bytes,
+        plain_bytes=given.subscription_bytes,
+        message_size=given.message_bytes,
+        nodes=given.peers,
+        handshake=given.handshake,
+    )
 
 
 def check_limits(given: object) -> None:
-    """Refuse what are no limits.
+    """Refuse limits of another class.
 
     Raises:
-        TypeError: it is nothing of `Limits`.
+        TypeError: the argument is no `Limits`.
     """
     if not isinstance(given, Limits):
-        raise TypeError(f"limits is oz.Limits(…), not {given!r}")
+        raise TypeError(f"limits is Limits(…), not {given!r}")
 
 
 def check_limit(name: str, value: Any) -> float:
@@ -113,4 +131,4 @@ def check_limit(name: str, value: Any) -> float:
 
 
 DEFAULT_LIMITS = Limits()
-"""What holds unless said otherwise."""
+"""Default limits."""

@@ -1,4 +1,15 @@
-"""The gateway: local applications on one side, multicast on the other, and processes that may die between."""
+"""The gateway: local programs on one side, multicast on the other, and processes between them that may die.
+
+Theory of operation
+-------------------
+libpgm ends its process for a malformed packet. So the multicast sockets are in two processes, a receiver
+and a sender. The gateway starts them again, and it has the numbers. A new sender continues the sequence of the
+last one, and `Relaying` knows the next number of each publisher that was received. So every loss is detected, and
+reported to local subscribers as a gap in its place (`Publisher.report_loss`).
+
+Local subscribers have links to the publisher of the gateway. The gateway has links to local publishers that bind.
+Publishers that connect to the gateway are plain: their losses are unknown, and their headers are not passed on.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +23,14 @@ from typing import Any, Self
 
 import zmq
 
-from oz.errors import OzError
+from oz.errors import ConfigurationError, OzError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap, Message
+from oz.multicast.endpoints import parts as endpoint_parts
 from oz.numbers import check_number
+from oz.options import Filtering, Multicast, Options
 from oz.protocol.bridge.bridge import Relaying
-from oz.protocol.multicast.options import Multicast
-from oz.security.limits import DEFAULT_LIMITS, Limits
+from oz.publisher.sync import Publisher
 from oz.services.link import (
     ADVISORY,
     GAP,
@@ -28,62 +40,55 @@ from oz.services.link import (
     READY,
     Numbering,
     Relayed,
-    extras_of,
     pack,
-    relayed,
     unpack_message,
     with_origin,
 )
-from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
-from oz.sync.publisher_engine import ThreadedPublisher
+from oz.subscriber.sync import Subscriber
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
-from oz.transport.multicast.endpoint import parts as endpoint_parts
-from oz.transport.publisher.options import PublisherOptions
-from oz.transport.security import Security
-from oz.transport.subscriber.subscribing import EVERYTHING
 
 _log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
-"""What subjects of advisories begin with; behind it `gap`, `down`, `up` or the kind of an `oz.Advisory`."""
+"""Prefix of the subjects of advisories. `gap`, `down`, `up` or the kind of a notice follows."""
 
 HOLDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down; then they are dropped."""
+"""Seconds for which messages wait in their publishers while the sender is down. Then they are dropped."""
+
+ATTEND_SECONDS = 1.0
+"""Seconds after which the subscriber is read without a message, so that its publishers are answered."""
 
 _LOCAL = b"_LOCAL."
 
 
 @dataclass
 class GatewayStats:
-    """The counts of a gateway so far: messages, unless it says otherwise."""
+    """Counters of a gateway: messages, but for `restarts`."""
 
     received: int = 0
-    """That came by multicast and were passed on to local subscribers."""
+    """Messages that came by multicast and were published to local subscribers."""
     lost: int = 0
-    """That were multicast and did not arrive, which local subscribers were told."""
+    """Messages that were multicast and did not arrive; local subscribers got gaps."""
     sent: int = 0
-    """Of local publishers that were handed to the sender."""
+    """Messages of local publishers that the sender got."""
     unsent: int = 0
-    """Of local publishers that were lost here or on the way here, which multicast subscribers were told."""
+    """Messages of local publishers that were lost before the sender; multicast subscribers get gaps."""
     refused: int = 0
-    """That cannot be passed on, as their subject is not one that oz publishes."""
+    """Messages with a subject or headers that the publisher of the gateway refuses."""
     restarts: int = 0
     """Starts of a multicast process after it had ended."""
 
 
 class Gateway:
-    """Passes messages between local applications and multicast.
-
-    The multicast sockets are in processes of their own, one to receive and one to send. When one ends, it is
-    started again; local applications stay connected, and are told what was lost in between.
+    """Passes messages between local programs and multicast.
 
     Attributes:
-        stats: what it did so far.
-        publisher: the engine of what local applications subscribe to.
-        subscriber: what local applications publish to; None when nothing is sent.
+        stats: counters.
+        publisher: to which local subscribers connect.
+        sources: subscribers of local publishers: one with links, and one for plain publishers.
     """
 
     def __init__(
@@ -93,34 +98,37 @@ class Gateway:
         send: str | None = None,
         subscribers: str | Iterable[str] = (),
         publishers: str | Iterable[str] = (),
+        connect: str | Iterable[str] = (),
         multicast: Multicast | None = None,
         echo: bool = True,
         keep_origins: bool = True,
-        limits: Limits = DEFAULT_LIMITS,
-        security: Security | None = None,
+        options: Options | None = None,
+        security: Any = None,
     ) -> None:
         """Bind to the local endpoints; `run` starts the processes.
 
         Args:
-            receive: where multicast is heard, such as `epgm://192.0.2.7;239.192.1.1:5555`; or a list.
-            send: where to multicast what local applications publish; a UDP port of its own on this host.
-            subscribers: where local applications subscribe, `ipc://…` or `tcp://…`; or a list.
-            publishers: where local applications publish with `oz.Publisher(connect=…)`; or a list.
-            multicast: the options of both multicast sockets.
-            echo: whether local subscribers also get what local publishers publish. PGM does not bring it
-                back to the host that sent it.
-            keep_origins: whether messages carry, as headers, who published them first and under which number.
-            limits: how much a local application may use; docs/limits.md.
-            security: demands keys of local applications, and holds them to permissions. What is multicast is
-                not encrypted, and anybody may send it.
+            receive: multicast endpoints to receive, such as `epgm://192.0.2.7;239.192.1.1:5555`.
+            send: multicast endpoint for the messages of local publishers, with a UDP port of its own.
+            subscribers: endpoints to bind for local subscribers, `ipc://…` or `tcp://…`.
+            publishers: endpoints to bind for local publishers, `Publisher(connect=…)`. They are plain.
+            connect: endpoints of local publishers, `Publisher(bind=…)`. They get links: no loss is unknown,
+                and headers are kept.
+            multicast: options of both multicast sockets.
+            echo: whether local subscribers also get the messages of local publishers. PGM does not bring
+                them back to the host that sent them.
+            keep_origins: whether messages get headers with their first publisher and their position there.
+            options: of the local sockets.
+            security: keys and permissions of local programs. Multicast is not encrypted, and any host may
+                send it.
 
         Raises:
-            TransportUnavailable: this libzmq has no PGM; says the line that adds it.
-            ValueError: nothing to receive and nothing to send, or one side without the other.
-            EndpointError: what is to be received or sent is no multicast endpoint.
-            zmq.ZMQError: a local endpoint cannot be bound to.
+            TransportUnavailable: libzmq has no PGM; the text has the line that adds it.
+            ConfigurationError: nothing to receive and nothing to send, or one side without the other.
+            EndpointError: an endpoint cannot be used.
         """
-        _check(as_list(receive), send, as_list(subscribers), as_list(publishers))
+        ups = [*as_list(publishers), *as_list(connect)]
+        _check(as_list(receive), send, as_list(subscribers), ups)
         require_pgm()
         self.stats = GatewayStats()
         self._echo = echo and bool(send)
@@ -133,11 +141,13 @@ class Gateway:
         place = Path(self._directory.name)
         self._options = asdict(multicast or Multicast())
         self._receiver = self._sender = None
-        self.subscriber: ServiceSubscriber | None = None
+        self.sources: list[Subscriber] = []
         self._bell = Bell()
-        self.publisher = ThreadedPublisher(PublisherOptions(dialect="zmq", limits=limits, security=security))
+        options = options or Options()
+        self.publisher = Publisher(dialect="zmq", options=options, security=security)
         self._bound: list[str] = []
         self._taken: list[str] = []
+        self._attend_at = 0.0
         try:
             for endpoint in as_list(subscribers):
                 self.publisher.bind(endpoint)
@@ -146,14 +156,24 @@ class Gateway:
                 self._receiver = Worker("receiver", lambda: self._receiving(as_list(receive)), place)
             if send:
                 self._sender = Worker("sender", lambda: self._sending([send]), place)
-                self.subscriber = ServiceSubscriber(
-                    filtering="publisher", on_gap=self._note_loss, limits=limits, security=security
-                )
-                self.subscriber.subscribe([EVERYTHING])
-                self._taken += map(self.subscriber.bind, as_list(publishers))
+                self._open_sources(as_list(connect), as_list(publishers), options, security)
         except BaseException:
             self.close()
             raise
+
+    def _open_sources(self, connect: list[str], bind: list[str], options: Options, security: Any) -> None:
+        ways: tuple[tuple[Filtering, list[str]], ...] = (("publisher", connect), ("prefix", bind))
+        for filtering, endpoints in ways:
+            if endpoints:
+                made = Subscriber(
+                    filtering=filtering, on_gap=self._note_loss, options=options, security=security
+                )
+                self.sources.append(made)
+                made.subscribe(b"")
+        for endpoint in connect:
+            self.sources[0].connect(endpoint)
+        self._taken += [self.sources[-1].bind(endpoint) for endpoint in bind]
+        self._taken += connect
 
     def _receiving(self, endpoints: list[str]) -> dict[str, Any]:
         return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
@@ -163,42 +183,42 @@ class Gateway:
 
     @property
     def workers(self) -> list[Worker]:
-        """The processes: that which receives, and that which sends, as far as there are any."""
+        """The processes: the receiver and the sender, as far as there are any."""
         return [one for one in (self._receiver, self._sender) if one is not None]
 
     @property
     def is_ready(self) -> bool:
-        """Whether both processes work."""
+        """Whether the processes work."""
         return all(one.is_ready for one in self.workers)
 
     @property
     def subscribers_at(self) -> list[str]:
-        """The endpoints where local applications subscribe, with the ports that a `*` became."""
+        """Endpoints of local subscribers, with the real ports."""
         return self._bound
 
     @property
     def publishers_at(self) -> list[str]:
-        """The endpoints where local applications publish."""
+        """Endpoints of local publishers, bound or connected."""
         return self._taken
 
     def stop(self) -> None:
-        """Make `run` return soon; any thread or signal handler may call it."""
+        """Make `run` return. Any thread or signal handler may call this."""
         self._is_stopping = True
         self.wake()
 
     def wake(self) -> None:
-        """Make `run` see to everything now; any thread or signal handler may call it."""
+        """Make `run` check everything now. Any thread or signal handler may call this."""
         self._bell.ring()
 
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Pass messages on until `stop`.
 
         Args:
-            look: called whenever something was done, and ten times a second, or at the time of the monotonic
-                clock that it returns, a float.
+            look: called after each turn, and ten times a second. If it returns a float, it is called next at
+                this time of `time.monotonic`.
 
         Raises:
-            WorkerFailed: a multicast process could not begin: a wrong interface, a port that is taken.
+            WorkerFailed: a multicast process cannot start: a wrong interface, or a port in use.
         """
         again = 0.0
         with self._bell.rung_by_signals():
@@ -207,10 +227,10 @@ class Gateway:
                 again = look_again(look)
 
     def turn(self, seconds: float = 0) -> None:
-        """Pass on what is there, and see to the processes.
+        """Pass on the messages that have arrived, and start processes that have ended.
 
         Args:
-            seconds: to wait at most when nothing is there.
+            seconds: to wait for messages at most.
 
         Raises:
             WorkerFailed: as `run`.
@@ -232,7 +252,7 @@ class Gateway:
         self._has_more = self._pass_up(now)
 
     def _wait(self, until: float) -> None:
-        """Wait until something comes, is due, or somebody rings."""
+        """Wait until something arrives or is due, or for `wake`."""
         poller = zmq.Poller()
         poller.register(self._bell, zmq.POLLIN)
         now = time.monotonic()
@@ -240,16 +260,17 @@ class Gateway:
         for worker in self.workers:
             worker.register(poller, wants_room=worker is self._sender and worker.is_ready and not may_pass_up)
             until = min(until, worker.next_deadline())
-        if self.subscriber is not None and self._sender is not None:
+        if self._sender is not None:
             if may_pass_up:
-                poller.register(self.subscriber.socket, zmq.POLLIN)
-                until = min(until, self.subscriber.next_deadline())
+                for source in self.sources:
+                    poller.register(source.fileno(), zmq.POLLIN)
+                until = min(until, self._attend_at)
             elif not self._sender.is_ready:
                 until = min(until, self._sender.down_since + HOLDS)
         wait(poller, until)
         self._bell.hear()
 
-    # from multicast to local applications ----------------------------------------------------------------
+    # from multicast to local programs
 
     def _take(self, kind: int, body: Any) -> None:
         if kind == MESSAGES:
@@ -278,14 +299,14 @@ class Gateway:
     def _publish(self, message: Relayed) -> None:
         try:
             one = with_origin(message) if self._keep_origins else message
-            self.publisher.publish(one.subject, one.payload, extras_of(one))
+            self.publisher.publish(one.subject, one.payload, headers=one.headers, id=one.id)
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
             _log.warning("a message on %r is not passed on: %s", message.subject, error)
 
     def _lose(self, origin: bytes, count: int | None) -> None:
-        """Tell local subscribers that messages are lost."""
+        """Report lost messages to local subscribers."""
         if count == 0:
             return
         self.stats.lost += count or 0
@@ -293,10 +314,10 @@ class Gateway:
         self._say("gap", origin=origin.hex(), count=count)
 
     def _say(self, kind: str, **what: Any) -> None:
-        """Publish an advisory, for subscribers that do not count."""
+        """Publish an advisory, for plain subscribers."""
         self.publisher.publish(f"{ADVISORIES}{kind}", json.dumps(what).encode())
 
-    # from local applications to multicast ----------------------------------------------------------------
+    # from local programs to multicast
 
     def _may_pass_up(self, now: float) -> bool:
         sender = self._sender
@@ -307,19 +328,36 @@ class Gateway:
         return now >= sender.down_since + HOLDS
 
     def _pass_up(self, now: float) -> bool:
-        """Hand on what local applications published; tell whether there was anything."""
-        if self.subscriber is None or not self._may_pass_up(now):
-            return False
-        self._tell_gap()
-        messages = self.subscriber.take(MANY)
-        batch = [one for message in messages if (one := self._numbered(message)) is not None]
-        if self._numbering.reported < self._numbering.number:
-            self._hand_over(batch)
-        return bool(messages)
+        """Send the messages of local publishers to the sender; return whether there were any."""
+        has_more = False
+        for source in self.sources:
+            if not self._may_pass_up(now):
+                break
+            self._attend_at = now + ATTEND_SECONDS
+            self._tell_gap()
+            try:
+                messages = source.receive_many(MANY, timeout=0)
+            except Timeout:
+                messages = []
+            batch = [one for message in messages if (one := self._numbered(message)) is not None]
+            if self._numbering.reported < self._numbering.number:
+                self._hand_over(batch)
+            has_more |= bool(messages)
+        return has_more
 
     def _numbered(self, message: Message) -> Relayed | None:
-        """Assign a message the number that it is multicast under."""
-        one = with_origin(relayed(message)) if self._keep_origins else relayed(message)
+        """Return a message with the number that it is multicast with; None if it stays on this host."""
+        headers = dict(message.headers) or None
+        one = Relayed(
+            message.origin or b"",
+            message.position or 0,
+            message.subject_bytes,
+            message.payload,
+            headers,
+            message.id,
+        )
+        if self._keep_origins:
+            one = with_origin(one)
         if self._echo:
             self._publish(one)
         if one.subject.startswith(_LOCAL):
@@ -332,11 +370,11 @@ class Gateway:
             self._numbering.reported = self._numbering.number
             self.stats.sent += len(batch)
         else:
-            # Their numbers are taken: whoever listens finds them missing.
+            # The messages have numbers, so that subscribers miss them.
             self.stats.unsent += len(batch)
 
     def _note_loss(self, gap: Gap) -> None:
-        """Pass on that messages of a local publisher are lost."""
+        """Report lost messages of a local publisher on both sides."""
         if self._echo:
             self.publisher.report_loss(gap.count)
         self._numbering.lose(gap.count)
@@ -344,16 +382,16 @@ class Gateway:
         self._tell_gap()
 
     def _tell_gap(self) -> None:
-        """Tell the sender of a loss that nobody has counted, as soon as there is room for that."""
+        """Send a loss of unknown size to the sender, if it has room."""
         if self._sender is not None:
             self._numbering.tell_gap(self._sender.send)
 
-    # the end ---------------------------------------------------------------------------------------------
+    # the end
 
     def close(self) -> None:
-        """End the processes and close the sockets. A second call does nothing."""
-        if self.subscriber is not None:
-            self.subscriber.close()
+        """End the processes and close the sockets. A second call has no effect."""
+        for source in self.sources:
+            source.close()
         for worker in self.workers:
             worker.begin_close()
         for worker in self.workers:
@@ -374,11 +412,19 @@ class Gateway:
 
 def _check(receive: list[str], send: str | None, subscribers: list[str], publishers: list[str]) -> None:
     if not receive and not send:
-        raise ValueError("nothing to receive and nothing to send: give receive=…, send=… or both")
+        raise _wrong(
+            "receive", receive, "nothing to receive and nothing to send: give receive=, send= or both"
+        )
     if receive and not subscribers:
-        raise ValueError("what is received is for nobody: give subscribers=… or --bind, where it goes")
+        raise _wrong(
+            "subscribers", subscribers, "received messages need subscribers: give subscribers= or --bind"
+        )
     if bool(send) != bool(publishers):
-        raise ValueError("send and publishers go together: where to multicast, and where to take it from")
-    # To install PGM helps nobody whose endpoint is none of multicast.
+        raise _wrong("send", send, "send and publishers go together: give send= and publishers= or connect=")
+    # Before PGM is missed: an endpoint that is not multicast needs no PGM.
     for one in (*receive, *([send] if send else ())):
         endpoint_parts(one)
+
+
+def _wrong(name: str, value: object, rule: str) -> ConfigurationError:
+    return ConfigurationError(name, value, "argument", rule)

@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.message import Gap, Message
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import MOST_INTERESTS, VIA_SIZE, ImportFilter, Interest, Ledger, quick_patterns
 from oz.protocol.bridge.forwarding import SETTLE, Forwarding
 from oz.protocol.bridge.leg import BridgeLeg, ForwardedInterest, LossReports, Silences
 from oz.protocol.bridge.spanning_tree import Offer
+from oz.protocol.messages import Gap, Message
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import ForwarderStats
 from oz.subjects.pattern import Pattern, compile

@@ -1,7 +1,7 @@
-"""The process that has the multicast socket of a gateway: when it dies, nothing else does.
+"""Process with the multicast socket of a gateway. If libpgm ends it, the gateway starts another one.
 
-`python -m oz.services.multicast_process JSON`: it is told what to do in one argument, speaks over the link
-that is named there, and ends when its standard input does, which is when the gateway has ended.
+`python -m oz.services.multicast_process JSON`: the argument is the task. The process has a link to the gateway,
+and ends when its standard input ends, because then the gateway has ended.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import json
 import signal
 import sys
 import time
-from collections import deque
-from contextlib import closing
+from functools import partial
 from math import inf
 from typing import Any
 
 import zmq
 
-from oz.errors import OzError
-from oz.message import Gap
-from oz.protocol.multicast.options import Multicast
-from oz.protocol.multicast.receiver import MulticastReceiver
-from oz.protocol.node.advisories import Advisory
+from oz.errors import OzError, ProtocolError
+from oz.message import Extras
+from oz.multicast.group import silence_libpgm
+from oz.multicast.listening import Listener
+from oz.multicast.receiver import Effect, Loss
+from oz.multicast.sender import Sender
+from oz.multicast.sending import Transmitter
+from oz.multicast.watchdog import Notice
+from oz.options import Multicast
 from oz.services.link import (
     ADVISORY,
     BEAT,
@@ -33,43 +36,39 @@ from oz.services.link import (
     REACHED,
     READY,
     Relayed,
-    extras_of,
     pack,
-    relayed,
     unpack,
     unpack_message,
 )
-from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import wait
-from oz.sync.publisher_engine import ThreadedPublisher
 from oz.system import POLLHUP, POLLIN, make_poll
-from oz.transport.multicast.group import silence_libpgm
-from oz.transport.publisher.options import PublisherOptions
-from oz.transport.subscriber.subscribing import EVERYTHING
+from oz.wire.extras import decode_extras, encode_extras
 
 FAILED = 3
-"""The exit code of a process that says in its last line why it cannot do its work."""
+"""Exit code of a process that cannot do its work; its last line has the reason."""
 
 _REACHED_SECONDS = 0.2
-"""Seconds at least between two accounts of the numbers that publishers have reached."""
-
+"""Seconds between two REACHED at least."""
+_RECEIVED_FRAMES = 10_000  # Frames that wait in the socket of the receiver at most.
 _CLOSE_TIMEOUT = 2.0
 _STDIN = 0
+_clock = time.monotonic
 
 
 class GatewayLink:
-    """This end of the link to the gateway.
+    """Link of a process to its gateway.
 
     Attributes:
+        context: of the process.
         socket: the PAIR.
-        beats_at: when to show that this process works, in monotonic seconds.
+        beats_at: time of the next BEAT.
     """
 
     def __init__(self, address: str) -> None:
         """Connect."""
         silence_libpgm()
-        self._context: zmq.Context[Any] = zmq.Context()
-        self.socket = self._context.socket(zmq.PAIR)
+        self.context: zmq.Context[Any] = zmq.Context()
+        self.socket = self.context.socket(zmq.PAIR)
         self.socket.set(zmq.SNDHWM, 100)
         self.socket.set(zmq.RCVHWM, 100)
         self.socket.set(zmq.LINGER, round(_CLOSE_TIMEOUT * 1000))
@@ -80,18 +79,18 @@ class GatewayLink:
         self.beats_at = 0.0
 
     def poller(self, flags: int = zmq.POLLIN) -> zmq.Poller:
-        """Make a poller that tells of the link, and of the end of the gateway."""
+        """Return a poller for the link and for the end of the gateway."""
         poller = zmq.Poller()
         poller.register(self.socket, flags)
         poller.register(_STDIN, zmq.POLLIN)
         return poller
 
     def is_orphaned(self) -> bool:
-        """Tell whether the gateway has ended."""
+        """Return whether the gateway has ended."""
         return bool(self._stdin.poll(0))
 
     def send(self, kind: int, *body: Any) -> None:
-        """Send a frame, as soon as there is room; the gateway may be busy, or gone."""
+        """Send a frame. Wait while the gateway is busy."""
         frame = pack(kind, *body)
         while True:
             try:
@@ -102,174 +101,192 @@ class GatewayLink:
                     raise SystemExit(0) from None
                 wait(self._room, inf)
 
-    def rest(self, seconds: float) -> None:
-        """Do nothing for so long; end when the gateway has."""
-        if self._stdin.poll(1000 * seconds):
-            raise SystemExit(0)
+    def receive(self) -> tuple[int, Any] | None:
+        """Return kind and body of the next frame; None without one."""
+        try:
+            return unpack(self.socket.recv(zmq.NOBLOCK))
+        except zmq.Again:
+            return None
 
     def beat(self) -> None:
-        """Show that this process works, when that is due."""
-        now = time.monotonic()
+        """Send a BEAT if it is due."""
+        now = _clock()
         if now >= self.beats_at:
             self.beats_at = now + BEAT_SECONDS
             self.send(BEAT)
 
     def close(self) -> None:
-        """Send the rest, and close."""
-        self._context.destroy()
-
-
-def receive(link: GatewayLink, task: dict[str, Any]) -> None:
-    """Pass on what is multicast, until the gateway ends."""
-    gaps: deque[Gap] = deque()
-
-    def say(advisory: Advisory) -> None:
-        link.send(ADVISORY, advisory.kind, advisory.endpoint, advisory.text)
-
-    made = ServiceSubscriber(
-        task["endpoints"], multicast=Multicast(**task["multicast"]), on_gap=gaps.append, on_advisory=say
-    )
-    with closing(made) as subscriber:
-        subscriber.subscribe([EVERYTHING])
-        receiver = subscriber.engine.receiver
-        assert isinstance(receiver, MulticastReceiver)
-        # What a publisher sent that began while no process listened is lost, not missed by coming late.
-        receiver.joined_at = task["joined_at"] or receiver.joined_at
-        link.send(READY, receiver.joined_at)
-        _Receiving(link, subscriber, receiver, gaps).run()
+        """Send what waits, and close all sockets of the process."""
+        self.context.destroy()
 
 
 class _Receiving:
-    """Passes on what is multicast, and says what is lost of it."""
+    """Sends the messages of multicast endpoints to the gateway, and the losses in their places."""
 
-    def __init__(
-        self,
-        link: GatewayLink,
-        subscriber: ServiceSubscriber,
-        receiver: MulticastReceiver,
-        gaps: deque[Gap],
-    ) -> None:
+    def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link
-        self._subscriber = subscriber
-        self._receiver = receiver
-        self._gaps = gaps
+        options = Multicast(**task["multicast"])
+        self._listeners = [
+            Listener(
+                link.context, one, options,
+                high_water_mark=_RECEIVED_FRAMES, on_notice=partial(self._tell, one),
+            )
+            for one in task["endpoints"]
+        ]  # fmt: skip
+        # The messages of a publisher that began while no process listened are lost: no late joiner missed them.
+        for listener in self._listeners:
+            listener.receiver.joined_at = task["joined_at"] or listener.receiver.joined_at
         self._poller = link.poller()
-        self._poller.register(subscriber.socket, zmq.POLLIN)
+        for listener in self._listeners:
+            self._poller.register(listener.socket, zmq.POLLIN)
+        self._messages: list[Relayed] = []
         self._reached: dict[bytes, int] = {}
         self._reaches_at = 0.0
-        self._may_have_reached = True
 
     def run(self) -> None:
-        """Receive until told to close."""
+        """Receive until the gateway ends or says CLOSE."""
         link = self._link
-        while not link.is_orphaned() and not _is_to_close(link):
-            messages = self._subscriber.take(MANY)
-            if messages:
-                link.send(MESSAGES, [relayed(message) for message in messages])
-                self._may_have_reached = True
-            if len(messages) < MANY:
-                # Nothing waits: what these say is behind all that was passed on.
-                self._report()
+        link.send(READY, min(one.receiver.joined_at for one in self._listeners))
+        while not link.is_orphaned():
+            frame = link.receive()
+            if frame is not None and frame[0] == CLOSE:
+                return
+            is_empty = True
+            for listener in self._listeners:
+                for effect in listener.read(MANY):
+                    self._apply(effect)
+                for effect in listener.look(_clock()):
+                    self._apply(effect)
+                is_empty &= listener.is_empty
+            self._send_messages()
             link.beat()
-            if not messages:
+            if is_empty:
+                # Now REACHED is behind all messages.
+                self._report()
                 wait(self._poller, min(link.beats_at, self._next_deadline()))
-                # A record of a publisher is no message.
-                self._may_have_reached = True
 
     def _next_deadline(self) -> float:
-        due = self._subscriber.next_deadline()
-        return min(due, self._reaches_at) if self._may_have_reached else due
+        due = [one for listener in self._listeners if (one := listener.next_deadline()) is not None]
+        if self._state() != self._reached:
+            due.append(self._reaches_at)
+        return min(due, default=inf)
+
+    def _state(self) -> dict[bytes, int]:
+        return {
+            origin: one.expected
+            for listener in self._listeners
+            for origin, one in listener.receiver.senders.items()
+        }
 
     def _report(self) -> None:
-        while self._gaps:
-            gap = self._gaps.popleft()
-            self._link.send(GAP, gap.origin, gap.sequence, gap.count)
-        now = time.monotonic()
-        if self._may_have_reached and now >= self._reaches_at:
-            self._may_have_reached = False
-            reached = {origin: one.expected for origin, one in self._receiver.senders.items()}
-            if reached != self._reached:
-                self._reached, self._reaches_at = reached, now + _REACHED_SECONDS
-                self._link.send(REACHED, reached)
+        now, reached = _clock(), self._state()
+        if now >= self._reaches_at and reached != self._reached:
+            self._reached, self._reaches_at = reached, now + _REACHED_SECONDS
+            self._link.send(REACHED, reached)
 
+    def _apply(self, effect: Effect) -> None:
+        if isinstance(effect, Loss):
+            self._send_messages()
+            self._link.send(GAP, effect.origin, effect.sequence, effect.count)
+            return
+        flat = effect.flat
+        for sequence, at in enumerate(range(0, len(flat), 3), effect.sequence):
+            subject, payload, found = flat[at : at + 3]
+            try:
+                extras = Extras() if found is None else decode_extras(found)
+            except ProtocolError:
+                # The gateway misses the number.
+                continue
+            headers = None if extras.headers is None else dict(extras.headers)
+            message = Relayed(effect.origin, sequence, subject, payload, headers, extras.message_id)
+            self._messages.append(message)
+        if len(self._messages) >= MANY:
+            self._send_messages()
 
-def _is_to_close(link: GatewayLink) -> bool:
-    try:
-        return unpack(link.socket.recv(zmq.NOBLOCK))[0] == CLOSE
-    except zmq.Again:
-        return False
+    def _send_messages(self) -> None:
+        messages, self._messages = self._messages, []
+        if messages:
+            self._link.send(MESSAGES, messages)
 
-
-def send(link: GatewayLink, task: dict[str, Any]) -> None:
-    """Multicast what the gateway says, until it ends."""
-    options = PublisherOptions(dialect="zmq", multicast=Multicast(**task["multicast"]), on_full="block")
-    with closing(ThreadedPublisher(options)) as publisher:
-        publisher.resume(bytes.fromhex(task["origin"]), task["epoch"], task["next"], task["age"])
-        for endpoint in task["endpoints"]:
-            publisher.bind(endpoint)
-        link.send(READY, 0)
-        _Sending(link, publisher, task["next"]).run()
+    def _tell(self, endpoint: str, notice: Notice) -> None:
+        self._link.send(ADVISORY, notice.kind, endpoint, notice.text)
 
 
 class _Sending:
-    """Publishes messages under the numbers that they were given."""
+    """Multicasts the messages of the gateway with the numbers that it gave them."""
 
-    def __init__(self, link: GatewayLink, publisher: ThreadedPublisher, number: int) -> None:
+    def __init__(self, link: GatewayLink, task: dict[str, Any]) -> None:
         self._link = link
-        self._publisher = publisher
-        self._number = number
+        options = Multicast(**task["multicast"])
+        socket = link.context.socket(zmq.XPUB)
+        socket.setsockopt(zmq.LINGER, round(_CLOSE_TIMEOUT * 1000))
+        self._transmitter = Transmitter(socket, options, refuses=True)
+        self._sender = Sender(bytes.fromhex(task["origin"]), options, epoch=task["epoch"])
+        self._sender.resume(task["next"], task["age"], _clock())
+        for endpoint in task["endpoints"]:
+            self._transmitter.attach(endpoint)
+        self._sender.attach()
+        self._incoming, self._both = link.poller(), link.poller()
+        self._both.register(socket, zmq.POLLOUT)
 
     def run(self) -> None:
-        """Publish until told to close."""
-        link = self._link
-        poller = link.poller()
+        """Send until the gateway ends or says CLOSE, then repair losses for a moment."""
+        link, sender = self._link, self._sender
+        link.send(READY, 0)
         while not link.is_orphaned():
-            link.beat()
-            wait(poller, link.beats_at)
-            try:
-                kind, body = unpack(link.socket.recv(zmq.NOBLOCK))
-            except zmq.Again:
+            self._turn()
+            if sender.frames:
+                # The rate is reached. Messages wait in the gateway.
+                wait(self._both, min(link.beats_at, sender.next_beat))
                 continue
+            wait(self._incoming, min(link.beats_at, sender.next_beat))
+            frame = link.receive()
+            if frame is None:
+                continue
+            kind, body = frame
             if kind == CLOSE:
-                return
+                break
             if kind == GAP:
-                self._publisher.report_loss(None)
+                sender.skip(None, _clock())
             else:
-                messages, number = body
-                for message in messages:
-                    self._publish(unpack_message(message))
-                self._skip_to(number)
+                self._add(*body)
+        sender.leave(_clock())
+        while not link.is_orphaned() and _clock() < sender.stays_until:
+            self._turn()
+            wait(self._incoming, min(sender.next_beat, sender.stays_until))
 
-    def _skip_to(self, number: int) -> None:
-        if number > self._number:
-            self._publisher.report_loss(number - self._number)
-            self._number = number
+    def _turn(self) -> None:
+        self._link.beat()
+        self._sender.beat(_clock())
+        self._transmitter.send(self._sender)
 
-    def _publish(self, message: Relayed) -> None:
-        self._skip_to(message.sequence)
-        publisher, subject = self._publisher, message.subject
-        try:
-            refused = publisher.sender.publish(publisher.socket, subject, message.payload, extras_of(message))
-            if refused is not None:
-                # RATE is reached.
-                for pause in publisher.try_again(subject, refused):
-                    self._link.rest(pause)
-                    # The gateway must know that this is not stuck.
-                    self._link.beat()
-        except (OzError, TypeError, ValueError):
-            # It keeps its number, and is found missing.
-            self._publisher.report_loss(1)
-        self._number += 1
+    def _add(self, messages: list[Any], following: int) -> None:
+        sender, now = self._sender, _clock()
+        flat: list[Any] = []
+        for fields in messages:
+            message = unpack_message(fields)
+            expected = sender.sequence + len(flat) // 3
+            if message.sequence > expected:
+                if flat:
+                    sender.add(flat, now)
+                    flat = []
+                sender.skip(message.sequence - sender.sequence, now)
+            extras = encode_extras(Extras(message.headers, None, message.id))
+            flat += (message.subject, message.payload, extras or None)
+        if flat:
+            sender.add(flat, now)
+        if following > sender.sequence:
+            sender.skip(following - sender.sequence, now)
 
 
 def main(argument: str) -> None:
-    """Receive or send for a gateway until it ends, as the argument says."""
-    # Ctrl-C goes to everybody at the terminal; the gateway ends this in order.
+    """Receive or send for a gateway, as the argument says, until it ends."""
+    # Ctrl-C reaches all processes of the terminal; the gateway ends this one in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)
     link = GatewayLink(task["link"])
     try:
-        (receive if task["role"] == "receiver" else send)(link, task)
+        (_Receiving if task["role"] == "receiver" else _Sending)(link, task).run()
     except (OzError, ValueError, TypeError, zmq.ZMQError) as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(FAILED) from None

@@ -18,9 +18,10 @@ import zmq
 from oz.errors import NameserverUnavailable, ProtocolError
 from oz.logs import peer_logger
 from oz.numbers import check_number
+from oz.options import Limits
 from oz.protocol.node.discovery_client import BEACON, EXPIRY
 from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
-from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
+from oz.security.limits import node_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.arrivals import Arrivals
@@ -75,7 +76,7 @@ class NameServer:
         context: zmq.Context[Any] | None = None,
         beacon: float = BEACON,
         expiry: float = EXPIRY,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
         security: Security | None = None,
     ) -> None:
         """Bind; `run` begins to answer.
@@ -87,23 +88,23 @@ class NameServer:
             beacon: seconds between two announcements of a node.
             expiry: seconds of silence after which a node counts as lost, and this name server for nodes;
                 more than `beacon`.
-            limits: how much of it a node may use; docs/limits.md.
+            limits: `peers` bounds the nodes; `handshake`. See docs/limits.md.
             security: its key, and those that it trusts: it listens to nobody else, and believes of a node
                 only what comes from that node's key. docs/security.md.
 
         Raises:
-            TypeError: the limits are none, the security is none, or a duration is no number.
+            TypeError: the limits are of another class, the security is none, or a duration is no number.
             ConfigurationError: another authenticator answers for the context.
             ValueError: the text is no endpoint, or the name or a duration is out of bounds.
             TransportUnavailable: this libzmq lacks the transport.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
-        check_limits(limits)
+        bounds = node_limits(limits)
         check_number("beacon", beacon)
         check_number("expiry", expiry)
         self._credentials = credentials = credentials_of(security)
         self.name = socket.gethostname() if name is None else name
-        self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry, limits=limits)
+        self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry, limits=bounds)
         places = endpoints.as_list(bind)
         for one in places:
             endpoints.check(one, own_context=context is None)
@@ -123,9 +124,9 @@ class NameServer:
         self.endpoints: list[str] = []
         """Where it is, with the ports that a `*` became."""
         try:
-            for option, value in (*_OPTIONS, (zmq.SNDHWM, _frames(limits.queued))):
+            for option, value in (*_OPTIONS, (zmq.SNDHWM, _frames(bounds.queued))):
                 self._socket.setsockopt(option, value)
-            limit_peers(self._socket, limits, most=MAX_REQUEST)
+            limit_peers(self._socket, bounds, most=MAX_REQUEST)
             for one in places:
                 self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
                 if credentials is not None and not is_inside(one):

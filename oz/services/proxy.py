@@ -13,7 +13,8 @@ import zmq
 
 from oz.logs import peer_logger
 from oz.numbers import check_count
-from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
+from oz.options import Limits
+from oz.security import limits as internal
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.attachments import BIND_HINT
@@ -56,7 +57,7 @@ class Proxy:
         backend: str | Iterable[str] = (),
         connect: str | Iterable[str] = (),
         high_water_mark: int = HIGH_WATER_MARK,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
     ) -> None:
         """Bind and connect; `run` begins to pass messages on.
 
@@ -64,17 +65,17 @@ class Proxy:
             frontend: where publishers connect to, such as `tcp://*:5601`; or a list.
             backend: where subscribers connect to; or a list.
             connect: publishers that bind, or the backends of other forwarders; or a list.
-            high_water_mark: messages, or batches of them, that may wait here for each subscriber; what goes
-                beyond that is dropped for it. 0 is no limit.
-            limits: `message_size` and `handshake` hold; docs/limits.md.
+            high_water_mark: messages that may wait here for each subscriber. Further messages are dropped for
+                it. 0 is no limit.
+            limits: `message_bytes` and `handshake` count. See docs/limits.md.
 
         Raises:
-            TypeError: the limits are none.
+            TypeError: the limits are of another class.
             ValueError: no endpoint on one of the sides, or a text that is none.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
-        check_limits(limits)
+        bounds = internal.node_limits(limits)
         ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
@@ -96,8 +97,8 @@ class Proxy:
         self._context: zmq.Context[Any] = zmq.Context()
         self._files = SocketFiles()
         try:
-            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, limits)
-            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, limits)
+            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, bounds)
+            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, bounds)
             self.frontends = self._bind(self._front, ins)
             """Where publishers connect to, with the ports that a `*` became."""
             self.backends = self._bind(self._back, outs)
@@ -117,7 +118,7 @@ class Proxy:
             self._context.destroy(0)
             raise
 
-    def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
+    def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: internal.Limits) -> Any:
         """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
         socket = self._context.socket(kind)
         keep_link_alive(socket)

@@ -4,10 +4,15 @@
 not leave messages in the queues of ZeroMQ, where a plain publisher drops them. With a node as the source, a
 handler on the node's pool receives. A buffer between the threads keeps the order and is bounded in bytes.
 
+**Waiting.** The receiving thread polls the descriptor of the subscriber, and a bell that `stop` and signals ring.
+
 **Losses.** A loss becomes a gap record at its place among the messages. Its sources: gaps that the subscriber
 reports, messages that cannot be stored, and messages that found no room in the buffer while the disk was
 full. While the disk has room, a full buffer stops the receiving instead. A journal that already has records
 first gets a gap record of unknown size, because the time between two recorders is not recorded.
+
+**Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
+the journal, so that this holds over a restart of the recorder too.
 """
 
 from __future__ import annotations
@@ -24,19 +29,18 @@ from math import ceil, inf
 from typing import Any, Self
 from weakref import WeakSet
 
-import zmq
-
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
-from oz.journal import GAP, Writer
+from oz.journal import GAP, Journal, Writer
+from oz.journal.records import unpack_headers
 from oz.logs import peer_logger
-from oz.message import Gap, Message
+from oz.message import Gap, Message, MessageId
 from oz.numbers import check_count, check_seconds
 from oz.program_end import close_all
 from oz.subjects.pattern import Pattern, compile
+from oz.subscriber.sync import Subscriber, Subscription
 from oz.sync.node import Node
-from oz.sync.poller import Poller
-from oz.sync.subscriber import Subscriber
 from oz.sync.waiting import Bell
+from oz.system import POLLIN, make_poll
 
 MESSAGE_BYTES = 100
 """Bytes of memory of a message besides its payload, about."""
@@ -47,14 +51,20 @@ APPEND_BYTES = 4 << 20
 MAX_INT64 = (1 << 63) - 1
 MAX_MESSAGES = 1024
 """Messages of one `receive_many`."""
+FULL_QUEUE = 64
+"""Calls of `receive_many` that empty a full queue of a subscriber."""
 FIRST_RETRY, LAST_RETRY = 0.01, 1.0
 """Seconds between two appends while the disk is full. The system does not report when it has room again."""
 POLL_INTERVAL = 0.1
 """Seconds between two calls of `on_poll`."""
+SERVICE_INTERVAL = 1.0
+"""Seconds between two reads of a subscriber without messages, so that it answers its publishers."""
 DRAIN_TIMEOUT = 2.0
-"""Seconds in which publishers that filter answer that nothing more is on its way, when `run` is stopped."""
+"""Seconds in which publishers send the messages that they published before `run` was stopped."""
+MAX_IDS = 65_536
+"""Records at the end of a journal whose ids are read. A subscriber with `dedupe` remembers the same number of ids."""
 REST_TIMEOUT = 10.0
-"""Seconds in which the messages that have arrived by then are received. A flood could go on for ever."""
+"""Seconds in which waiting messages are received. Other subscriptions of a given subscriber may never pause."""
 
 _log = peer_logger("oz.recorder")
 
@@ -100,6 +110,7 @@ class Recorder:
         patterns: str | bytes | Pattern | Iterable[str | bytes | Pattern],
         *,
         source: Subscriber | Node | str | Sequence[str],
+        group: str | None = None,
         subscriber: Mapping[str, Any] | None = None,
         max_pending_bytes: int = 64 << 20,
         commit_seconds: float = 0.01,
@@ -113,7 +124,8 @@ class Recorder:
             source: an endpoint or a list of endpoints, for which the recorder creates a subscriber; a
                 `Subscriber`, from which nothing else may receive meanwhile; or a `Node`, whose bus is
                 recorded. `close` leaves a given subscriber or node open.
-            subscriber: options of the recorder's own `oz.Subscriber`, such as `filtering` and `bind`.
+            group: name of a queue group. Each message goes to one recorder of a group.
+            subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.
             commit_seconds: least time between two appends in seconds, unless 4 MiB wait. A message that
@@ -140,6 +152,8 @@ class Recorder:
         self._commit_seconds = commit_seconds
         self._failure: BaseException | None = None
         self._gaps: list[Gap] = []
+        self._directory, self._group = directory, group
+        self._ids: set[MessageId] = set()
         self._dropped_by_node = 0
         self._is_stopping = False
         self._giving_up = threading.Event()
@@ -152,8 +166,8 @@ class Recorder:
                 self._buffer.put([self._gap_record(None)])
             self._bell = Bell()
             opened.callback(self._bell.close)
-            self._poller = Poller()
-            self._poller.register(self._bell, zmq.POLLIN)
+            self._poll = make_poll()
+            self._poll.register(self._bell, POLLIN)
             self._subscription = self._subscribe(source, compiled, dict(subscriber or {}), opened)
             self._resources = opened.pop_all()
         _open.add(self)
@@ -162,20 +176,21 @@ class Recorder:
         self, source: Any, compiled: list[Pattern], options: dict[str, Any], opened: ExitStack
     ) -> Any:
         if isinstance(source, Node):
-            subscription: Any = source.subscribe(compiled, handler=self._receive_from_node)
+            subscription: Any = source.subscribe(compiled, handler=self._receive_from_node, group=self._group)
+            opened.callback(subscription.unsubscribe)
+            return subscription
+        if isinstance(source, Subscriber):
+            self.subscriber = source
         else:
-            if isinstance(source, Subscriber):
-                self._has_gaps = False
-                self.subscriber = source
-            else:
-                self._has_gaps = options.get("filtering") == "publisher"
-                if self._has_gaps:
-                    options["on_gap"] = self._on_gap
-                self.subscriber = opened.enter_context(Subscriber(source or None, **options))
-            self._poller.register(self.subscriber, zmq.POLLIN)
-            opened.callback(self._poller.unregister, self.subscriber)
-            subscription = self.subscriber.subscribe(compiled)
-        opened.callback(subscription.unsubscribe)
+            self.subscriber = opened.enter_context(Subscriber(source or None, **options))
+        engine = self.subscriber._engine
+        engine.gap_listeners.append(self._on_gap)
+        opened.callback(engine.gap_listeners.remove, self._on_gap)
+        if engine.options.dedupe and self.writer.end_offset:
+            self._ids = last_ids(Journal(self._directory), MAX_IDS)
+        self._poll.register(self.subscriber.fileno(), POLLIN)
+        subscription = self.subscriber.subscribe(compiled, group=self._group)
+        opened.callback(_end, subscription)
         return subscription
 
     def run(self, on_poll: Callable[[], object] | None = None) -> None:
@@ -219,71 +234,74 @@ class Recorder:
         return self._buffer.messages
 
     def wait_ready(self, *, timeout: float | None = 10.0) -> None:
-        """Wait until every publisher that filters has answered; return at once for any other source.
+        """Wait until the subscriber is ready; return at once if the source is a node.
 
         Raises:
             Timeout, PermissionDenied: as `oz.Subscriber.wait_ready`.
         """
-        if self.subscriber is not None and self._has_gaps:
-            self.subscriber.wait_ready(timeout)
+        if self.subscriber is not None:
+            self.subscriber.wait_ready(timeout=timeout)
 
     # receiving -------------------------------------------------------------------------------------------
 
     def _wait(self, seconds: float) -> None:
-        self._poller.poll(-1 if seconds == inf else ceil(seconds * 1000))
+        if self.subscriber is not None:
+            seconds = min(seconds, SERVICE_INTERVAL)
+        self._poll.poll(None if seconds == inf else ceil(seconds * 1000))
         self._bell.hear()
 
     def _receive(self) -> bool:
         """Receive the messages that have arrived; return whether there were any."""
         if self.subscriber is None:
             return False
+        messages: Sequence[Message] = ()
         try:
-            messages = self.subscriber.receive_many(MAX_MESSAGES, 0)
+            # Ends before a gap, so that all gaps that it reports lie before its first message.
+            messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
         except Timeout:
-            messages = []
-        if gaps := self._take_gaps():
-            self._buffer.put(merge_gaps(messages, gaps, self._gap_record))
-        elif not self._has_gaps and any(message.gap for message in messages):
-            self._buffer.put([row for message in messages for row in self._rows_of(message)])
-        else:
-            self._buffer.put(messages)
+            pass
+        finally:
+            rows: list[Row] = [self._gap_record(gap.count, gap.origin) for gap in self._gaps]
+            self._gaps.clear()
+            ids = self._ids
+            rows += messages if not ids else [one for one in messages if one.id is None or one.id not in ids]
+            self._buffer.put(rows)
         return bool(messages)
-
-    def _rows_of(self, message: Message) -> list[Row]:
-        return [self._gap_record(message.gap, message.origin), message] if message.gap else [message]
 
     def _on_gap(self, gap: Gap) -> None:
         self._gaps.append(gap)
-        # A poll may read a report of losses behind the last message, and would go on waiting for a message.
-        self._bell.ring()
-
-    def _take_gaps(self) -> list[Gap]:
-        gaps, self._gaps[:] = list(self._gaps), []
-        return gaps
 
     def _receive_from_node(self, message: Message) -> None:
         rows: list[Row] = []
         if (dropped := self._subscription.dropped - self._dropped_by_node) > 0:
             self._dropped_by_node += dropped
             rows.append(self._gap_record(dropped))
-        self._buffer.put([*rows, *self._rows_of(message)])
+        if message.gap:
+            rows.append(self._gap_record(message.gap, message.origin))
+        self._buffer.put([*rows, message])
 
     def _receive_rest(self) -> None:
-        """Receive the messages that have arrived, and those on their way from publishers that filter."""
+        """Receive all messages that publishers have sent until now."""
         with suppress(ClosedError):
-            self._subscription.drain(DRAIN_TIMEOUT)
+            if self.subscriber is None:
+                self._subscription.drain(DRAIN_TIMEOUT)
+                return
+            # Makes space in the queue of the subscriber, which stops reading if it is full. A flood never ends.
+            for _ in range(FULL_QUEUE):
+                if self._failure is not None or not self._receive():
+                    break
+            self._subscription.drain(timeout=DRAIN_TIMEOUT)
             ends = time.monotonic() + REST_TIMEOUT
             while self._failure is None and self._receive() and time.monotonic() < ends:
                 pass
 
-    def _gap_record(self, count: int | None, origin: bytes | None = None, first: int | None = None) -> Row:
+    def _gap_record(self, count: int | None, origin: bytes | None = None) -> Row:
         return {
             "subject": self._pattern,
             "payload": b"",
             "kind": GAP,
             "time_ns": time.time_ns(),
             "origin": origin,
-            "sequence": first if first is not None and first <= MAX_INT64 else None,
             "lost": count if count is None else min(count, MAX_INT64),
         }
 
@@ -329,7 +347,7 @@ class Recorder:
         if not isinstance(message, Message):
             raise error
         _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", message.subject, error)
-        self._buffer.replace_first(self._gap_record(1, message.origin, message.sequence))
+        self._buffer.replace_first(self._gap_record(1, message.origin))
         self._append(self._buffer.first())
 
     def _count(self, rows: list[Row]) -> None:
@@ -407,7 +425,7 @@ class RecordBuffer:
         self._max_bytes, self._gap_record, self._stats = max_bytes, gap_record, stats
         self._changed = threading.Condition()
         self._rows: list[Row] = []
-        self._dropped: dict[bytes | None, tuple[int, int | None]] = {}
+        self._dropped: dict[bytes | None, int | None] = {}
         self._is_closed = False
         self._bytes = 0
         self.messages = 0
@@ -435,16 +453,14 @@ class RecordBuffer:
 
     def _drop(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            is_gap = isinstance(row, dict)
-            origin, first = (row["origin"], row["sequence"]) if is_gap else (row.origin, row.sequence)  # type: ignore[union-attr, index]
-            count = (row["lost"] or 0) if is_gap else 1  # type: ignore[index]
-            before, since = self._dropped.get(origin, (0, first))
-            self._dropped[origin] = before + count, since
-            self._stats.dropped += count
+            origin, count = (row["origin"], row["lost"]) if isinstance(row, dict) else (row.origin, 1)
+            before = self._dropped.get(origin, 0)
+            self._dropped[origin] = None if before is None or count is None else before + count
+            self._stats.dropped += count or 0
 
     def _flush_dropped(self) -> None:
         dropped, self._dropped = self._dropped, {}
-        self._add([self._gap_record(count, origin, first) for origin, (count, first) in dropped.items()])
+        self._add([self._gap_record(count, origin) for origin, count in dropped.items()])
 
     def set_full(self) -> None:
         """Drop records beyond the limit from now on, because the disk is full."""
@@ -513,37 +529,23 @@ def size_of(row: Row) -> int:
     return MESSAGE_BYTES if isinstance(row, dict) else MESSAGE_BYTES + payload_size(row)
 
 
-def merge_gaps(messages: list[Message], gaps: list[Gap], gap_record: Callable[..., Row]) -> list[Row]:
-    """Return messages with a gap record before the first message after each gap."""
-    placed = sorted(
-        ((place_of(gap, messages), gap_record(gap.count, gap.origin, gap.sequence)) for gap in gaps),
-        key=lambda pair: pair[0],
-    )
-    rows: list[Row] = []
-    start = 0
-    for place, record in placed:
-        rows += messages[start:place]
-        rows.append(record)
-        start = place
-    return rows + messages[start:]
+def last_ids(journal: Journal, count: int) -> set[MessageId]:
+    """Return the ids of messages among the last records of a journal.
+
+    Args:
+        journal: to read.
+        count: records at most.
+    """
+    start = max(journal.first_offset, journal.end_offset - count)
+    column = journal.table(start=start, columns=["headers"])["headers"]
+    found = (unpack_headers(packed)[2] for packed in column.drop_null().to_pylist())
+    return {one for one in found if one is not None}
 
 
-def place_of(gap: Gap, messages: Sequence[Message]) -> int:
-    """Return the index of the first message after a gap; the number of messages if it is still to come."""
-    previous = -1
-    first: int | None = None
-    for place, message in enumerate(messages):
-        if message.origin != gap.origin or message.sequence is None:
-            continue
-        if gap.sequence is not None and gap.count is not None:
-            if message.sequence >= gap.sequence + gap.count:
-                return place
-        elif message.sequence < previous:  # The publisher numbers anew after a gap of unknown size.
-            return place
-        elif first is None:
-            first = place
-        previous = message.sequence
-    return len(messages) if first is None else first
+def _end(subscription: Subscription) -> None:
+    # A given subscriber may be closed before the recorder.
+    with suppress(ClosedError):
+        subscription.unsubscribe()
 
 
 def spanning_pattern(patterns: Sequence[Pattern]) -> str:

@@ -20,8 +20,8 @@ import zmq
 from oz.errors import WouldBlock
 from oz.journal import Journal, JournalGap, Record
 from oz.numbers import check_number
+from oz.publisher.sync import Publisher
 from oz.subjects.pattern import Pattern
-from oz.sync.publisher import Publisher
 from oz.sync.waiting import Bell
 
 MAX_DELAY = 1.0
@@ -31,7 +31,7 @@ MIN_WAIT = 0.0002
 POLL_INTERVAL = 0.1
 """Seconds between two calls of `on_poll`."""
 RETRY_INTERVAL = 0.005
-"""Seconds between two attempts while a subscriber is full. No event reports that it has room again."""
+"""Seconds between two attempts while a subscriber is full. No event reports that it has space again."""
 MESSAGES_WITHOUT_WAIT = 1000
 """Messages between two calls of `on_poll` if the replay never waits."""
 
@@ -43,8 +43,8 @@ class Replay:
 
     Attributes:
         published: number of published messages.
-        refused: number of messages that the publisher refused, because its dialect or ZeroMQ does not allow
-            them.
+        refused: number of messages that cannot be published: their subject or size is not allowed, or they have
+            several payload frames.
         gaps: number of gaps that were passed.
         lost: number of messages that those gaps stand for, as far as it is known.
         offset: offset after the last record that was passed; None before the first.
@@ -183,9 +183,12 @@ class Replay:
         """Publish a message, when subscribers have room; return False if the replay is stopped before."""
         options: dict[str, Any] = {
             "headers": self._headers_of(record) or None,
-            "message_id": record.message_id,
+            "id": record.id,
         }
-        payload: Any = record.frames[1] if len(record.frames) == 2 else record.frames[1:] or b""
+        _, payload, *further = record.frames
+        if further:
+            self.refused += 1
+            return True
         while not self.is_stopped:
             try:
                 self._publisher.publish(record.subject, payload, **options)
@@ -193,7 +196,7 @@ class Replay:
                 self._wait(RETRY_INTERVAL)
                 continue
             except (ValueError, TypeError):
-                if options.pop("message_id", None) is not None:  # The id may be malformed.
+                if options.pop("id", None) is not None:  # The id may be malformed.
                     continue
                 self.refused += 1
             else:

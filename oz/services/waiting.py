@@ -1,4 +1,4 @@
-"""The waiting of services: for sockets, until something is due, or until somebody rings."""
+"""Waits of services: for sockets, a deadline or a bell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Pollable(Protocol):
     """The poller that a service waits with: `zmq.Poller`, or `oz.Poller`."""
 
     def poll(self, timeout: int) -> object:
-        """Wait so many milliseconds at most; -1 is for ever."""
+        """Wait `timeout` milliseconds at most; -1 is for ever."""
 
 
 def wait(poller: Pollable, until: float) -> None:
@@ -27,10 +27,9 @@ def wait(poller: Pollable, until: float) -> None:
 
 
 def look_again(look: Callable[[], object] | None) -> float:
-    """Call what is to be called after each turn, if there is anything; return when it is next, at the latest.
+    """Call `look`; return the monotonic time of its next call at the latest.
 
-    If it returns a float, that is the time of the monotonic clock at which it is to be called again; if not,
-    it is called ten times a second.
+    `look` may return that time as a float. Otherwise it is called ten times a second.
     """
     if look is None:
         return inf

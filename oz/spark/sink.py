@@ -1,17 +1,17 @@
 """The sink of `format("oz")`: rows of a DataFrame become messages, in batch and in streams.
 
-Theory of operation. Each task opens a publisher, connects it to the endpoints, and waits for subscribers.
-It publishes the rows of its partition in order, and closes the publisher when the subscribers have read
-them. If a subscriber is absent, leaves, or does not read in time, the task fails, and Spark repeats it. If
-the driver dies, Spark repeats the whole batch. So each row is published at least once. The id of a message
-is the same in each repetition, so that a subscriber with `dedupe` drops repeated messages; see
-`oz.spark.sink_rows`.
+Theory of operation. Each task binds a publisher to an endpoint that no other task uses, and waits for links of
+subscribers. It publishes the rows of its partition in order, and closes the publisher when the subscribers
+have acknowledged them. If a subscriber is absent, leaves, or does not acknowledge in time, the task fails, and
+Spark repeats it. If the driver dies, Spark repeats the whole batch. So each row is published at least once.
+The id of a message is the same in each repetition, so that a subscriber with `dedupe` drops repeated messages;
+see `oz.spark.sink_rows`.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,17 +25,22 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from zmq.utils.monitor import parse_monitor_message
 
-from oz.errors import OptionError, OzError, SinkError, SubjectError, Timeout, WouldBlock
+from oz.errors import OptionError, OzError, SinkError, SubjectError, WouldBlock
 from oz.logs import logger
+from oz.options import Options
+from oz.publisher.engine import Engine
+from oz.publisher.session import Session
+from oz.publisher.sync import Publisher
 from oz.spark.options import OptionValues
 from oz.spark.sink_rows import Columns, Row, RowIds, RowReader, find_columns
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, validate_subject
-from oz.sync.publisher import Publisher
 from oz.transport import endpoints
-from oz.transport.publisher.ends import Fate
+from oz.transport.endpoints import EndpointError
+from oz.transport.routers import link_endpoint
+from oz.transport.steps import Steps
+from oz.transport.waiting import wait_in_thread
 
 NAMES = (
     "endpoint",
@@ -52,7 +57,8 @@ NAMES = (
 
 _FOREIGN = {
     "kafka.bootstrap.servers": "endpoint",
-    "bind": "endpoint, with the address of a subscriber or forwarder that binds",
+    "bind": "endpoint",
+    "connect": "endpoint, at which the tasks bind; subscribers connect to it",
     "topic": "subject",
     "includeheaders": "the column headers",
     "batch": "run",
@@ -61,8 +67,9 @@ _FOREIGN = {
 # Properties that Spark sets for the tasks of a streaming query, and inside foreachBatch.
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
-_CLOSE_AFTER_ERROR = 1.0  # seconds
-_BEGIN_EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED
+_CLOSE_TIMEOUT = 1.0  # seconds
+_BIND_AGAIN = 0.1  # seconds until a task tries endpoints again that other tasks use
+_MAX_ENDPOINTS = 1_024
 
 _log = logger("oz.spark.sink")
 
@@ -72,9 +79,9 @@ class SinkOptions:
     """The options of a sink; docs/spark-sink.md documents each.
 
     Attributes:
-        endpoints: endpoints to connect to.
-        subscribers: number of subscriptions to wait for before a task publishes.
-        timeout: seconds to wait for subscribers, for a full one, and for the last message to be read.
+        endpoints: endpoints to bind to; each task uses one of them.
+        subscribers: number of subscribers to wait for before a task publishes.
+        timeout: seconds to wait for a free endpoint, for subscribers, for a full one, and for acknowledgements.
         subject: the subject of all rows; None to use the column `subject`.
         dialect: the dialect of the subjects.
         payload: encoding of structs, "msgpack" or "json".
@@ -104,11 +111,9 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
             validate_subject(subject, dialect)
         except SubjectError as error:
             raise OptionError("subject", subject, str(error)) from None
-    connect = _endpoints(values)
-    subscribers = values.integer("subscribers", 0)
     return SinkOptions(
-        connect,
-        len(connect) if subscribers is None else subscribers,
+        _endpoints(values),
+        values.integer("subscribers") or 1,
         values.seconds("timeout", 30.0),
         subject,
         dialect,
@@ -119,15 +124,35 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _endpoints(values: OptionValues) -> tuple[str, ...]:
     text = values.text("endpoint") or ""
-    found = tuple(each.strip() for each in text.split(",") if each.strip())
-    if not found:
-        rule = "give the address of a subscriber or forwarder that binds, as in tcp://hub:5555"
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        rule = "give an endpoint to bind to, one for each task of a host, as in tcp://*:5600-5603"
         raise OptionError("endpoint", None, rule)
-    for each in found:
+    found: list[str] = []
+    for part in parts:
         try:
-            endpoints.check(each, own_context=True)
+            found += _ports(part)
+            for each in found:
+                endpoints.check(each, own_context=True)
+                link_endpoint(each)
         except (ValueError, OzError) as error:
-            raise OptionError("endpoint", each, str(error)) from None
+            raise OptionError("endpoint", part, str(error)) from None
+    return tuple(dict.fromkeys(found))
+
+
+def _ports(endpoint: str) -> list[str]:
+    """Return the endpoints of a range of ports, such as `tcp://*:5600-5603`.
+
+    Raises:
+        ValueError: the range is empty or too long.
+    """
+    where, _, ports = endpoint.rpartition(":")
+    first, dash, last = ports.partition("-")
+    if not (endpoint.startswith("tcp://") and dash and first.isdecimal() and last.isdecimal()):
+        return [endpoint]
+    found = [f"{where}:{port}" for port in range(int(first), min(int(last), int(first) + _MAX_ENDPOINTS) + 1)]
+    if not 0 < len(found) <= _MAX_ENDPOINTS:
+        raise ValueError(f"a range has 1 to {_MAX_ENDPOINTS:,} ports, the lowest first")
     return found
 
 
@@ -151,7 +176,7 @@ class SinkTask:
         """Publish the rows.
 
         Raises:
-            SinkError: a row cannot be published, or not all subscribers have read all rows.
+            SinkError: a row cannot be published, or not all subscribers have acknowledged all rows.
         """
         options, context = self._options, TaskContext.get()
         partition = context.partitionId()
@@ -162,7 +187,7 @@ class SinkTask:
         try:
             for batch in batches:
                 if batch.num_rows and delivery is None:
-                    delivery = Delivery(options)
+                    delivery = Delivery(options, partition)
                 rows = reader.read(batch)
                 while True:
                     try:
@@ -194,30 +219,34 @@ class SinkTask:
 
 
 class Delivery:
-    """A publisher for one task, and the proof that its subscribers have read everything."""
+    """A publisher for one task, and the proof that its subscribers have received everything."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        """Connect, and wait for the subscribers.
+    def __init__(self, options: SinkOptions, partition: int) -> None:
+        """Bind, and wait for the subscribers.
+
+        Args:
+            options: of the sink.
+            partition: number of the task. It decides which endpoint is tried first.
 
         Raises:
-            SinkError: fewer than `subscribers` subscriptions arrive within `timeout`.
+            SinkError: no endpoint is free, or fewer than `subscribers` subscribers have a link, within `timeout`.
         """
         self._options = options
-        self._where = ", ".join(options.endpoints)
-        self._publisher = Publisher(
-            (), options.endpoints, dialect=options.dialect, on_full="block", full_timeout=options.timeout
-        )
-        self._connections: Connections | None = None
+        end = time.monotonic() + options.timeout
+        self._publisher = _bind(options, partition, end)
+        self._engine: Engine = self._publisher._engine
+        self._where = self._publisher.endpoint
         try:
-            self._connections = Connections(self._publisher)
-            self._publisher.wait_for_subscribers(options.subscribers, timeout=options.timeout)
-            self._connections.begin()
-        except Timeout as error:
-            self.abandon()
-            raise SinkError(
-                f"{self._where}: {error}. Start a subscriber, or set the option timeout to more seconds, "
-                "or subscribers=0 to publish without subscribers"
-            ) from None
+            self._present = wait_in_thread(
+                self._engine.waiters, _wait_for_sessions(self._engine, options.subscribers, end)
+            )
+            found = len(self._present)
+            if found < options.subscribers:
+                raise SinkError(
+                    f"{self._where}: {found} of {options.subscribers} subscribers after {options.timeout:g} s. "
+                    f"Let a subscriber connect to {', '.join(options.endpoints)} with filtering='publisher', or "
+                    "set the option timeout to more seconds"
+                )
         except BaseException:
             self.abandon()
             raise
@@ -231,86 +260,99 @@ class Delivery:
         """
         subject, payload, headers, key, message_id = row
         try:
-            self._publisher.publish(subject, payload, headers=headers, key=key, message_id=message_id)
+            self._publisher.publish(subject, payload, headers=headers, key=key, id=message_id)
         except WouldBlock as error:
             raise SinkError(
                 f"{self._where}: {error}; check the subscriber, or set the option timeout to more seconds"
             ) from None
 
     def finish(self) -> None:
-        """Close the publisher after its subscribers have read everything.
+        """Close the publisher after its subscribers have acknowledged everything.
 
         Raises:
             SinkError: they have not within `timeout`, or a subscriber left.
         """
-        options, connections = self._options, self._connections
-        assert connections is not None
+        options, engine = self._options, self._engine
         self._publisher.flush()
-        has_left = connections.update()
-        connections.close()
-        self._connections = None
-        reading = self._publisher._close_read(options.timeout)
-        # A connection that began after the first row has not got all of them.
-        complete = (connections.present | reading.found) - connections.late
-        fates = Counter(reading.fate(descriptor) for descriptor in complete)
-        enough = fates[Fate.READ] + fates[Fate.UNTOLD] >= max(options.subscribers, 1)
-        if not reading.is_sent or (fates[Fate.OPEN] and not enough):
+        end = time.monotonic() + options.timeout
+        sessions = wait_in_thread(engine.waiters, _wait_for_acknowledgements(engine, end))
+        pending = sum(not session.is_settled for session in sessions)
+        refused = sum(session.dropped_unasked for session in sessions)
+        stayed = len(set(sessions).intersection(self._present))
+        given_up = self._publisher.stats.given_up
+        self.abandon()
+        if pending:
             raise SinkError(
-                f"{self._where}: not all messages were read within {options.timeout:g} s; check the "
-                "subscriber, or set the option timeout to more seconds"
+                f"{self._where}: {pending} of {len(sessions)} subscribers have not acknowledged all messages "
+                f"within {options.timeout:g} s; check them, or set the option timeout to more seconds"
             )
-        if (has_left or fates[Fate.GONE]) and not enough and options.subscribers:
-            raise SinkError(f"{self._where}: a subscriber left while its messages were published")
-        if fates[Fate.OPEN] or fates[Fate.GONE] or has_left:
-            _log.warning("%s: not every connection read all messages: %s", self._where, dict(fates))
+        if stayed < options.subscribers or given_up:
+            raise SinkError(
+                f"{self._where}: a subscriber left while its messages were published; {stayed} have them all, "
+                f"of {options.subscribers} that the option subscribers asks for"
+            )
+        if refused:
+            raise SinkError(
+                f"{self._where}: {refused} messages were dropped for a subscriber that was without connection "
+                "for too long, or that refuses messages of their size; check the subscriber"
+            )
 
     def abandon(self) -> None:
-        """Close the publisher after an error."""
-        if self._connections is not None:
-            self._connections.close()
-            self._connections = None
-        self._publisher.close(timeout=_CLOSE_AFTER_ERROR)
+        """Close the publisher: the proof is complete, or there was an error."""
+        self._publisher.close(timeout=_CLOSE_TIMEOUT)
 
 
-class Connections:
-    """The connections of a publisher since it began to publish, from the events of its socket.
+def _bind(options: SinkOptions, partition: int, end: float) -> Publisher:
+    """Return a publisher at the first free endpoint; tasks of other partitions begin with other endpoints.
 
-    A subscriber that leaves in the middle and returns lacks the messages of the time between, although the
-    number of subscribers is the same again.
-
-    Attributes:
-        present: descriptors of connections that were open at the beginning, and are still open.
-        late: descriptors of connections that began later.
+    Raises:
+        SinkError: none is free until `end`, or one cannot be bound at all.
     """
+    at = partition % len(options.endpoints)
+    ordered = options.endpoints[at:] + options.endpoints[:at]
+    settings = Options(send_timeout=options.timeout, resume_seconds=options.timeout)
+    while True:
+        for endpoint in ordered:
+            try:
+                # With an explicit link endpoint the publisher raises if that endpoint is in use.
+                return Publisher(
+                    endpoint,
+                    dialect=options.dialect,
+                    on_full="block",
+                    links=link_endpoint(endpoint),
+                    options=settings,
+                )
+            except EndpointError as error:
+                if error.errno != zmq.EADDRINUSE:
+                    raise SinkError(f"{endpoint}: {error}") from None
+        if time.monotonic() >= end:
+            raise SinkError(
+                f"other programs or tasks use {', '.join(options.endpoints)} or their link endpoints: give the "
+                "option endpoint as many endpoints as tasks run at once on a host, as in tcp://*:5600-5603"
+            )
+        time.sleep(_BIND_AGAIN)
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._monitor = publisher.get_monitor_socket(_BEGIN_EVENTS | zmq.EVENT_DISCONNECTED)
-        self.present: set[int] = set()
-        self.late: set[int] = set()
-        self._has_begun = False
 
-    def begin(self) -> None:
-        """Take the connections of this moment as those at the beginning."""
-        self.update()
-        self._has_begun = True
+def _wait_for_sessions(engine: Engine, count: int, end: float) -> Steps[set[Session]]:
+    """Wait until `count` subscribers have declared their subscriptions, or until `end`; return the sessions."""
+    while True:
+        with engine.lock:
+            sessions = {session for session in engine.sessions() if session.is_declared}
+        if len(sessions) >= count or time.monotonic() >= end:
+            return sessions
+        yield end
 
-    def update(self) -> bool:
-        """Read the events; return whether a connection that was there at the beginning has ended."""
-        has_left = False
-        while self._monitor.poll(0):
-            event = parse_monitor_message(self._monitor.recv_multipart())
-            descriptor = event["value"]
-            if event["event"] & _BEGIN_EVENTS:
-                (self.late if self._has_begun else self.present).add(descriptor)
-            else:
-                has_left |= self._has_begun and descriptor in self.present
-                self.present.discard(descriptor)
-                self.late.discard(descriptor)
-        return has_left
 
-    def close(self) -> None:
-        """Close the monitor."""
-        self._monitor.close()
+def _wait_for_acknowledgements(engine: Engine, end: float) -> Steps[list[Session]]:
+    """Wait until all sessions have acknowledged all messages, or until `end`; return the sessions."""
+    while True:
+        sessions = engine.sessions()
+        if time.monotonic() >= end:
+            return sessions
+        with engine.lock:
+            if all(session.is_settled for session in sessions):
+                return sessions
+        yield end
 
 
 class SinkWriter(DataSourceArrowWriter):  # type: ignore[misc]

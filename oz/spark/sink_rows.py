@@ -46,7 +46,7 @@ class Row(NamedTuple):
     """A message to publish."""
 
     subject: bytes
-    payload: bytes | list[bytes]
+    payload: bytes
     headers: dict[str, Any] | None
     key: bytes | None
     id: MessageId
@@ -209,12 +209,16 @@ class RowReader:
         payload = self._encode(payload) if type(payload) is dict else _bytes(payload)
         key = None if key is None else _bytes(key)
         fields: dict[str, Any] | None = None
-        frames: list[bytes] = []
         packed: bytes | None = None
         if headers:
             if isinstance(headers, bytes):
                 packed = headers
                 fields, frames, recorded_key = unpack_headers(headers)
+                if frames:
+                    raise ValueError(
+                        f"the message was recorded with {len(frames) + 1} frames of payload, and a message has "
+                        "one: join them in the column payload, and give a column headers without oz-frames"
+                    )
                 key = recorded_key if key is None else key
             else:
                 fields = pack_values(headers)
@@ -223,7 +227,7 @@ class RowReader:
             message_id: MessageId = self._ids.of_content(subject, payload, packed, key)
         else:
             message_id = self._ids.of_value(own_id if type(own_id) is int else _bytes(own_id))
-        return Row(subject, [payload, *frames] if frames else payload, fields, key, message_id)
+        return Row(subject, payload, fields, key, message_id)
 
 
 def _values(column: pa.Array) -> list[Any]:

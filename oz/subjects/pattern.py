@@ -41,6 +41,7 @@ class Pattern:
     """
 
     __slots__ = (
+        "__weakref__",
         "_compiled",
         "_dialect",
         "_regex",

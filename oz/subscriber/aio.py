@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError
+from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
-from oz.options import Delivery
+from oz.options import Ack, Delivery, Overflow
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
@@ -22,8 +22,7 @@ from oz.transport.endpoints import as_text
 
 T = TypeVar("T")
 
-Handler = Callable[[Message], Any]
-_clock = time.monotonic
+Handler = Callable[[BaseMessage], Awaitable[None] | None]
 
 
 class Done(Generic[T]):
@@ -51,7 +50,7 @@ class Subscription(SubscriptionBase):
         return self
         yield
 
-    async def receive(self, *, timeout: float | None = None) -> Message:
+    async def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. A cancellation loses nothing.
 
         Args:
@@ -65,7 +64,7 @@ class Subscription(SubscriptionBase):
         received: Message = await self._subscriber._receive(self._queue(), timeout)
         return received
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[BaseMessage]:
         """Receive until the subscription or the subscriber ends."""
         return _iterate(self._subscriber, self._queue())
 
@@ -104,8 +103,8 @@ class Subscription(SubscriptionBase):
             task = asyncio.create_task(serve(self._engine, self._subscriber._waits, inbox))
             self._task = task
             tasks = self._subscriber._tasks
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            tasks[task] = None
+            task.add_done_callback(lambda done: tasks.pop(done, None))
 
 
 class Subscriber(SubscriberBase):
@@ -120,7 +119,7 @@ class Subscriber(SubscriberBase):
 
     def _begin(self) -> None:
         self._waits = TaskWaits(self._engine)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     # endpoints
 
@@ -171,12 +170,12 @@ class Subscriber(SubscriberBase):
         *,
         dialect: str | None = None,
         group: str | None = None,
-        overflow: str | None = None,
+        overflow: Overflow | None = None,
         last_value: bool = False,
-        ack: str = "received",
+        ack: Ack = "received",
         max_messages: int | None = None,
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> Subscription:
         """Subscribe at once; see `oz.Subscriber.subscribe`. The result may be awaited.
 
@@ -206,7 +205,7 @@ class Subscriber(SubscriberBase):
 
     # waits
 
-    async def receive(self, *, timeout: float | None = None) -> Message:
+    async def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of the subscriptions without handler. A cancellation loses nothing.
 
         Args:
@@ -224,7 +223,7 @@ class Subscriber(SubscriberBase):
         """Return the next message of a queue, if nothing else is to be done before."""
         engine, items = self._engine, queue.items
         if items and not engine.in_hand:
-            now = _clock()
+            now = engine.clock()
             if now < engine.attend_at and now < self._waits.turn_ends:
                 item = items.popleft()
                 if item.__class__ is Message:
@@ -234,6 +233,9 @@ class Subscriber(SubscriberBase):
 
     async def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
+        if self._engine.state == FOREIGN:
+            # The child of a fork has no running loop.
+            self._engine.check_open()
         message: Message = await self._run(
             waits.receive(self._engine, queue, timeout, asyncio.current_task())
         )
@@ -252,7 +254,7 @@ class Subscriber(SubscriberBase):
 
     _runs_tasks = False
 
-    async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+    async def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
@@ -276,7 +278,7 @@ class Subscriber(SubscriberBase):
             items.popleft()
         return messages
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[BaseMessage]:
         """Receive until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 

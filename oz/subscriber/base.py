@@ -6,21 +6,23 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 import zmq
 
 from oz import suggestions
 from oz.errors import ClosedError
-from oz.options import Delivery, Options
+from oz.message import Gap
+from oz.options import Delivery, Filtering, Options
 from oz.subjects.pattern import Pattern
 from oz.subscriber import checks
 from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine
-from oz.subscriber.message import Gap, Message
+from oz.subscriber.message import Message
 from oz.subscriber.places import PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.transport.endpoints import Endpoints, as_list
+from oz.transport.security import find_credentials
 from oz.wire.codec import Codec, find_codec
 
 _clock = time.monotonic
@@ -74,8 +76,10 @@ class SubscriptionBase:
             raise ClosedError("the handler of the subscription receives its messages")
         return queue or self._engine.own_queue(self._inbox, self._delivery, self._overflow)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise suggestions.no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __repr__(self) -> str:
         texts = ", ".join(repr(one.text) for one in self.patterns)
@@ -96,16 +100,16 @@ class SubscriberBase:
         *,
         codec: str | Codec | None = None,
         dialect: str = "nats",
-        filtering: str = "auto",
+        filtering: Filtering = "auto",
         links: str | Mapping[str, str] | None = None,
         on_gap: Callable[[Gap], object] | None = None,
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options = Options(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
         suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
-        checks.check_subscriber(dialect, filtering, on_gap, security, options, links)
+        checks.check_subscriber(dialect, filtering, on_gap, options, links)
         found = find_codec(codec)
         self._dialect, self._filtering = dialect, filtering
         self._engine = Engine(
@@ -115,6 +119,7 @@ class SubscriberBase:
             link_endpoints=links,
             on_gap=on_gap,
             options=options,
+            credentials=find_credentials(security, options.multicast),
             runs_handlers=self._runs_handlers,
         )
         self._shared = self._engine.dispatcher.shared
@@ -146,7 +151,7 @@ class SubscriberBase:
     def subscriptions(self) -> tuple[Any, ...]:
         """Active subscriptions."""
         with self._engine.lock:
-            return tuple(one.handle for one in self._engine.dispatcher.inboxes)
+            return tuple(one.handle for one in self._engine.dispatcher.inboxes if one.is_active)
 
     @property
     def publishers(self) -> list[PublisherInfo]:
@@ -187,7 +192,7 @@ class SubscriberBase:
         public: Any = type(self)
         suggestions.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
-        checks.check_subscription(handler, max_messages)
+        checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         with self._engine.lock:
             inbox = self._engine.subscribe(
@@ -195,8 +200,10 @@ class SubscriberBase:
             )
             return subscription_class(self, inbox, delivery, overflow)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise suggestions.no_attribute(self._class_name, type(self), name)
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise suggestions.no_attribute(self._class_name, type(self), name)
 
     def __del__(self) -> None:
         engine = self.__dict__.get("_engine")
@@ -206,4 +213,4 @@ class SubscriberBase:
 
     def __repr__(self) -> str:
         endpoints = ", ".join(self._engine.places) if "_engine" in self.__dict__ else ""
-        return f"<{self._class_name} {endpoints}>"
+        return f"<{self._class_name} {endpoints}{' closed' if self.closed else ''}>"

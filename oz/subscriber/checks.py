@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
 from typing import Any
 
 from oz.errors import ConfigurationError
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
-from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
+from oz.subjects.pattern import Pattern, PatternLike
+from oz.transport.subscriber.subscribing import compile_asked
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -18,9 +19,7 @@ _DEFAULT_PENDING = Delivery().max_pending
 FILTERINGS = ("auto", "publisher", "prefix")
 
 
-def check_subscriber(
-    dialect: Any, filtering: Any, on_gap: Any, security: Any, options: Any, links: Any
-) -> None:
+def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, links: Any) -> None:
     """Check the arguments of a subscriber.
 
     Raises:
@@ -35,12 +34,8 @@ def check_subscriber(
         raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
     if not isinstance(options, Options):
         raise TypeError(f"options are oz.Options, not {type(options).__name__}")
-    if security is not None:
-        raise _wrong("security", security, "not yet: links have no keys in this version")
-    if options.multicast is not None:
-        raise _wrong("multicast", options.multicast, "not yet: use oz.SubSocket for epgm:// and pgm://")
-    if options.delimiter is not None:
-        raise _wrong("delimiter", options.delimiter, "not yet")
+    if options.delimiter is not None and filtering == "publisher":
+        raise _wrong("delimiter", options.delimiter, 'links need none: use filtering="auto" or "prefix"')
     if links is not None and filtering == "prefix":
         raise _wrong("links", links, 'filtering="prefix" uses no links; leave links= out')
 
@@ -52,11 +47,11 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
         PatternError, ValueError, TypeError: as `oz.compile`; also without any pattern.
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
-    found: Iterable[PatternLike] = patterns if is_list else [patterns]
+    found: list[PatternLike] = list(patterns) if is_list else [patterns]
     compiled = list(
         dict.fromkeys(
             # Bytes are a plain prefix in every dialect, as for a SUB of ZeroMQ.
-            compile_with_default(one, "zmq" if isinstance(one, bytes) else dialect, default)
+            compile_asked(one, "zmq" if isinstance(one, bytes) else dialect, default)
             for one in found
         )
     )
@@ -108,15 +103,22 @@ def stream_options(
     )
 
 
-def check_subscription(handler: Any, max_messages: Any) -> None:
+def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> None:
     """Check the other arguments of a subscription.
+
+    Args:
+        handler: of the subscription.
+        max_messages: of the subscription.
+        may_await: whether the subscriber awaits coroutines.
 
     Raises:
         ConfigurationError: `max_messages` is no positive number.
-        TypeError: the handler cannot be called.
+        TypeError: the handler cannot be called, or is a coroutine function that nothing awaits.
     """
     if handler is not None and not callable(handler):
         raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+    if not may_await and any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
+        raise TypeError(f"{handler!r} is a coroutine function; use oz.asyncio.Subscriber, which awaits it")
     is_number = isinstance(max_messages, int) and not isinstance(max_messages, bool)
     if max_messages is not None and not (is_number and max_messages > 0):
         raise _wrong("max_messages", max_messages, "it is a number above 0, or None")

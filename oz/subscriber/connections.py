@@ -14,12 +14,10 @@ An exception of a signal handler may interrupt the delivery of a frame. `_take_b
 from __future__ import annotations
 
 import errno
-import os
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -29,36 +27,53 @@ from oz.errors import (
     ClosedError,
     ConfigurationError,
     OwnershipError,
+    PermissionDenied,
 )
 from oz.logs import peer_logger
-from oz.options import Options
+from oz.message import Gap
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import silence_libpgm
+from oz.options import Multicast, Options
 from oz.program_end import end_daemon
 from oz.subscriber import link as machine
-from oz.subscriber.fallback import ASKING, MOVING, Fallback
+from oz.subscriber.fallback import ASKING, LINK, PREFIX, Fallback
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
+from oz.subscriber.keys import LINK as LINK_SOCKET
+from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
-from oz.subscriber.message import Gap, Message
+from oz.subscriber.message import Message
+from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
 from oz.subscriber.plain import PlainPatterns, PlainSocket
-from oz.subscriber.polling import Poll
-from oz.subscriber.queue import Dispatcher
+from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
+from oz.transport import descriptors
+from oz.transport.credentials import Credentials
 from oz.transport.endpoints import EndpointError, check
+from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
+from oz.transport.runtime import runtime_of
 from oz.wire import links
+from oz.wire.links import SID
 
+_POLL_DESCRIPTORS = 4
+"""Descriptors of `Poll`."""
 MAX_READ = 100
 """Frames of links that are read at once."""
+MAX_ALONE = 8
+"""Frames that are read at once for a call that waits for one message."""
 MAX_MESSAGES = 512
 """Messages of links after which a read ends. More at once cost 15% more time for each: they leave the cache."""
 MAX_PLAIN = 1_000
 """Messages of one plain connection that are read at once."""
+LAST_READS = 20
+"""Reads of a plain connection before it closes. A fast publisher may fill it again and again."""
 LARGEST_WINDOW = 1_024
 """Batches without acknowledgement that a publisher may send."""
 TICK_INTERVAL = 0.1
 """Listened seconds between two checks of all links at least."""
 
-_clock = time.monotonic
 _log = peer_logger("oz.subscriber")
 
 OPEN, DRAINED, CLOSED, FOREIGN = "open", "drained", "closed", "foreign"
@@ -68,6 +83,8 @@ class Connections(ABC):
     """Sockets and machines of one subscriber.
 
     Attributes:
+        runtime: functions of the sockets.
+        clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
         version: changes with each event that a wait may be waiting for.
@@ -76,6 +93,9 @@ class Connections(ABC):
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
         places: by endpoint.
         poll: descriptors of the sockets.
+        keys: of the publishers, None without security.
+        denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
+            a refused connection), each with its inbox.
     """
 
     def __init__(
@@ -85,11 +105,15 @@ class Connections(ABC):
         decode: Callable[[bytes], Any] | None,
         link_endpoints: str | Mapping[str, str] | None,
         options: Options,
+        credentials: Credentials | None = None,
     ) -> None:
         """Create the state without endpoints. The arguments are those of `Engine`."""
         self.filtering, self.options = filtering, options
+        silence_libpgm()
         self._link_endpoints = link_endpoints
         self._context: zmq.Context[Any] = zmq.Context.instance() if context is None else context
+        self.runtime = runtime = runtime_of(self._context)
+        self.clock = runtime.clock
         self.lock = threading.RLock()
         self.reading = threading.RLock()
         self.version = 0
@@ -97,18 +121,20 @@ class Connections(ABC):
         self.state = OPEN
         self.subscriptions = Subscriptions()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
-        self._member = os.urandom(16)
+        self._member = runtime.random_bytes(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
-        self._patterns = PlainPatterns()
+        self._patterns = PlainPatterns(options.delimiter)
         self._clock = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.poll = Poll()
+        descriptors.need(descriptors.CONTEXT + _POLL_DESCRIPTORS, "a subscriber")
+        self.poll = runtime.create_poll()
         self._dialler: Dialler | None = None
         self.places: dict[str, Place] = {}
         self._by_handle: dict[bytes, Place] = {}
         self._plains: dict[Place, None] = {}
+        self._multicasts: dict[Place, None] = {}
         self._undecided: dict[Place, None] = {}
         self._place_of: dict[Link, Place] = {}
         self._touched: dict[Place, None] = {}
@@ -117,10 +143,30 @@ class Connections(ABC):
         self._tick_at = 0.0
         self._drains = 0
         self._ended_links: list[Link] = []
+        self.keys: ServerKeys | None = None
+        if credentials is not None:
+            self.keys = ServerKeys(
+                credentials,
+                self.poll.ring,
+                self._on_key_refusal,
+                self._reconnect,
+                self._give_up,
+                options.delimiter,
+            )
+        self.denials: dict[tuple[Place, int], tuple[Inbox | None, PermissionDenied]] = {}
 
     @abstractmethod
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled."""
+
+    @staticmethod
+    def denial(place: Place, text: str | bytes, refusal: links.Refusal) -> PermissionDenied:
+        """Return the error for a subscription that permissions refuse."""
+        return PermissionDenied(
+            f"{place.endpoint} refuses {text!r}: {refusal.reason}",
+            rule=refusal.rule or None,
+            subject=refusal.witness,
+        )
 
     # state
 
@@ -153,17 +199,21 @@ class Connections(ABC):
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
-                self._clock.leave(_clock())
+                self._clock.leave(self.clock())
 
     # endpoints
 
     def connect(self, endpoint: str) -> None:
         """Connect to a publisher; see `Subscriber.connect`."""
+        self._find_key(endpoint)
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
             if endpoint in self.places:
+                return
+            descriptors.need_for_endpoint(endpoint)
+            if is_multicast(endpoint):
+                self._join(endpoint)
                 return
             place = Place(endpoint, None)
             if self.filtering != "prefix":
@@ -174,6 +224,22 @@ class Connections(ABC):
                 self._start_link(place)
             self.places[endpoint] = place
             self._flush()
+
+    def _find_key(self, endpoint: str) -> None:
+        """Find the key of a publisher, without the lock, because it waits for handshakes."""
+        if self.keys is None:
+            return
+        with self.lock:
+            self.check_open()
+            check(endpoint, own_context=False)
+            if is_multicast(endpoint):
+                raise EndpointError(
+                    f"{endpoint!r}: multicast has no keys; leave security= out, and encrypt payloads"
+                )
+            if endpoint in self.places:
+                return
+            where = None if self.filtering == "prefix" else self._link_endpoint_of(endpoint)
+        self.keys.find(endpoint, where, is_plain=self.filtering != "publisher")
 
     def _link_endpoint_of(self, endpoint: str) -> str | None:
         """Return the link endpoint; None for a transport without links, with `filtering="auto"`."""
@@ -194,10 +260,26 @@ class Connections(ABC):
                 raise
             return None
 
-    @staticmethod
-    def _refuse_multicast(endpoint: str) -> None:
-        if endpoint.startswith(("epgm://", "pgm://")):
-            raise EndpointError(f"{endpoint!r}: multicast is not available here yet; use oz.SubSocket")
+    def _join(self, endpoint: str) -> None:
+        """Join the group of a multicast endpoint."""
+        if self.filtering == "publisher":
+            rule = f'{endpoint!r} has no links: use filtering="auto" or "prefix"'
+            raise ConfigurationError("filtering", "publisher", "argument", rule)
+        for inbox in self.dispatcher.inboxes:
+            if not inbox.falls_back:
+                raise needs_link(endpoint)
+        place = Place(endpoint, None)
+        multicast = self.options.multicast or Multicast()
+        if multicast.plain:
+            self._open_plain(place, multicast=multicast)
+        else:
+            source = place.multicast = MulticastSource(
+                self._context, endpoint, multicast, self.dispatcher, self._patterns.match
+            )
+            self._multicasts[place] = None
+            self.poll.add([source.listener.fd])
+            self.poll.ring()
+        self.places[endpoint] = place
 
     def _start_link(self, place: Place) -> None:
         assert place.link_endpoint is not None
@@ -211,17 +293,15 @@ class Connections(ABC):
             self._dialler = dialler
             self.poll.add([dialler.fd])
         if self.filtering == "auto":
-            place.fallback = Fallback(_clock())
+            place.fallback = Fallback(self.clock())
             self._undecided[place] = None
-            if not place.link_endpoint.startswith("inproc://"):
-                is_new = self._dialler.monitor is None
-                monitor = self._dialler.watch()
-                if is_new:
-                    self.poll.add([monitor.fd])
+        if self.filtering == "auto" or self.keys is not None:
+            self._watch(place)
+        random_bytes = self.runtime.random_bytes
         place.link = Link(
             self._member,
             self.subscriptions,
-            _new_id,
+            (lambda: random_bytes(16)) if self.keys is None else self.keys.new_session,
             resume_seconds=self.options.resume_seconds,
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
@@ -233,13 +313,26 @@ class Connections(ABC):
             del self._place_of[place.link]
             raise
 
+    def _watch(self, place: Place) -> None:
+        """Begin to read the events of the link's connection."""
+        dialler = self._dialler
+        assert dialler is not None
+        assert place.link_endpoint is not None
+        if not place.link_endpoint.startswith("inproc://"):
+            is_new = dialler.monitor is None
+            monitor = dialler.watch(0 if self.keys is None else HANDSHAKES)
+            if is_new:
+                self.poll.add([monitor.fd])
+
     def _dial(self, place: Place) -> None:
         assert self._dialler is not None
         assert place.link is not None
         assert place.link_endpoint is not None
+        if self.keys is not None:
+            self.keys.prepare(self._dialler.router, place.endpoint)
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
-        place.link.connect(self._clock.time(_clock()))
+        place.link.connect(self._clock.time(self.clock()))
         place.is_twin = False
         self._touched[place] = None
         self._tick_at = 0.0
@@ -247,17 +340,83 @@ class Connections(ABC):
     def _hang_up(self, place: Place) -> None:
         assert self._dialler is not None
         assert place.link_endpoint is not None
-        self._by_handle.pop(place.handle, None)
-        self._dialler.hang_up(place.link_endpoint)
+        if self.keys is not None:
+            # libzmq has freed a refused connection: it is ended before anything else.
+            self._read_link_events(self.clock())
+        if place.handle:
+            self._by_handle.pop(place.handle, None)
+            self._dialler.hang_up(place.link_endpoint)
+            place.handle = b""
 
-    def _open_plain(self, place: Place, *, binds: bool = False) -> None:
+    # keys
+
+    def _give_up(self, endpoint: str) -> None:
+        """End the connections to an endpoint, until `_reconnect`."""
+        place = self.places.get(endpoint)
+        if place is None:
+            return
+        place.is_given_up = True
+        if place.link is not None and place.handle:
+            assert self._dialler is not None
+            assert place.link_endpoint is not None
+            self._dialler.begin()
+            self._by_handle.pop(place.handle, None)
+            self._dialler.hang_up(place.link_endpoint)
+            place.handle = b""
+            place.link.disconnect()
+        if place.plain is not None:
+            self._close_plain(place)
+        self._changed()
+
+    def _reconnect(self, endpoint: str) -> None:
+        """Connect to an endpoint again, with the key of now."""
+        place = self.places.get(endpoint)
+        if place is None:
+            return
+        place.is_given_up = False
+        if place.link is not None:
+            self._replace(place)
+        if place.link is None or (place.fallback is not None and place.fallback.has_plain):
+            self._close_plain(place)
+            self._open_plain(place)
+
+    def _on_key_refusal(self, endpoint: str, why: str) -> None:
+        place = self.places.get(endpoint)
+        if place is not None:
+            place.refusal = place.key_refusal = why
+            self.denials[place, 0] = None, PermissionDenied(why)
+            self._changed()
+
+    def _on_handshake(self, place: Place, outcome: Outcome, kind: int, now: float) -> None:
+        assert self.keys is not None
+        if outcome is Outcome.ADMITTED and place.key_refusal is not None:
+            place.key_refusal = None
+            self.denials.pop((place, 0), None)
+        self.keys.on_handshake(place.endpoint, outcome, kind, now)
+
+    def _allowed(self, place: Place, link: Link, effect: machine.Messages) -> Iterable[machine.Messages]:
+        """Return the messages that the key of their publisher may publish; other messages count as handled."""
+        if self.keys is None:
+            return (effect,)
+        kept = self.keys.allowed(self.keys.key_of(place.endpoint), link.origin or b"", effect)
+        if sum(len(one.positions) for one in kept) < len(effect.positions):
+            sequences = set(range(effect.sequence, effect.sequence + len(effect.positions)))
+            for one in kept:
+                sequences.difference_update(range(one.sequence, one.sequence + len(one.positions)))
+            for sequence in sequences:
+                link.handled(link.epoch, effect.stream, sequence)
+        return kept
+
+    def _open_plain(self, place: Place, *, binds: bool = False, multicast: Multicast | None = None) -> None:
         plain = PlainSocket(
             self._context,
             place.endpoint,
-            self._patterns.prefixes(),
+            None if place.fallback is not None else self._patterns.prefixes(),
             binds=binds,
             message_bytes=self.options.limits.message_bytes,
             high_water_mark=self.options.high_water_mark,
+            keys=self.keys,
+            multicast=multicast,
         )
         place.plain = plain
         self._plains[place] = None
@@ -272,19 +431,28 @@ class Connections(ABC):
         if plain is not None:
             self.poll.remove(plain.fds)
             plain.close()
+        source, place.multicast = place.multicast, None
+        self._multicasts.pop(place, None)
+        if source is not None:
+            self.poll.remove([source.listener.fd])
+            source.close()
 
     def bind(self, endpoint: str) -> str:
         """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
-            self._refuse_multicast(endpoint)
+            if is_multicast(endpoint):
+                raise EndpointError(
+                    f"{endpoint!r}: a subscriber connects to multicast endpoints; use connect="
+                )
             if self.filtering == "publisher":
                 raise ConfigurationError(
                     "filtering", "publisher", "argument",
                     'links need a publisher that binds: a subscriber that binds needs filtering="auto" or '
                     '"prefix"',
                 )  # fmt: skip
+            descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             place.is_bound = True
             self._open_plain(place, binds=True)
@@ -300,11 +468,17 @@ class Connections(ABC):
                 verb = "bound" if is_bound else "connected"
                 known = ", ".join(one for one, that in self.places.items() if that.is_bound == is_bound)
                 raise EndpointError(f"{endpoint!r} is not {verb}; there is {known or 'none'}", errno.ENOENT)
+            if self.keys is not None:
+                # As in `_hang_up`, while the events still find the place.
+                self._read_link_events(self.clock())
             del self.places[endpoint]
+            if self.keys is not None:
+                self.keys.forget(endpoint)
+            self.denials = {key: one for key, one in self.denials.items() if key[0] is not place}
             self._close_plain(place)
             if place.link is not None:
                 place.link.close()
-                self._send_all(place, _clock())
+                self._send_all(place, self.clock())
                 self._hang_up(place)
                 del self._place_of[place.link]
                 self._ended_links.append(place.link)
@@ -317,11 +491,14 @@ class Connections(ABC):
     # subscriptions
 
     def _declare(self) -> None:
+        self._queue_declarations()
+        self._flush()
+
+    def _queue_declarations(self) -> None:
         for place in self.places.values():
             if place.link is not None:
                 place.link.declare()
                 self._touched[place] = None
-        self._flush()
 
     # reading
 
@@ -331,7 +508,7 @@ class Connections(ABC):
         if dialler is None:
             clock.empty(now)
             return False
-        stats, time_ns = self.dispatcher.stats, time.time_ns()
+        stats, time_ns = self.dispatcher.stats, self.runtime.time_ns()
         limit = stats.received + MAX_MESSAGES
         dialler.begin()
         for _ in range(MAX_READ):
@@ -350,6 +527,60 @@ class Connections(ABC):
             if stats.received >= limit:
                 break
         return True
+
+    @property
+    def link_descriptor(self) -> int:
+        """Descriptor of the socket of links; -1 without."""
+        return -1 if self._dialler is None else self._dialler.fd
+
+    def may_wait_alone(self) -> bool:
+        """Return whether all that may arrive now are batches of one link; see `read_alone`."""
+        if len(self._by_handle) != 1 or len(self.places) != 1 or self.state != OPEN or self._drains:
+            return False
+        dialler = self._dialler
+        if self._plains or self._undecided or self._current or dialler is None or dialler.monitor is not None:
+            return False
+        (link,) = self._place_of
+        return link.state == LIVE and not self.dispatcher.is_full
+
+    def read_alone(self) -> Message | None:
+        """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
+
+        The caller holds the lock and `reading`, and calls `Engine.after_alone` later. Everything else that the
+        frames have changed is for the next `attend`.
+        """
+        dialler = self._dialler
+        if dialler is None or self.state != OPEN or self._current is not None:
+            return None
+        items, stats, now = self.dispatcher.shared.items, self.dispatcher.stats, self.clock()
+        before = stats.received
+        dialler.begin()
+        for _ in range(MAX_ALONE):
+            message = dialler.read()
+            if message is None:
+                break
+            try:
+                place = self._by_handle.get(message[0])
+                if place is None:
+                    pass
+                elif len(message) == 2:
+                    self._on_frame(place, message[1], now, self.runtime.time_ns())
+                    if place.link is not None and place.link.is_ack_due:
+                        self._flush(now)
+                else:
+                    stats.malformed += 1
+                dialler.discard()
+            except BaseException:
+                self._take_back()
+                raise
+            self.version += 1
+            if stats.received != before:
+                break
+        # Handlers of earlier messages run first.
+        if items and not self.dispatcher.work and items[0].__class__ is Message:
+            found: Any = items.popleft()
+            return found  # type: ignore[no-any-return]
+        return None
 
     def _on_frame(self, place: Place, frame: bytes, now: float, time_ns: int) -> None:
         link = place.link
@@ -371,15 +602,20 @@ class Connections(ABC):
         self._current = None
 
     def _apply(self, place: Place, link: Link, effects: list[Effect], time_ns: int) -> None:
+        fallback = place.fallback
+        is_settled = fallback is None or (fallback.state == LINK and place.begin is None)
         for effect in effects:
             if isinstance(effect, machine.Messages):
                 self._unacked[place] = None
-                if self._is_moving(place, effect):
+                if not (is_settled or self._is_served_by_link(place, link, effect)):
+                    # The plain connection delivers these messages, or a gap reports them.
+                    self.dispatcher.stats.repeated += len(effect.positions)
                     continue
-                gap = 0
-                if place.gaps:
-                    gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
-                self.dispatcher.deliver(link, effect, time_ns, gap, self.acknowledge)
+                for allowed in self._allowed(place, link, effect):
+                    gap = 0
+                    if place.gaps:
+                        gap = place.gaps.pop(effect.stream, 0) + place.gaps.pop(None, 0)
+                    self.dispatcher.deliver(link, allowed, time_ns, gap, self.acknowledge)
             elif isinstance(effect, machine.Gap):
                 if effect.count is not None:
                     place.gaps[effect.stream] = place.gaps.get(effect.stream, 0) + effect.count
@@ -393,18 +629,42 @@ class Connections(ABC):
             else:
                 self._on_answer(place, effect)
 
-    def _is_moving(self, place: Place, effect: machine.Messages) -> bool:
-        """Return whether the plain connection still serves the messages of a link."""
+    def _is_served_by_link(self, place: Place, link: Link, effect: machine.Messages) -> bool:
+        """Return whether messages of a link are delivered, and not those of the plain connection."""
         fallback = place.fallback
-        if fallback is None or fallback.state != MOVING:
-            return False
+        assert fallback is not None
         options = self.subscriptions.options_of(effect.stream)
         if options is None or options.group or options.handled or options.overflow:
+            return True
+        if effect.flat[2] is not None and SID in effect.flat[2]:
+            # Last values come over links only.
+            return True
+        if fallback.state == PREFIX and not fallback.has_delivered:
+            self._move(place, is_answered=False)
+        if fallback.state != LINK:
+            fallback.has_delivered = True
             return False
-        # The plain connection delivers these messages too. Its rest is discarded at ANSWER.
-        self.dispatcher.stats.repeated += len(effect.positions)
-        fallback.has_delivered = True
-        return True
+        return place.begin is None or place.begin[0] != link.epoch or effect.positions[0] >= place.begin[1]
+
+    def _move(self, place: Place, *, is_answered: bool) -> None:
+        """Go from the plain connection to the link, which has a message or an ANSWER; see `Fallback`."""
+        fallback, plain = place.fallback, place.plain
+        assert fallback is not None
+        if plain is not None and plain.serves:
+            self._read_last(place, plain)
+        if not fallback.has_delivered:
+            fallback.serve()
+        elif is_answered:
+            fallback.move(self.subscriptions.renew())
+            self._queue_declarations()
+        self._follow(place)
+
+    def _read_last(self, place: Place, plain: PlainSocket) -> None:
+        """Read what a plain connection holds, before it closes."""
+        for _ in range(LAST_READS):
+            self._deliver_plain(place, plain)
+            if plain.is_empty:
+                return
 
     def _replace(self, place: Place) -> None:
         self._hang_up(place)
@@ -414,7 +674,10 @@ class Connections(ABC):
         for other in self.places.values():
             if other is place or other.link is None or other.is_twin:
                 continue
-            if other.link.state == LIVE and other.link.origin == link.origin:
+            is_same_key = self.keys is None or self.keys.key_of(other.endpoint) == self.keys.key_of(
+                place.endpoint
+            )
+            if other.link.state == LIVE and other.link.origin == link.origin and is_same_key:
                 _log.warning(
                     "%s and %s reach the same publisher; the first link is used",
                     other.endpoint,
@@ -427,48 +690,64 @@ class Connections(ABC):
                     self._follow(place)
                 self._changed()
                 return
-        if place.fallback is not None:
-            place.fallback.welcomed()
+        fallback = place.fallback
+        if fallback is not None:
+            if place.begin is not None and place.begin[0] != link.epoch:
+                place.begin = None
+            # Without subscriptions there is no ANSWER.
+            if fallback.state == ASKING or (fallback.state == PREFIX and link.is_answered):
+                self._move(place, is_answered=True)
         self._changed()
 
     def _on_answer(self, place: Place, effect: machine.Refused) -> None:
-        place.refusals = {one.sid: one for one in effect.refusals}
+        known, place.refusals = place.refusals, {one.sid: one for one in effect.refusals}
         for one in effect.refusals:
             place.refusal = one.reason
             entry = self.subscriptions.by_sid.get(one.sid)
+            if entry is not None and one.sid not in known and one.rule is not None:
+                self.denials[place, one.sid] = entry.owner, self.denial(place, entry.pattern.text, one)
             if entry is not None and entry.owner.refusal is None:
                 _log.warning("%s refuses %r: %s", place.endpoint, entry.pattern.text, one.reason)
                 entry.owner.refusal = one
-        if place.fallback is not None:
-            origin = None if place.link is None else place.link.origin
-            if place.fallback.answered():
-                self.dispatcher.put_gap(Gap(origin, None, 0, "moved"), None)
-            self._follow(place)
+        link, fallback = place.link, place.fallback
+        if fallback is not None and link is not None:
+            if fallback.state == PREFIX and link.is_answered:
+                self._move(place, is_answered=True)
+            elif fallback.answered(effect.revision):
+                place.begin = link.epoch, effect.position
+                self.dispatcher.put_gap(Gap(link.origin, None, 0, "moved"), None)
+                self._follow(place)
         self._changed()
 
     def _on_end(self, place: Place) -> None:
-        if place.fallback is not None:
-            place.fallback.ended()
+        if place.fallback is not None and place.fallback.ended():
             self._follow(place)
         self._changed()
 
     def _follow(self, place: Place) -> None:
-        """Open or close the plain connection, as the fallback has decided."""
-        assert place.fallback is not None
-        if place.fallback.has_plain and place.plain is None:
+        """Open or close the plain connection, or let it serve, as the fallback has decided."""
+        fallback = place.fallback
+        assert fallback is not None
+        if fallback.has_plain and place.plain is None:
             self._open_plain(place)
-        elif not place.fallback.has_plain and place.plain is not None:
+            if place.plain is not None and place.plain.is_reached:
+                # Over inproc no handshake shows that a publisher is there.
+                fallback.reached(-inf)
+                fallback.tick(self.clock())
+        if place.plain is not None and fallback.state == PREFIX:
+            place.plain.serve(self._patterns.prefixes())
+        elif place.plain is not None and not fallback.has_plain:
             self._close_plain(place)
         self._unwatch()
         self._changed()
 
     def _unwatch(self) -> None:
-        """End the monitor of the links once each endpoint is decided: an unread monitor grows."""
+        """End the monitor of the links while no endpoint asks its link: an unread monitor grows."""
         for place in [*self._undecided]:
-            if place.fallback is None or place.fallback.state != ASKING:
+            if place.fallback is None or place.fallback.deadline == inf:
                 del self._undecided[place]
         dialler = self._dialler
-        if dialler is None or dialler.monitor is None:
+        if dialler is None or dialler.monitor is None or self.keys is not None:
             return
         if not self._undecided:
             self.poll.remove([dialler.monitor.fd])
@@ -481,32 +760,99 @@ class Connections(ABC):
             plain = place.plain
             if plain is None:
                 continue
-            messages = plain.read(MAX_PLAIN)
-            if messages:
+            if self._deliver_plain(place, plain):
                 place.heard_at = now
-                found = self.dispatcher.deliver_plain(messages, time.time_ns(), self._patterns.match)
-                if found and place.fallback is not None:
-                    place.fallback.has_delivered = True
-            if plain.is_empty:
-                place.drained = True
-            else:
+            if not plain.is_empty:
                 has_more = True
+            elif not place.drained:
+                place.drained = True
+                # A wait of `drain` checks again.
+                self._changed()
         return has_more
 
-    def _read_monitors(self) -> None:
-        for place in self._plains:
-            if place.plain is not None and place.plain.read_monitor():
-                self._changed()
+    def _deliver_plain(self, place: Place, plain: PlainSocket) -> bool:
+        """Read and deliver messages of a plain connection; return whether there were any."""
+        messages = plain.read(MAX_PLAIN) if self.keys is None else self._read_allowed(place, plain)
+        if not messages:
+            return False
+        found = self.dispatcher.deliver_plain(
+            messages, self.runtime.time_ns(), self._patterns.match, self.options.delimiter
+        )
+        if found and place.fallback is not None:
+            place.fallback.has_delivered = True
+        return True
+
+    def _read_allowed(self, place: Place, plain: PlainSocket) -> list[list[bytes]]:
+        """Read plain messages that the key of their publisher may publish."""
+        assert self.keys is not None
+        if not place.is_bound:
+            return self.keys.allowed_plain(self.keys.key_of(place.endpoint), plain.read(MAX_PLAIN))
+        keyed = plain.read_keyed(MAX_PLAIN)
+        return [frames for key, frames in keyed if self.keys.allowed_plain(key, [frames])]
+
+    def _read_multicast(self, now: float) -> bool:
+        """Read frames of multicast; return whether more may be there."""
+        has_more = False
+        for place in self._multicasts:
+            source = place.multicast
+            if source is not None:
+                if source.read(MAX_READ, now):
+                    place.heard_at = now
+                place.drained |= source.listener.is_empty
+                has_more |= not source.listener.is_empty
+        return has_more
+
+    def _read_monitors(self, now: float) -> None:
+        for place in [*self._plains]:
+            plain, fallback = place.plain, place.fallback
+            if plain is None or not plain.read_monitor():
+                continue
+            outcomes, plain.outcomes = plain.outcomes, []
+            if self.keys is not None and not place.is_bound:
+                for outcome in outcomes:
+                    self._on_handshake(place, outcome, PLAIN_SOCKET, now)
+                if place.plain is not plain:
+                    continue
+            if fallback is None:
+                pass
+            elif plain.is_reached:
+                # Events of earlier connections of the link mean nothing.
+                self._read_link_events(now)
+                fallback.reached(now)
+                self._ask_again(place)
+            elif place.link is not None and place.link.state != LIVE and fallback.unreached():
+                # A new SUB has no subscriptions, so that the link is asked before it serves.
+                self._read_last(place, plain)
+                self._close_plain(place)
+                self._open_plain(place)
+            self._changed()
+        self._read_link_events(now)
+
+    def _ask_again(self, place: Place) -> None:
+        """Dial the link of an endpoint at once: a publisher has answered at the endpoint."""
+        if place.link is None or place.link.state == LIVE or place.is_given_up:
+            return
+        self._undecided[place] = None
+        self._watch(place)
+        self._replace(place)
+
+    def _read_link_events(self, now: float) -> None:
         dialler = self._dialler
         if dialler is None or dialler.monitor is None:
             return
         for event, where in list(dialler.monitor.read()):
             place_found = self._place_at(where)
-            if place_found is None or place_found.fallback is None:
+            if place_found is None:
+                continue
+            if event & HANDSHAKES:
+                if self.keys is not None:
+                    self._on_handshake(place_found, outcome_of(event), LINK_SOCKET, self.clock())
+                continue
+            if place_found.fallback is None:
                 continue
             if event == zmq.EVENT_CONNECTED:
                 place_found.fallback.stands()
-            elif place_found.fallback.refused():
+            elif place_found.fallback.refused(now):
                 self._follow(place_found)
 
     def _place_at(self, where: str) -> Place | None:
@@ -530,11 +876,14 @@ class Connections(ABC):
                 link = place.link
                 if link is None:
                     continue
+                if place.is_given_up:
+                    # `ServerKeys.tend` connects again.
+                    continue
                 before = link.state
                 if before == NEW:
                     # An exception interrupted the replacement of its connection.
                     self._replace(place)
-                self._apply(place, link, link.tick(listened), time.time_ns())
+                self._apply(place, link, link.tick(listened), self.runtime.time_ns())
                 if link.state == ENDED and before != ENDED:
                     self._on_end(place)
                 self._touched[place] = None
@@ -567,7 +916,7 @@ class Connections(ABC):
         if dialler is None:
             return False
         if now is None:
-            now = _clock()
+            now = self.clock()
         has_sent = False
         touched = self._touched
         for place in [*touched]:
@@ -587,7 +936,7 @@ class Connections(ABC):
     def _send_all(self, place: Place, now: float) -> bool | None:
         """Send the frames of a link; return False if the socket is full, None without frames."""
         dialler, link = self._dialler, place.link
-        if link is None or dialler is None:
+        if link is None or dialler is None or not place.handle:
             return None
         result = None
         while (frame := link.next_frame()) is not None:
@@ -605,20 +954,22 @@ class Connections(ABC):
         Args:
             until: time at which the caller wants to be woken; None without.
         """
-        now = _clock()
+        now = self.clock()
         deadline = inf if until is None else until
         with self.lock:
             listened = self._clock.time(now)
             if self.places:
                 deadline = min(deadline, now + max(0.0, self._tick_at - listened))
+            if self.keys is not None and self.places:
+                deadline = min(deadline, self.keys.next_deadline())
             for place in self._undecided:
                 if place.fallback is not None:
                     deadline = min(deadline, place.fallback.deadline)
             for place in self._unacked:
                 if place.link is not None:
                     deadline = min(deadline, place.link.ack_at)
+            # While a queue is full, nothing is read, and silence means nothing.
+            for place in () if self.dispatcher.is_full else self._multicasts:
+                if place.multicast is not None:
+                    deadline = min(deadline, place.multicast.next_deadline())
         return None if deadline == inf else max(0.0, deadline - now)
-
-
-def _new_id() -> bytes:
-    return os.urandom(16)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -27,28 +26,32 @@ from typing import Any
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import (
     ClosedError,
     ConfigurationError,
-    PermissionDenied,
     ProtocolError,
 )
 from oz.logs import peer_logger
+from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
-from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import PublisherInfo
-from oz.subscriber.plain import prefixes_of
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
+from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+CHUNK = 16
+"""Messages that a call delivers between two looks at the clock at most."""
 
-_clock = time.monotonic
+_call_handlers = None if HOT is None else HOT.call_handlers
 _log = peer_logger("oz.subscriber")
 
 
@@ -61,7 +64,11 @@ class Engine(Connections):
         handlers_running: calls of handlers that have not returned.
         handled: calls of handlers.
         in_hand: handled messages that a thread or task has taken and not acknowledged, by thread or task.
+        gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
+
+    # A slot, because C reads it.
+    __slots__ = ("attend_at",)
 
     def __init__(
         self,
@@ -73,6 +80,7 @@ class Engine(Connections):
         on_gap: Callable[[Gap], object] | None,
         options: Options,
         runs_handlers: bool,
+        credentials: Credentials | None = None,
     ) -> None:
         """Create the engine without endpoints.
 
@@ -84,10 +92,12 @@ class Engine(Connections):
             on_gap: called with each gap.
             options: of the subscriber.
             runs_handlers: whether waits run the handlers, as threads do.
+            credentials: keys of the subscriber, or None.
         """
         check_running("Subscriber")
-        super().__init__(context, filtering, decode, link_endpoints, options)
-        self._on_gap, self.runs_handlers = on_gap, runs_handlers
+        super().__init__(context, filtering, decode, link_endpoints, options, credentials)
+        self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
+        self.runs_handlers = runs_handlers
         self.attend_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
@@ -114,6 +124,8 @@ class Engine(Connections):
             if self.state == DRAINED or self._is_draining:
                 raise ClosedError("the subscriber is drained: create another one")
             falls_back = not (stream.group or last_value or stream.handled or stream.overflow)
+            if self._multicasts and not falls_back:
+                raise needs_link(next(iter(self._multicasts)).endpoint)
             inbox = Inbox(
                 handler,
                 is_inline=delivery.inline,
@@ -135,7 +147,7 @@ class Engine(Connections):
                 self._patterns.add(inbox)
                 for place in self.places.values():
                     if place.plain is not None:
-                        place.plain.subscribe(prefixes_of(inbox))
+                        place.plain.subscribe(self._patterns.prefixes_of(inbox))
             self._declare()
             return inbox
 
@@ -160,7 +172,7 @@ class Engine(Connections):
         if inbox.falls_back and self._patterns.discard(inbox):
             for place in self.places.values():
                 if place.plain is not None:
-                    place.plain.unsubscribe(prefixes_of(inbox))
+                    place.plain.unsubscribe(self._patterns.prefixes_of(inbox))
 
     def _finish(self) -> None:
         """End the subscriptions that have received as many messages as they want."""
@@ -206,7 +218,7 @@ class Engine(Connections):
         return has_more
 
     def _attend(self, may_read: bool) -> bool:
-        now = _clock()
+        now = self.clock()
         self.attend_at = now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
@@ -216,6 +228,7 @@ class Engine(Connections):
             has_more = self._read_links(now)
             is_empty = not has_more
             has_more |= self._read_plain(now)
+            has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
             # Frames wait unread, so that silence means nothing.
             self._clock.leave(now)
@@ -223,7 +236,9 @@ class Engine(Connections):
                 self._clock.enter()
         if self.dispatcher.finished:
             self._finish()
-        self._read_monitors()
+        self._read_monitors(now)
+        if self.keys is not None:
+            self.keys.tend(now)
         if is_empty:
             self._tick(now)
         for place in [*self._unacked]:
@@ -233,6 +248,15 @@ class Engine(Connections):
         return self._flush(now) or has_more
 
     # callbacks
+
+    def after_alone(self) -> None:
+        """Do what `read_alone` leaves to the caller, who does not hold the lock."""
+        dispatcher = self.dispatcher
+        if dispatcher.finished:
+            with self.lock:
+                self._finish()
+        if dispatcher.reports or dispatcher.inline:
+            self._call_back()
 
     def _call_back(self) -> None:
         """Call inline handlers and `on_gap`, without the lock."""
@@ -245,20 +269,25 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call `on_gap`. Its exceptions are logged."""
-        if self._on_gap is not None:
+        for listener in self.gap_listeners:
             try:
-                self._on_gap(gap)
+                listener(gap)
             except Exception:
                 _log.exception("on_gap raised for %r", gap)
 
     def call(self, inbox: Inbox, message: Message) -> None:
         """Call a handler. Its exceptions are logged and counted. The message is handled afterwards."""
         assert inbox.handler is not None
-        with self.handling():
-            try:
-                inbox.handler(message)
-            except Exception:
-                self.handler_failed(inbox, message)
+        self.handlers_running += 1
+        self.handled += 1
+        try:
+            inbox.handler(message)
+        except Exception:
+            self.handler_failed(inbox, message)
+        finally:
+            self.handlers_running -= 1
+            if self._drains:
+                self._handler_ended()
         if isinstance(message, HandledMessage):
             self.acknowledge(message)
 
@@ -272,31 +301,53 @@ class Engine(Connections):
         finally:
             self.handlers_running -= 1
             if self._drains:
-                with self.lock:
-                    self._changed()
+                self._handler_ended()
+
+    def _handler_ended(self) -> None:
+        with self.lock:
+            self._changed()
 
     def handler_failed(self, inbox: Inbox, message: Message) -> None:
         """Log and count the exception of a handler."""
         self.dispatcher.stats.failed += 1
         _log.exception("the handler of %r raised for %r", inbox.entries[0].pattern.text, message.subject)
 
-    def run_handler(self) -> bool:
-        """Run the handler of the next message; return whether there was one."""
-        try:
-            queue = self.dispatcher.work.popleft()
-        except IndexError:
-            return False
-        try:
-            item = queue.items.popleft()
-        except IndexError:
-            # The subscription has ended.
+    def run_handlers(self) -> bool:
+        """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
+        work = self.dispatcher.work
+        if _call_handlers is not None and work and self._call_handlers():
             return True
-        if isinstance(item, Message):
-            assert queue.inbox is not None
-            self.call(queue.inbox, item)
-        else:
-            self.report(item)
-        return True
+        has_run = False
+        for _ in range(CHUNK):
+            try:
+                queue = work.popleft()
+            except IndexError:
+                break
+            has_run = True
+            try:
+                item = queue.items.popleft()
+            except IndexError:
+                # The subscription has ended.
+                continue
+            if isinstance(item, Message):
+                assert queue.inbox is not None
+                self.call(queue.inbox, item)
+            else:
+                self.report(item)
+        return has_run
+
+    def _call_handlers(self) -> bool:
+        """Run handlers in the compiled part; return False if the next item is not a plain message."""
+        assert _call_handlers is not None
+        counts = [0]
+        self.handlers_running += 1
+        try:
+            return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
+        finally:
+            self.handlers_running -= 1
+            self.handled += counts[0]
+            if self._drains:
+                self._handler_ended()
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""
@@ -306,7 +357,7 @@ class Engine(Connections):
             if self.state in (CLOSED, FOREIGN) or place is None:
                 return
             self.dispatcher.handled(message)
-            now = _clock()
+            now = self.clock()
             self._unacked[place] = None
             if now >= link.ack_at:
                 link.before_wait(now)
@@ -346,22 +397,46 @@ class Engine(Connections):
         with self.lock:
             needs_link = any(not one.falls_back for one in self.dispatcher.inboxes)
             found = [
-                one.missing(needs_link=needs_link, may_fall_back=self.filtering == "auto")
+                one.missing(
+                    needs_link=needs_link,
+                    may_fall_back=self.filtering == "auto",
+                    has_keys=self.keys is not None,
+                )
                 for one in self.places.values()
             ]
             self._raise_refusals()
             return [one for one in found if one]
 
+    def raise_denial(self, inbox: Inbox | None) -> None:
+        """Raise the next refusal that the program was not told of.
+
+        Args:
+            inbox: of the receiving subscription; None for the subscriber. Handlers are told by the log.
+
+        Raises:
+            PermissionDenied: there is one.
+        """
+        if inbox is not None and inbox.handler is not None:
+            return
+        with self.lock:
+            for key, (owner, error) in self.denials.items():
+                if owner is None or owner is inbox or (inbox is None and owner.handler is None):
+                    del self.denials[key]
+                    raise error
+
     def _raise_refusals(self) -> None:
         for place in self.places.values():
+            refused = self.denials.pop((place, 0), None)
+            if refused is not None:
+                raise refused[1]
             for refusal in place.refusals.values():
                 entry = self.subscriptions.by_sid.get(refusal.sid)
                 if entry is None:
                     continue
-                text = f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}"
+                self.denials.pop((place, refusal.sid), None)
                 if refusal.rule is not None or refusal.witness is not None:
-                    raise PermissionDenied(text, rule=refusal.rule, subject=refusal.witness)
-                raise ProtocolError(text)
+                    raise self.denial(place, entry.pattern.text, refusal)
+                raise ProtocolError(f"{place.endpoint} refuses {entry.pattern.text!r}: {refusal.reason}")
 
     def begin_drain(self, inbox: Inbox | None) -> tuple[list[Inbox], int]:
         """Remove one subscription or all at the publishers; return the inboxes and the revision.
@@ -383,9 +458,9 @@ class Engine(Connections):
                 if one.falls_back:
                     for place in self.places.values():
                         if place.plain is not None:
-                            place.plain.unsubscribe(prefixes_of(one))
+                            place.plain.unsubscribe(self._patterns.prefixes_of(one))
             for place in self.places.values():
-                place.drained = place.plain is None
+                place.drained = place.plain is None and place.multicast is None
             self._declare()
             return inboxes, self.subscriptions.revision
 
@@ -452,8 +527,9 @@ class Engine(Connections):
             found = self.dispatcher.stats
             all_links = [*self._ended_links, *self._place_of]
             withdrawn = sum(one.unwanted for one in all_links)
+            denied = 0 if self.keys is None else self.keys.denied
             return Stats(
-                received=found.received + withdrawn,
+                received=found.received + withdrawn + denied,
                 delivered=found.delivered,
                 filtered=found.filtered,
                 malformed=found.malformed + sum(one.malformed for one in all_links),
@@ -462,13 +538,14 @@ class Engine(Connections):
                 repeated=found.repeated + sum(one.repeated for one in all_links),
                 unwanted=found.unwanted + withdrawn,
                 failed=found.failed,
+                denied=denied,
             )
 
     @property
     def publishers(self) -> list[PublisherInfo]:
         """State of each endpoint."""
         with self.lock:
-            now = _clock()
+            now = self.clock()
             return [one.info(now) for one in self.places.values()]
 
     # end
@@ -481,7 +558,7 @@ class Engine(Connections):
             if self.state == CLOSED:
                 return
             self.state = CLOSED
-            now = _clock()
+            now = self.clock()
             for place in self.places.values():
                 if place.link is not None:
                     place.link.close()

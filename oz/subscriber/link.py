@@ -84,15 +84,23 @@ class Messages(NamedTuple):
         stream: number.
         sequence: of the first message.
         positions: of each message.
-        flat: subject, payload, extras of each message.
+        content: subject, payload, extras of each message; or columns of the compiled part, which have them as
+            `flat()`.
         is_redelivered: whether another member may have handled them.
     """
 
     stream: int
     sequence: int
     positions: Sequence[int]
-    flat: list[Any]
+    content: Any
     is_redelivered: bool
+
+    @property
+    def flat(self) -> list[Any]:
+        """Subject, payload, extras of each message."""
+        content = self.content
+        flat: list[Any] = content if type(content) is list else content.flat()
+        return flat
 
 
 class Gap(NamedTuple):
@@ -125,10 +133,12 @@ class Refused(NamedTuple):
     Attributes:
         revision: answered.
         refusals: subscriptions that the publisher does not serve.
+        position: of the next message of the publisher.
     """
 
     revision: int
     refusals: list[Refusal]
+    position: int = 0
 
 
 Effect = Messages | Gap | Replace | Refused
@@ -225,6 +235,8 @@ class Link:
         repeated: messages that arrived again.
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
+        ending: reason of the last BYE, until the next WELCOME; else None.
+        is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
 
@@ -254,6 +266,7 @@ class Link:
         self.state = NEW
         self.attempt = 0
         self.origin: bytes | None = None
+        self.ending: int | None = None
         self.delivered = self.repeated = self.unwanted = self.malformed = 0
         self._backoff = 1.0
         self._connected_at = self._hello_at = self._heard_at = self._live_at = self._retry_at = 0.0
@@ -262,7 +275,7 @@ class Link:
         self._hello: bytes | None = None
         self._declares: deque[bytes] = deque()
         self._bye: bytes | None = None
-        self._is_ack_due = False
+        self.is_ack_due = False
         self._sending = 0
         self._undo: tuple[Head, int | None] | None = None
         self._begin_session()
@@ -276,6 +289,7 @@ class Link:
         self.answered = self.applied = self.idle = 0
         self._undo = None
         self.drops: dict[int, int] = {}
+        self._unknown: dict[int, int] = {}
         self.reasons: dict[int, Drops] = {}
         self._marks: dict[int, Marks] = {}
         self._abandoned: list[tuple[int, int, int]] = []
@@ -287,7 +301,7 @@ class Link:
         self._declared = self._replaced_by = 0
         self._unacked_batches = self._unacked_bytes = 0
         self._ack_batches, self._ack_bytes = 1, 1
-        self._is_ack_due = False
+        self.is_ack_due = False
 
     # connections
 
@@ -339,27 +353,28 @@ class Link:
         """
         self._heard_at, self._has_heard = listened, True
         self._undo = None
+        if self.state == LIVE:
+            # Also for a probe: the time in which the program did not read is no absence.
+            self._live_at = listened
         if not frame:
             if self.state == ENDED:
                 self._begin_session()
             self._greet(listened)
             return []
-        if self.state == LIVE:
-            self._live_at = listened
         effects: list[Effect] = []
         kind = frame[0]
         try:
             if kind == links.JOINED:
-                self._on_batch(links.decode_head(frame), frame[links.HEAD_BYTES :], effects)
+                self._on_batch(links.decode_head(frame), frame, links.HEAD_BYTES, effects)
             elif kind == links.BATCH:
                 self._head = head = links.decode_head(frame)
                 if head.flags & links.WITHDRAWN:
                     self._head = None
-                    self._on_batch(head, None, effects)
+                    self._on_batch(head, None, 0, effects)
             elif links.is_body(frame):
                 if self._head is not None:
                     # The head is forgotten behind the body: an interrupted body is read again.
-                    self._on_batch(self._head, frame, effects)
+                    self._on_batch(self._head, frame, 0, effects)
                     self._head = None
             else:
                 self._on_control(links.decode_control(frame), listened, effects)
@@ -367,7 +382,15 @@ class Link:
             self.malformed += 1
         return effects
 
-    def _on_batch(self, head: Head, body: bytes | None, effects: list[Effect]) -> None:
+    def _on_batch(self, head: Head, frame: bytes | None, at: int, effects: list[Effect]) -> None:
+        """Read a batch.
+
+        Args:
+            head: of the batch.
+            frame: with the body; None for a withdrawn batch.
+            at: index of the first byte of the body.
+            effects: to append to.
+        """
         if self.state != LIVE:
             return
         sequence, count = head.sequence, head.count
@@ -381,12 +404,14 @@ class Link:
         self._report_drops(head.stream, head.drops, effects)
         self.expected = sequence + count
         self._unacked_batches += 1
-        if body is None:
+        if frame is None:
             self.unwanted += count
         else:
-            self._unacked_bytes += len(body)
+            self._unacked_bytes += len(frame) - at
             try:
-                flat = links.decode_body(body, count)
+                content = links.scan_body(frame, at, count)
+                if content is None:
+                    content = links.decode_body(frame[at:], count)
             except ProtocolError:
                 self.malformed += 1
                 effects.append(Gap(count, "malformed", head.stream))
@@ -396,9 +421,9 @@ class Link:
                 if options is not None and options.handled:
                     self._marks.setdefault(head.stream, Marks()).add(sequence, count)
                 is_redelivered = bool(head.flags & links.REDELIVERED)
-                effects.append(Messages(head.stream, sequence, head.positions(), flat, is_redelivered))
+                effects.append(Messages(head.stream, sequence, head.positions(), content, is_redelivered))
         if self._unacked_batches >= self._ack_batches or self._unacked_bytes >= self._ack_bytes:
-            self._is_ack_due = True
+            self.is_ack_due = True
 
     def _report_drops(self, stream: int, drops: int, effects: list[Effect]) -> None:
         if self._subscriptions.options_of(stream) is None:
@@ -422,7 +447,7 @@ class Link:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
         self._head = None
-        self.origin = welcome.origin
+        self.origin, self.ending = welcome.origin, None
         if welcome.epoch == self.epoch:
             if welcome.first > self.expected:
                 effects.append(Gap(welcome.first - self.expected, "lost"))
@@ -449,13 +474,22 @@ class Link:
         self._acknowledge_ping()
         self.applied = ping.applied
         self.idle = 0 if any(drops.pending for drops in ping.streams.values()) else ping.applied
+        self._report_unknown(ping.streams, effects)
         if ping.following == self.expected:
             self._apply_drops(ping.streams, effects)
         if ping.applied != self._subscriptions.revision and self._declared <= self.answered:
             self._declare_all()
 
     def _acknowledge_ping(self) -> None:
-        self._is_ack_due = True
+        self.is_ack_due = True
+
+    def _report_unknown(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
+        """Report losses of unknown size before the publisher."""
+        for number, drops in streams.items():
+            is_known = self._subscriptions.options_of(number) is not None
+            if is_known and drops.unknown > self._unknown.get(number, 0):
+                self._unknown[number] = drops.unknown
+                effects.append(Gap(None, "dropped", number))
 
     def _apply_drops(self, streams: dict[int, Drops], effects: list[Effect]) -> None:
         for number, drops in streams.items():
@@ -479,13 +513,14 @@ class Link:
                 self._marks[stream].handled(sequence)
             else:
                 self._abandoned.append((revision, stream, sequence))
-        effects.append(Refused(answer.revision, answer.refused))
+        effects.append(Refused(answer.revision, answer.refused, answer.position))
 
     def _on_bye(self, bye: Bye, listened: float, effects: list[Effect]) -> None:
         if self.state == LIVE:
             lost = bye.following - self.expected
             if lost > 0:
                 effects.append(Gap(lost, "closed"))
+            self._report_unknown(bye.streams, effects)
             for number, drops in bye.streams.items():
                 self._report_drops(number, drops.dropped, effects)
         elif self.state == GREETING:
@@ -493,6 +528,7 @@ class Link:
                 effects.append(Gap(None, "closed"))
         else:
             return
+        self.ending = bye.reason
         self._end(listened)
 
     def _end(self, listened: float) -> None:
@@ -545,6 +581,10 @@ class Link:
         self._declares.clear()
         self._begin_connection()
         effects.append(Replace(reason))
+
+    def disconnect(self) -> None:
+        """Forget the connection, which the engine has ended: the engine calls `connect` later."""
+        self._replace("", [])
 
     # subscriptions
 
@@ -669,7 +709,7 @@ class Link:
             and now - self._acked_at >= ACK_AGE
             and (self._unacked_batches or self._has_new_marks())
         ):
-            self._is_ack_due = True
+            self.is_ack_due = True
 
     def _has_new_marks(self) -> bool:
         return bool(self._marks) and self._current_marks() != self._sent_marks
@@ -687,7 +727,7 @@ class Link:
         if self._declares:
             self._sending = links.DECLARE
             return self._declares[0]
-        if self._is_ack_due and self.state == LIVE:
+        if self.is_ack_due and self.state == LIVE:
             self._sending = links.ACK
             self._sending_marks = self._current_marks()
             return links.encode_ack(self.expected, self._sending_marks)
@@ -709,7 +749,7 @@ class Link:
         elif self._sending == links.BYE:
             self._bye = None
         else:
-            self._is_ack_due = False
+            self.is_ack_due = False
             self._unacked_batches = self._unacked_bytes = 0
             self._acked_at, self._sent_marks = now, self._sending_marks
 
@@ -717,5 +757,5 @@ class Link:
         """Queue a BYE, and a last ACK if the link is LIVE. No frame counts afterwards."""
         self._declares.clear()
         if self.state in (GREETING, LIVE):
-            self._is_ack_due = True
+            self.is_ack_due = True
             self._bye = links.encode_bye(Bye(links.CLOSED, links.SUBSCRIBER, self.expected, {}))

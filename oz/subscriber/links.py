@@ -11,7 +11,7 @@ Whole messages are read, because libzmq aborts if a pipe ends inside the read of
 exception of a signal handler may come between two instructions of Python, and at the end of each call of
 pyzmq's `send` and `recv`, which run signal handlers. `begin` and `send` complete a message that was interrupted.
 `read` returns the same message until the engine calls `discard`, so that an interruption elsewhere loses no
-frame. A lost frame costs a new connection, and a publisher accepts few of them in a row.
+frame. A lost frame costs a new connection.
 
 The descriptor of a ROUTER signals once for several messages. A send may consume the signal, so that the
 engine checks `is_readable` after each send.
@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EAGAIN, EHOSTUNREACH
+from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -30,6 +31,11 @@ import zmq
 
 from oz.transport import routers
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
+from oz.transport.libzmq import raw_socket
+from oz.transport.runtime import Runtime, runtime_of
+
+_chain = chain.from_iterable
+_ONE, _FRAMES = (1,), (3,)
 
 RECONNECT_MAX = 1_000
 """Milliseconds between two attempts of libzmq to connect at most."""
@@ -42,37 +48,34 @@ _LAST = int(zmq.NOBLOCK)
 _READ = (_LAST, _LAST)
 _SEND = (int(zmq.SNDMORE | zmq.NOBLOCK), _LAST)
 _POLLIN, _EVENTS, _RCVMORE, _FD = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE), int(zmq.FD)
-_get: Any = zmq.backend.Socket.get
-_send: Any = zmq.backend.Socket.send
-_recv: Any = zmq.backend.Socket.recv
-"""Methods of pyzmq's base class: the ones of `zmq.Socket` construct enums, which costs 1.5 µs a call."""
 
 _EVENT = Struct("=hi")
 """Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
 
-def is_readable(socket: zmq.Socket[bytes]) -> bool:
+def is_readable(socket: zmq.Socket[bytes], runtime: Runtime) -> bool:
     """Return whether a socket has a message."""
-    return bool(_get(socket, _EVENTS) & _POLLIN)
+    return bool(runtime.get(socket, _EVENTS) & _POLLIN)
 
 
-def read(socket: zmq.Socket[bytes]) -> list[bytes]:
+def read(socket: zmq.Socket[bytes], runtime: Runtime) -> list[bytes]:
     """Return the frames of the next message of a socket.
 
     Raises:
         zmq.Again: there is none.
     """
+    get, recv = runtime.get, runtime.recv
     frames = []
     try:
-        frames.append(_recv(socket, _LAST))
-        while _get(socket, _RCVMORE):
-            frames.append(_recv(socket, _LAST))
+        frames.append(recv(socket, _LAST))
+        while get(socket, _RCVMORE):
+            frames.append(recv(socket, _LAST))
     except zmq.Again:
         raise
     except BaseException:
         with suppress(zmq.ZMQError):
-            while _get(socket, _RCVMORE):
-                _recv(socket, _LAST)
+            while get(socket, _RCVMORE):
+                recv(socket, _LAST)
         raise
     return frames
 
@@ -87,15 +90,17 @@ class Monitor:
     Attributes:
         pair: socket that receives the events.
         fd: descriptor that signals events.
+        runtime: functions of the sockets.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
         self._socket = socket
+        self.runtime = runtime_of(socket.context)
         self.pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR, socket_class=zmq.Socket)
         _open.add(self)
         address = f"inproc://oz-subscriber-{id(self):x}-{next(_numbers)}"
         # Read once: garbage collection may close the socket before its owner.
-        self.fd = int(_get(self.pair, _FD))
+        self.fd = int(self.runtime.get(self.pair, _FD))
         try:
             self.pair.setsockopt(zmq.RCVHWM, 0)
             self.pair.setsockopt(zmq.LINGER, 0)
@@ -109,7 +114,7 @@ class Monitor:
         """Yield the number and the endpoint of each event since the last call."""
         with suppress(zmq.ZMQError):
             for _ in range(MAX_EVENTS):
-                event, *rest = read(self.pair)
+                event, *rest = read(self.pair, self.runtime)
                 yield _EVENT.unpack(event)[0], rest[0].decode(errors="replace") if rest else ""
 
     def close(self) -> None:
@@ -137,10 +142,15 @@ class Dialler:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
-        self.fd = int(_get(self.router, _FD))
+        self._runtime = runtime = runtime_of(context)
+        self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
+        self.fd = int(runtime.get(self.router, _FD))
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
         self._message: list[bytes] = []
+        self._raw = raw_socket(self.router)
+        if self._raw is not None:
+            self.is_readable = self._raw.has_input  # type: ignore[method-assign]
 
     def dial(self, endpoint: str) -> bytes:
         """Connect to a link endpoint and return the handle.
@@ -149,8 +159,8 @@ class Dialler:
             EndpointError: libzmq refuses the endpoint.
         """
         self.router.setsockopt(zmq.IPV6, int(needs_ipv6(endpoint)))
-        with refused_by_libzmq(endpoint, "name a host and a port"):
-            return routers.dial(self.router, endpoint)
+        with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
+            return routers.dial(self.router, endpoint, self._runtime.random_bytes)
 
     def hang_up(self, endpoint: str) -> None:
         """End all connections to a link endpoint. All messages that were begun must be read."""
@@ -158,10 +168,14 @@ class Dialler:
         with suppress(zmq.ZMQError):
             self.router.disconnect(endpoint)
 
-    def watch(self) -> Monitor:
-        """Return the monitor of the connections; it is created at the first call."""
+    def watch(self, more: int = 0) -> Monitor:
+        """Return the monitor of the connections; it is created at the first call.
+
+        Args:
+            more: events beside those of TCP.
+        """
         if self.monitor is None:
-            events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED
+            events = zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED | more
             self.monitor = Monitor(self.router, int(events))
         return self.monitor
 
@@ -173,8 +187,9 @@ class Dialler:
 
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
-        while _get(self.router, _RCVMORE):
-            _recv(self.router, _LAST)
+        if self._raw is None:
+            while self._get(self.router, _RCVMORE):
+                self._recv(self.router, _LAST)
 
     def read(self) -> list[bytes] | None:
         """Return handle and frame of the next message, None without any. `discard` frees the message.
@@ -182,13 +197,18 @@ class Dialler:
         A hostile peer may send more frames. They are read, and the list has three entries then.
         """
         message, router = self._message, self.router
+        if self._raw is not None:
+            if not message:
+                # One call of C, so that no exception of a signal handler comes between the read and the list.
+                message.extend(_chain(_chain(map(self._raw.read, _ONE, _FRAMES))))
+            return message or None
         if not message:
             try:
                 # It assigns both frames or none.
-                message[:] = map(_recv, self._pair, _READ)
+                message[:] = map(self._recv, self._pair, _READ)
             except zmq.Again:
                 return None
-        if _get(router, _RCVMORE):
+        if self._get(router, _RCVMORE):
             message.append(b"")
             self.begin()
         return message
@@ -199,8 +219,10 @@ class Dialler:
 
     def send(self, handle: bytes, frame: bytes) -> bool:
         """Send a frame; return whether the socket has accepted it."""
+        if self._raw is not None:
+            return not self._raw.send_pair(handle, frame)
         try:
-            deque(map(_send, self._pair, (handle, frame), _SEND), 0)
+            deque(map(self._send, self._pair, (handle, frame), _SEND), 0)
         except zmq.ZMQError as error:
             if error.errno in (EAGAIN, EHOSTUNREACH):
                 return False
@@ -208,13 +230,13 @@ class Dialler:
         except BaseException:
             # A publisher ignores an empty frame. Outside a message, libzmq ignores it.
             with suppress(zmq.ZMQError):
-                _send(self.router, b"", _LAST)
+                self._send(self.router, b"", _LAST)
             raise
         return True
 
     def is_readable(self) -> bool:
         """Return whether the socket has a message. The call processes commands of libzmq."""
-        return is_readable(self.router)
+        return is_readable(self.router, self._runtime)
 
     def close(self, linger: int = LINGER) -> None:
         """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
-from oz.errors import NoRequest
+from oz import message
 from oz.message import Extras
-
-_NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Messages that a publisher sent and that do not arrive.
-
-    Attributes:
-        origin: id of the publisher's process, 16 bytes; None if unknown.
-        count: messages; None if the number is unknown.
-        recovered: messages that arrived later after all.
-        reason: "lost" (over the resume limits), "dropped" (by the publisher), "full" (by the queue of the
-            subscription), "malformed", "restarted" (another process of the publisher), "closed" (the
-            publisher ended the session), "moved" (from a plain connection to a link).
-    """
-
-    origin: bytes | None
-    count: int | None
-    recovered: int
-    reason: str
 
 
 class Arrival:
@@ -44,6 +21,10 @@ class Arrival:
         stream: of the messages.
         frames: of a plain message that has not two frames.
         acknowledge: called with a message that is handled; None unless the stream has `ack="handled"`.
+        sequence: of the first message; None from a plain publisher.
+        positions: of each message.
+        gap: messages that were lost before one message of the batch.
+        gap_offset: place of this message in the batch.
         left: of a handled message that several queues received, the number of queues that have not handled it.
             Each queue has a copy of the message with an `Arrival` of its own.
         is_done: whether the queue of such a copy has handled it.
@@ -53,11 +34,15 @@ class Arrival:
         "acknowledge",
         "epoch",
         "frames",
+        "gap",
+        "gap_offset",
         "is_done",
         "is_redelivered",
         "left",
         "link",
         "origin",
+        "positions",
+        "sequence",
         "stream",
         "time_ns",
     )
@@ -72,18 +57,23 @@ class Arrival:
         stream: int = 0,
         frames: list[bytes] | None = None,
         acknowledge: Callable[[Any], object] | None = None,
+        sequence: int | None = None,
+        positions: Sequence[int] = (),
+        gap: int = 0,
+        gap_offset: int = 0,
     ) -> None:
         self.origin, self.time_ns, self.is_redelivered = origin, time_ns, is_redelivered
         self.link, self.epoch, self.stream = link, epoch, stream
         self.frames, self.acknowledge = frames, acknowledge
+        self.sequence, self.positions, self.gap, self.gap_offset = sequence, positions, gap, gap_offset
         self.left: list[int] | None = None
         self.is_done = False
 
     def copy(self, left: list[int]) -> Arrival:
         """Return a copy for one of several deliveries of a message."""
         made = Arrival(
-            self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream,
-            acknowledge=self.acknowledge,
+            self.origin, self.time_ns, self.is_redelivered, self.link, self.epoch, self.stream, self.frames,
+            self.acknowledge, self.sequence, self.positions, self.gap, self.gap_offset,
         )  # fmt: skip
         made.left = left
         return made
@@ -93,40 +83,64 @@ class MessageFields(NamedTuple):
     """Fields of a message.
 
     A message is a tuple inside, because thousands of tuples are made in one call without Python code for each.
+    What the messages of a batch share is in `arrival`; `offset` is the place of the message in the batch. A
+    message with extras or a decoded payload has two more elements: the extras, or None, and the payload before
+    the codec, or None.
     """
 
     subject: str
     payload: Any
-    sequence: int | None
-    position: int | None
-    gap: int
     route: Any
-    extras: Extras | None
     arrival: Arrival
-    body: bytes | None
+    offset: int
 
 
-class Message(MessageFields):
+class Message(MessageFields, message.Message):
     """A message that a subscriber received. Two messages are equal only if they are the same object.
 
     Attributes:
         subject: text. Bytes that are not UTF-8 are kept by `surrogateescape`; see `subject_bytes`.
         payload: bytes, or the value that the codec decoded. A plain message without payload has `b""`.
-        sequence: number in the session; None from a plain publisher.
-        position: number among all messages of the publisher; None from a plain publisher.
-        gap: messages that were lost directly before this one, as far as their number is known.
     """
 
     __slots__ = ()
 
+    __repr__ = message.Message.__repr__
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
 
     @property
-    def subject_bytes(self) -> bytes:
-        """Subject as bytes."""
-        return self.subject.encode("utf-8", "surrogateescape")
+    def sequence(self) -> int | None:
+        """Number in the session; None from a plain publisher."""
+        first = self.arrival.sequence
+        return None if first is None else first + self.offset
+
+    @property
+    def position(self) -> int | None:
+        """Number among all messages of the publisher; None from a plain publisher."""
+        positions = self.arrival.positions
+        return positions[self.offset] if positions else None
+
+    @property
+    def gap(self) -> int:
+        """Messages that were lost directly before this one, as far as their number is known."""
+        arrival = self.arrival
+        return arrival.gap if arrival.gap and arrival.gap_offset == self.offset else 0
+
+    @property
+    def extras(self) -> Extras | None:
+        """Optional fields of the message; None without any."""
+        return self[5] if len(self) > 5 else None
+
+    @property
+    def body(self) -> bytes | None:
+        """Payload before the codec; None without a codec."""
+        return self[6] if len(self) > 5 else None
+
+    def for_delivery(self, arrival: Arrival) -> Self:
+        """Return a copy for one of several deliveries."""
+        return tuple.__new__(type(self), (*self[:3], arrival, *self[4:]))
 
     @property
     def frames(self) -> list[bytes]:
@@ -135,21 +149,6 @@ class Message(MessageFields):
         if frames is not None:
             return list(frames)
         return [self.subject_bytes, self.payload if self.body is None else self.body]
-
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """Headers that were published with the message; empty without any."""
-        return _NO_HEADERS if self.extras is None else self.extras.headers or _NO_HEADERS
-
-    @property
-    def reply_to(self) -> str | None:
-        """Subject to publish the reply on, or None."""
-        return None if self.extras is None else self.extras.reply_to
-
-    @property
-    def id(self) -> bytes | tuple[bytes, int] | None:
-        """Id that the message was published with: bytes, or a series and a number; or None."""
-        return None if self.extras is None else self.extras.message_id
 
     @property
     def time_ns(self) -> int:
@@ -172,27 +171,6 @@ class Message(MessageFields):
         if self.route is None:
             return ()
         return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
-
-    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
-        """Raise NoRequest: only a message that came through a node has a reply.
-
-        Raises:
-            NoRequest: always.
-        """
-        if self.reply_to is None:
-            raise NoRequest(f"{self.subject!r} is no request: it has no subject to reply on")
-        raise NoRequest(
-            f"{self.subject!r} did not come through a node; publish the reply on {self.reply_to!r}"
-        )
-
-    def ack(self) -> None:
-        """Acknowledge a message of a subscription with `ack="handled"`. Without it there is no effect."""
-
-    def __repr__(self) -> str:
-        shown = repr(self.payload)
-        if len(shown) > 80:
-            shown = f"{shown[:70]}… "
-        return f"<oz.Message {self.subject!r} {shown}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the content. Subscriptions belong to a process."""
@@ -217,14 +195,10 @@ class HandledMessage(Message):
 def _restore(own: tuple[Any, ...], extras: tuple[Any, ...] | None, shared: tuple[Any, ...]) -> Message:
     subject, payload, sequence, position, gap, body = own
     origin, time_ns, is_redelivered, frames = shared
-    return Message(
-        subject,
-        payload,
-        sequence,
-        position,
-        gap,
-        None,
-        None if extras is None else Extras(*extras),
-        Arrival(origin, time_ns, is_redelivered, frames=frames),
-        body,
-    )
+    arrival = Arrival(
+        origin, time_ns, is_redelivered, frames=frames, sequence=sequence, gap=gap,
+        positions=() if position is None else (position,),
+    )  # fmt: skip
+    found = None if extras is None else Extras(*extras)
+    fields = (subject, payload, None, arrival, 0)
+    return tuple.__new__(Message, fields if found is body is None else (*fields, found, body))

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from oz.errors import KEYS_HINT
 from oz.subscriber.fallback import LINK, Fallback
 from oz.subscriber.link import LIVE, Link
+from oz.subscriber.multicast import MulticastSource
 from oz.subscriber.plain import PlainSocket
 from oz.wire import links
+
+_ENDINGS: dict[int | None, str] = {
+    links.KEY_REFUSED: "it refuses the key of this side; put its certificate into the directory that it trusts",
+    links.OTHER_VERSION: "it has another version of the protocol; use one version of oz on both sides",
+    links.LIMIT: "it has as many links as it allows, in all or of this key; close other subscribers, or raise "
+    "Limits(peers=) there",
+}
+"""Reasons of BYE that the program can do something about."""
 
 
 class PublisherInfo(NamedTuple):
@@ -15,7 +25,7 @@ class PublisherInfo(NamedTuple):
 
     Attributes:
         endpoint: connected or bound.
-        mode: "link", "prefix" or "connecting".
+        mode: "link", "prefix", "multicast" or "connecting".
         origin: id of the publisher's process, 16 bytes; None if unknown.
         last_heard: seconds since the last frame; None before the first one.
         refusal: reason of the last refused subscription, or None.
@@ -38,16 +48,22 @@ class Place:
         handle: of the current connection of the link.
         fallback: with `filtering="auto"`, else None.
         plain: plain connection, or None.
+        multicast: of a multicast endpoint, else None.
         gaps: known losses since the last message, by stream; None for losses of the link.
         refusals: refused subscriptions.
         refusal: last refusal, or None.
+        begin: epoch of the link, and position of its first message after a move; earlier messages came over
+            the plain connection.
+        key_refusal: why a connection was refused for its key, until one stands; else None.
         heard_at: time of the last frame or message, or None.
+        is_given_up: whether the connections have ended because of a key, until `ServerKeys` connects again.
         is_bound: whether the subscriber binds the endpoint.
         is_twin: whether another link reaches the same publisher.
         drained: whether the plain connection was read empty since `drain` began.
     """
 
     __slots__ = (
+        "begin",
         "drained",
         "endpoint",
         "fallback",
@@ -55,9 +71,12 @@ class Place:
         "handle",
         "heard_at",
         "is_bound",
+        "is_given_up",
         "is_twin",
+        "key_refusal",
         "link",
         "link_endpoint",
+        "multicast",
         "plain",
         "refusal",
         "refusals",
@@ -69,14 +88,19 @@ class Place:
         self.handle = b""
         self.fallback: Fallback | None = None
         self.plain: PlainSocket | None = None
+        self.multicast: MulticastSource | None = None
         self.gaps: dict[int | None, int] = {}
         self.refusals: dict[int, links.Refusal] = {}
         self.refusal: str | None = None
+        self.begin: tuple[bytes, int] | None = None
+        self.key_refusal: str | None = None
         self.heard_at: float | None = None
-        self.is_bound = self.is_twin = self.drained = False
+        self.is_bound = self.is_given_up = self.is_twin = self.drained = False
 
     def mode(self) -> str:
-        """Return "link", "prefix" or "connecting"."""
+        """Return "link", "prefix", "multicast" or "connecting"."""
+        if self.multicast is not None:
+            return "multicast" if self.multicast.is_heard else "connecting"
         if self.plain is not None:
             return "prefix" if self.plain.is_ready else "connecting"
         if self.link is not None and (self.link.state == LIVE or self.is_twin):
@@ -90,30 +114,40 @@ class Place:
             now: in seconds.
         """
         origin = None if self.link is None else self.link.origin
+        if self.multicast is not None:
+            origin = self.multicast.origin
         heard = None if self.heard_at is None else now - self.heard_at
         return PublisherInfo(self.endpoint, self.mode(), origin, heard, self.refusal)
 
-    def missing(self, *, needs_link: bool, may_fall_back: bool) -> str | None:
+    def missing(self, *, needs_link: bool, may_fall_back: bool, has_keys: bool = False) -> str | None:
         """Return why the endpoint is not ready, None if it is.
 
         Args:
             needs_link: whether a subscription needs a link.
             may_fall_back: whether a plain publisher may serve other subscriptions.
+            has_keys: whether the subscriber has keys.
         """
         if self.is_twin:
             return None
         link, fallback, plain = self.link, self.fallback, self.plain
+        if self.multicast is not None:
+            return self.multicast.missing()
         if link is not None and link.is_answered:
             if fallback is None or fallback.state == LINK:
                 return None
             return f"{self.endpoint} moves to its link"
         if plain is not None and plain.is_ready and not (link is not None and needs_link):
             return None
+        if self.key_refusal is not None:
+            return self.key_refusal
+        hint = "" if has_keys or self.endpoint.startswith("inproc:") else f". {KEYS_HINT}"
         if link is None:
-            return f"nothing answers at {self.endpoint}: start the publisher, or check host and port"
+            return f"nothing answers at {self.endpoint}: start the publisher, or check host and port{hint}"
         where = f"{self.endpoint} (link endpoint {self.link_endpoint})"
         if link.state == LIVE:
             return f"{where} has not answered the subscriptions yet"
+        if link.ending in _ENDINGS:
+            return f"{where} has ended the link: {_ENDINGS[link.ending]}"
         if plain is not None and plain.is_ready:
             return (
                 f"{where} is a plain publisher or its link port is closed, and group, last_value, overflow "
@@ -122,6 +156,7 @@ class Place:
         return (
             f"nothing answers at {where}: start the publisher, or check host, port and the firewall of both ports"
             + ("" if may_fall_back else '; a plain publisher needs filtering="auto"')
+            + hint
         )
 
     def is_drained(self, revision: int) -> bool:
@@ -131,7 +166,7 @@ class Place:
             revision: of the declaration, which removed subscriptions.
         """
         link = self.link
-        if self.plain is not None and not self.drained:
+        if (self.plain is not None or self.multicast is not None) and not self.drained:
             return False
         if link is None or self.is_twin or link.origin is None:
             return True

@@ -6,6 +6,7 @@ publisher has no links. libzmq filters by prefix; patterns decide after arrival.
 - SNDHWM is 0: with a limit a SUB drops subscriptions of a burst without an error.
 - A SUB is closed, never disconnected: libzmq aborts if a pipe ends inside the read of a multipart message.
 - The monitor reports the handshake. Before it the publisher does not know the subscriptions.
+- With `filtering="auto"` a SUB begins without subscriptions. It *serves* once it has them.
 """
 
 from __future__ import annotations
@@ -15,17 +16,34 @@ from typing import Any
 
 import zmq
 
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import Claim, configure
+from oz.options import Multicast
 from oz.subjects.index.patterns import PatternIndex
+from oz.subscriber.keys import HANDSHAKES, ServerKeys, outcome_of
 from oz.subscriber.links import Monitor, is_readable, read
 from oz.subscriber.queue import Inbox
+from oz.subscriber.subscriptions import RESERVED, names_reserved
 from oz.transport.endpoints import needs_ipv6, refused_by_libzmq
+from oz.transport.handshakes import Outcome
 from oz.transport.ipc_paths import SocketFiles
+from oz.transport.libzmq import raw_socket
+from oz.transport.peer_keys import key_of_client
+from oz.transport.runtime import runtime_of
+
+_MOST_FRAMES = 1 << 30
 
 
 class PlainPatterns:
     """Patterns that plain publishers may serve."""
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: bytes | None = None) -> None:
+        """Start without patterns.
+
+        Args:
+            delimiter: bytes behind the subject in messages of one frame, or None.
+        """
+        self._delimiter = delimiter
         self._index: PatternIndex[Inbox] = PatternIndex(cache_size=0)
         self._inboxes: dict[Inbox, None] = {}
 
@@ -46,16 +64,23 @@ class PlainPatterns:
 
     def match(self, subject: bytes) -> tuple[Inbox, ...]:
         """Return the inboxes that match a subject. A pattern that ran out of time does not match."""
-        return tuple(dict.fromkeys(self._index.find(subject).values))
+        found = dict.fromkeys(self._index.find(subject).values)
+        if subject.startswith(RESERVED):
+            named = [entry for inbox in found for entry in inbox.entries if names_reserved(entry.pattern)]
+            return tuple(dict.fromkeys(one.owner for one in named if one.pattern.matches(subject)))
+        return tuple(found)
 
     def prefixes(self) -> Iterable[bytes]:
         """Return the prefixes of all patterns, with repetitions."""
-        return [prefix for inbox in self._inboxes for prefix in prefixes_of(inbox)]
+        return [prefix for inbox in self._inboxes for prefix in self.prefixes_of(inbox)]
 
-
-def prefixes_of(inbox: Inbox) -> Iterable[bytes]:
-    """Return the prefixes of the patterns of an inbox."""
-    return [prefix for entry in inbox.entries for prefix in entry.pattern.prefixes]
+    def prefixes_of(self, inbox: Inbox) -> Iterable[bytes]:
+        """Return the prefixes of the patterns of an inbox. A literal ends with the delimiter, so that it is exact."""
+        found: list[bytes] = []
+        for entry in inbox.entries:
+            literal = None if self._delimiter is None else entry.pattern.literal
+            found += entry.pattern.prefixes if literal is None else (literal + (self._delimiter or b""),)
+        return found
 
 
 class PlainSocket:
@@ -64,37 +89,69 @@ class PlainSocket:
     Attributes:
         socket: of pyzmq.
         endpoint: connected or bound, with the real port.
-        is_ready: whether the handshake of the connection is done.
+        is_reached: whether the handshake of the connection is done.
+        serves: whether the socket has the prefixes.
         is_empty: whether the last read emptied the socket.
+        outcomes: of handshakes that the monitor has reported.
     """
 
     def __init__(
         self,
         context: zmq.Context[Any],
         endpoint: str,
-        prefixes: Iterable[bytes],
+        prefixes: Iterable[bytes] | None,
         *,
         binds: bool,
         message_bytes: int,
         high_water_mark: int,
+        keys: ServerKeys | None = None,
+        multicast: Multicast | None = None,
     ) -> None:
-        """Create the SUB and connect or bind it.
+        """Create the SUB and connect or bind it. With None for the prefixes it does not serve yet.
+
+        Args:
+            context: of the socket.
+            endpoint: to connect to, or to bind.
+            prefixes: first subscriptions, or None.
+            binds: whether to bind.
+            message_bytes: bytes of a frame at most.
+            high_water_mark: messages that wait at most.
+            keys: keys of publishers, or None.
+            multicast: options of a multicast endpoint, else None.
 
         Raises:
             EndpointError: libzmq refuses the endpoint.
         """
         self._files = SocketFiles()
         self.monitor: Monitor | None = None
+        self._runtime = runtime_of(context)
         self.socket: zmq.Socket[bytes] = context.socket(zmq.SUB, socket_class=zmq.Socket)
+        self._raw = raw_socket(self.socket)
         self.fds = [int(self.socket.getsockopt(zmq.FD))]
+        self.outcomes: list[Outcome] = []
+        self._keys: ServerKeys | None = None
         try:
+            if multicast is not None:
+                configure(self.socket, multicast, is_publisher=False)
+                endpoint = str(Claim(endpoint, mtu=multicast.mtu, is_publisher=False).endpoint)
+            elif keys is not None and not endpoint.startswith("inproc:"):
+                if binds:
+                    keys.serve(self.socket)
+                    self._keys = keys
+                else:
+                    keys.prepare(self.socket, endpoint)
             self._open(endpoint, prefixes, binds, message_bytes, high_water_mark)
         except BaseException:
             self.close()
             raise
 
     def _open(
-        self, endpoint: str, prefixes: Iterable[bytes], binds: bool, message_bytes: int, high_water_mark: int
+        self,
+        endpoint: str,
+        prefixes: Iterable[bytes] | None,
+        binds: bool,
+        message_bytes: int,
+        high_water_mark: int,
     ) -> None:
         for option, value in (
             (zmq.LINGER, 0),
@@ -109,58 +166,95 @@ class PlainSocket:
             (zmq.RECONNECT_IVL_MAX, 1_000),
         ):
             self.socket.setsockopt(option, value)
-        self.subscribe(prefixes)
+        self.serves = False
+        if prefixes is not None:
+            self.serve(prefixes)
         self.is_empty = False
-        # Over inproc there is no handshake, and no one reports a peer to a socket that is bound.
-        self.is_ready = binds or endpoint.startswith("inproc://")
-        if not self.is_ready:
-            events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        # Over inproc and multicast there is no handshake, and no one reports a peer to a socket that is bound.
+        self.is_reached = binds or endpoint.startswith("inproc://") or is_multicast(endpoint)
+        if not self.is_reached:
+            events = HANDSHAKES | zmq.EVENT_DISCONNECTED
             self.monitor = Monitor(self.socket, int(events))
             self.fds.append(self.monitor.fd)
-        with refused_by_libzmq(endpoint, "name a host and a port"):
+        with refused_by_libzmq(endpoint, "name the host and the port of the other side"):
             if binds:
-                self._files.bind(self.socket, endpoint)
+                self._files.bind(self.socket, endpoint, lambda one, where: one.bind(where))
                 last: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
                 endpoint = last.rstrip(b"\0").decode()
             else:
                 self.socket.connect(endpoint)
         self.endpoint = endpoint
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a publisher is connected and the socket serves."""
+        return self.is_reached and self.serves
+
+    def serve(self, prefixes: Iterable[bytes]) -> None:
+        """Subscribe to the prefixes. A second call has no effect."""
+        if not self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
+            self.serves = True
+
     def subscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Add prefixes. libzmq counts equal ones."""
-        for prefix in prefixes:
-            self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
+        """Add prefixes, if the socket serves. libzmq counts equal ones."""
+        if self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.SUBSCRIBE, prefix)
 
     def unsubscribe(self, prefixes: Iterable[bytes]) -> None:
-        """Remove prefixes, each once."""
-        for prefix in prefixes:
-            self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
+        """Remove prefixes, each once, if the socket serves."""
+        if self.serves:
+            for prefix in prefixes:
+                self.socket.setsockopt(zmq.UNSUBSCRIBE, prefix)
 
     def read(self, limit: int) -> list[list[bytes]]:
         """Return the frames of up to `limit` messages."""
         messages: list[list[bytes]] = []
         self.is_empty = False
+        if self._raw is not None:
+            messages = self._raw.read(limit, _MOST_FRAMES)
+            self.is_empty = len(messages) < limit
+            return messages
         try:
             while len(messages) < limit:
-                messages.append(read(self.socket))
+                messages.append(read(self.socket, self._runtime))
+        except zmq.Again:
+            self.is_empty = True
+        return messages
+
+    def read_keyed(self, limit: int) -> list[tuple[str | None, list[bytes]]]:
+        """Return the key and the frames of up to `limit` messages of a bound socket."""
+        messages: list[tuple[str | None, list[bytes]]] = []
+        self.is_empty = False
+        try:
+            while len(messages) < limit:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                messages.append((key_of_client(frames[0]), [one.bytes for one in frames]))
         except zmq.Again:
             self.is_empty = True
         return messages
 
     def read_monitor(self) -> bool:
-        """Read events of the connection; return whether `is_ready` has changed."""
-        before = self.is_ready
+        """Read events of the connection, which set `is_reached`; return whether there was any."""
+        has_any = False
         for event, _ in self.monitor.read() if self.monitor is not None else ():
-            self.is_ready = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-        return self.is_ready != before
+            has_any, self.is_reached = True, event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self.outcomes.append(outcome_of(event))
+        return has_any
 
     def is_readable(self) -> bool:
         """Return whether the socket or its monitor has a message."""
-        return is_readable(self.socket) or (self.monitor is not None and is_readable(self.monitor.pair))
+        return is_readable(self.socket, self._runtime) or (
+            self.monitor is not None and is_readable(self.monitor.pair, self._runtime)
+        )
 
     def close(self) -> None:
         """Close the socket."""
         if self.monitor is not None:
             self.monitor.close()
+        if self._keys is not None:
+            self._keys.end(self.socket)
         self._files.remove_all()
         self.socket.close(0)

@@ -24,15 +24,16 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from operator import attrgetter
 from typing import Any
 
-from oz.message import Extras
+from oz.compiled import HOT
+from oz.message import Extras, Gap
 from oz.subscriber.link import Link, Messages
-from oz.subscriber.message import Arrival, Gap, HandledMessage, Message
+from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.subscriptions import Subscription as Entry
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire.extras import decode_extras
@@ -44,7 +45,7 @@ MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
-MAX_IDS = 65_536
+MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 
 _new = tuple.__new__
@@ -65,6 +66,7 @@ class Stats:
         repeated: messages that arrived again, or whose id was known.
         unwanted: messages whose subscription has ended, or that another member of the group received.
         failed: calls of handlers that raised.
+        denied: messages that the key of their publisher may not publish.
     """
 
     received: int = 0
@@ -76,6 +78,7 @@ class Stats:
     repeated: int = 0
     unwanted: int = 0
     failed: int = 0
+    denied: int = 0
 
 
 class Queue:
@@ -129,7 +132,7 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with a last gap of its kind, so that the queue is bounded."""
+        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded."""
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
@@ -137,14 +140,17 @@ class Queue:
             self.work.append(self)
 
     def _join_last(self, gap: Gap) -> bool:
-        """Add a gap to the last item, if it is a gap of the same kind; return whether it is."""
+        """Add a gap to one of the same kind behind the last message; return whether there is one."""
         try:
-            last = self.items[-1]
-            if isinstance(last, Gap) and (last.origin, last.reason) == (gap.origin, gap.reason):
-                self.items[-1] = _joined(last, gap)
-                return True
+            for place in count(-1, -1):
+                last = self.items[place]
+                if not isinstance(last, Gap):
+                    break
+                if (last.origin, last.reason) == (gap.origin, gap.reason):
+                    self.items[place] = _joined(last, gap)
+                    return True
         except IndexError:
-            # A receiver in another thread has taken the last item.
+            # There are only gaps, or a receiver in another thread has taken the item.
             pass
         return False
 
@@ -155,37 +161,42 @@ class Queue:
             self._count_drop(message)
             self.put_gap(Gap(origin, 1, 0, "full"))
             return False
-        dropped = 0
+        dropped, origins = 0, set()
         if self.overflow == "conflate":
-            dropped = self._conflate(message.subject)
+            for one in self._conflate(message.subject):
+                origins.add(one.origin)
+                dropped += 1
         # Gaps of other kinds stay in front.
         kept: list[Gap] = []
         while items and len(items) + len(kept) >= self.max_pending:
             oldest = items.popleft()
             if isinstance(oldest, Message):
                 self._count_drop(oldest)
+                origins.add(oldest.origin)
                 dropped += 1
             elif oldest.count is not None and oldest.reason == "full":
+                origins.add(oldest.origin)
                 dropped += oldest.count
             elif kept and kept[-1].origin == oldest.origin and kept[-1].reason == oldest.reason:
                 kept[-1] = _joined(kept[-1], oldest)
             else:
                 kept.append(oldest)
         if dropped:
-            items.appendleft(Gap(origin, dropped, 0, "full"))
+            # One gap for all publishers, because gaps take the space of messages.
+            items.appendleft(Gap(origins.pop() if len(origins) == 1 else None, dropped, 0, "full"))
         items.extendleft(reversed(kept))
         return True
 
-    def _conflate(self, subject: str) -> int:
-        """Drop all messages but the newest of each subject; return how many were dropped."""
+    def _conflate(self, subject: str) -> list[Message]:
+        """Drop all messages but the newest of each subject, and those of `subject`; return the dropped ones."""
         kept: deque[Message | Gap] = deque()
         seen = {subject}
-        dropped = 0
+        dropped = []
         for item in reversed(self.items):
             if isinstance(item, Message):
                 if item.subject in seen:
                     self._count_drop(item)
-                    dropped += 1
+                    dropped.append(item)
                     continue
                 seen.add(item.subject)
             kept.appendleft(item)
@@ -263,18 +274,15 @@ class Route:
     Attributes:
         subject: as text.
         inboxes: that match.
-        target: queue that receives the messages without further checks, None if there are checks.
+        queues: that receive the messages without further checks, empty if there are checks.
+        target: the only one of these queues, None if there are others or checks.
     """
 
-    __slots__ = ("inboxes", "subject", "target")
+    __slots__ = ("inboxes", "queues", "subject", "target")
 
-    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], shared: Queue) -> None:
-        self.subject, self.inboxes = subject, inboxes
-        queues = {id(one.queue or shared): one.queue or shared for one in inboxes}
-        is_simple = len(queues) == 1 and not any(
-            one.is_inline or one.is_handled or one.limit is not None for one in inboxes
-        )
-        self.target = next(iter(queues.values())) if is_simple else None
+    def __init__(self, subject: str, inboxes: tuple[Inbox, ...], queues: tuple[Queue, ...]) -> None:
+        self.subject, self.inboxes, self.queues = subject, inboxes, queues
+        self.target = queues[0] if len(queues) == 1 else None
 
 
 class Routes(dict[bytes, Route]):
@@ -282,12 +290,14 @@ class Routes(dict[bytes, Route]):
 
     Attributes:
         target: queue that all routes have as their target, None if there are several targets or checks.
+        cache: of the compiled part, or None.
     """
 
-    __slots__ = ("_is_new", "target")
+    __slots__ = ("_is_new", "cache", "target")
 
     def __init__(self) -> None:
         super().__init__()
+        self.cache = None if HOT is None else HOT.Subjects()
         self.target: Queue | None = None
         self._is_new = True
 
@@ -313,6 +323,7 @@ class Dispatcher:
         shared: queue of the subscriber.
         work: queues of handlers, one entry for each message, in order.
         inline: messages for inline handlers, in order.
+        decode: of the codec, or None.
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
@@ -332,7 +343,7 @@ class Dispatcher:
             decode: of the codec, or None.
             dedupe: whether a message whose id was seen is dropped.
         """
-        self._subscriptions, self._decode = subscriptions, decode
+        self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
@@ -344,6 +355,7 @@ class Dispatcher:
         self.stats = Stats()
         self._routes: dict[int, Routes] = {}
         self._plain_routes: dict[bytes, Route] = {}
+        self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
 
     # inboxes
@@ -428,6 +440,7 @@ class Dispatcher:
         """Forget the routes, after a change of the subscriptions."""
         self._routes = {}
         self._plain_routes = {}
+        self._queues = {}
 
     @property
     def is_full(self) -> bool:
@@ -463,20 +476,26 @@ class Dispatcher:
             gap: messages that were lost before the first one.
             acknowledge: called with each handled message that is acknowledged.
         """
-        stream, flat = effect.stream, effect.flat
+        stream, content = effect.stream, effect.content
         routes = self._routes.get(stream)
         if routes is None:
             routes = self._routes[stream] = Routes()
-        subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
-        count = len(subjects)
+        count = len(effect.positions)
         self.stats.received += count
         options = self._subscriptions.options_of(stream)
         is_handled = options is not None and options.handled
         arrival = Arrival(
-            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream,
-            acknowledge=acknowledge if is_handled else None,
+            link.origin, time_ns, effect.is_redelivered, link, link.epoch, stream, None,
+            acknowledge if is_handled else None, effect.sequence, effect.positions, gap,
         )  # fmt: skip
-        if extras.count(None) == count and self._decode is None:
+        kind = HandledMessage if is_handled else Message
+        if HOT is not None and type(content) is not list and self.decode is None:
+            made = HOT.make_messages(content, routes.cache, routes, self._find, stream, kind, arrival)
+            self._put_all(routes.target, made, link.origin)
+            return
+        flat = effect.flat
+        subjects, payloads, extras = flat[0::3], flat[1::3], flat[2::3]
+        if extras.count(None) == count and self.decode is None:
             found: list[Any] = list(map(routes.get, subjects))
             if None in found:
                 find = self._find
@@ -484,34 +503,43 @@ class Dispatcher:
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
                 ]
-            fields = zip(
-                map(_subject, found),
-                payloads,
-                range(effect.sequence, effect.sequence + count),
-                effect.positions,
-                repeat(0),
-                found,
-                repeat(None),
-                repeat(arrival),
-                repeat(None),
-                strict=False,
-            )
-            kind = HandledMessage if is_handled else Message
+            fields = zip(map(_subject, found), payloads, found, repeat(arrival), range(count), strict=False)
             messages: list[Message] = list(map(_new, repeat(kind), fields))
-            if gap:
-                messages[0] = messages[0]._replace(gap=gap)
-            target = routes.target
-            if target is not None:
-                self._extend(target, messages, link.origin)
-                return
+            self._put_all(routes.target, messages, link.origin)
         else:
             messages = self._rich_messages(
                 routes, stream, effect, arrival, subjects, payloads, extras, is_handled
             )
-            if gap and messages:
-                messages[0] = messages[0]._replace(gap=gap)
-        for message in messages:
-            self._put(message)
+            if messages:
+                arrival.gap_offset = messages[0].offset
+            self._put_all(None, messages, link.origin)
+
+    def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
+        """Deliver messages.
+
+        Args:
+            target: that receives all of them, or None.
+            messages: in order.
+            origin: of the messages.
+        """
+        if target is not None:
+            self._extend(target, messages, origin)
+            return
+        at = 0
+        while at < len(messages):
+            if HOT is not None:
+                end = HOT.put_messages(messages, at)
+                self.stats.delivered += end - at
+                if end == len(messages):
+                    return
+                at = end
+            message = messages[at]
+            queues = message.route.queues
+            if not queues:
+                self.put(message)
+            for place, queue in enumerate(queues):
+                self._extend(queue, [message], origin, is_first=not place)
+            at += 1
 
     def _rich_messages(
         self,
@@ -527,7 +555,7 @@ class Dispatcher:
         """Return messages with extras or a codec. Messages that do not decode become gaps."""
         kind = HandledMessage if is_handled else Message
         messages = []
-        for offset, position in enumerate(effect.positions):
+        for offset in range(len(subjects)):
             subject, payload, found = subjects[offset], payloads[offset], extras[offset]
             sequence = effect.sequence + offset
             fields: Extras | None = None
@@ -535,8 +563,8 @@ class Dispatcher:
             try:
                 if found is not None:
                     fields = decode_extras(found)
-                if self._decode is not None:
-                    value = self._decode(payload)
+                if self.decode is not None:
+                    value = self.decode(payload)
             except Exception:
                 # A codec may raise anything.
                 self.stats.malformed += 1
@@ -544,26 +572,39 @@ class Dispatcher:
                     arrival.link.abandon(arrival.epoch, stream, sequence)
                 self.put_gap(Gap(arrival.origin, 1, 0, "malformed"), stream)
                 continue
-            if fields is not None and self._is_repeat(fields, arrival.is_redelivered):
+            sid = None if found is None else found.get(SID)
+            if fields is not None and self.is_repeat(stream, fields, arrival.is_redelivered, sid):
                 self.stats.repeated += 1
                 if is_handled:
                     arrival.link.handled(arrival.epoch, stream, sequence)
                 continue
-            if found is not None and SID in found:
+            if sid is not None:
                 route = self._make_route(stream, subject, found)
             else:
                 route = routes.get(subject) or self._find(routes, stream, subject, None)
-            body = None if self._decode is None else payload
-            messages.append(kind(route.subject, value, sequence, position, 0, route, fields, arrival, body))
+            body = None if self.decode is None else payload
+            messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
 
-    def _is_repeat(self, fields: Extras, is_redelivered: bool) -> bool:
-        ids, found = self._ids, fields.message_id
-        if ids is None or found is None or is_redelivered:
+    def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
+        """Return whether a message has an id that its stream has seen, and remember its id.
+
+        Args:
+            stream: of the message.
+            fields: of the message.
+            is_redelivered: whether another member of the group may have received it.
+            sid: subscription that a last value is for; other subscriptions may have received it before.
+        """
+        ids = self._ids
+        if ids is None or fields.message_id is None or is_redelivered:
             return False
+        # A message comes once for each stream.
+        found = stream, sid, fields.message_id
         if found in ids:
             return True
         ids[found] = None
+        if sid is not None:
+            ids[stream, None, fields.message_id] = None
         if len(ids) > MAX_IDS:
             del ids[next(iter(ids))]
         return False
@@ -576,10 +617,22 @@ class Dispatcher:
 
     def _make_route(self, stream: int, subject: bytes, extras: Any) -> Route:
         entries = self._subscriptions.match(stream, subject, extras)
-        inboxes = tuple(dict.fromkeys(one.owner for one in entries))
-        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, self.shared)
+        inboxes = tuple([one.owner for one in entries])
+        if len(inboxes) > 1:
+            inboxes = tuple(dict.fromkeys(inboxes))
+        return self._route_to(subject, inboxes)
 
-    def _put(self, message: Message) -> None:
+    def _route_to(self, subject: bytes, inboxes: tuple[Inbox, ...]) -> Route:
+        queues = self._queues.get(inboxes)
+        if queues is None:
+            found = dict.fromkeys(one.queue or self.shared for one in inboxes)
+            is_simple = not any(one.is_inline or one.is_handled or one.limit is not None for one in inboxes)
+            if len(self._queues) >= MAX_ROUTES:
+                self._queues.clear()
+            queues = self._queues[inboxes] = tuple(found) if is_simple else ()
+        return Route(subject.decode("utf-8", "surrogateescape"), inboxes, queues)
+
+    def put(self, message: Message) -> None:
         """Deliver one message to each queue and inline handler of its route."""
         queues: dict[int, Queue] = {}
         inline: list[Inbox] = []
@@ -639,9 +692,10 @@ class Dispatcher:
 
     def deliver_plain(
         self,
-        batch: Iterable[list[bytes]],
+        batch: list[list[bytes]],
         time_ns: int,
         match: Callable[[bytes], tuple[Inbox, ...]],
+        delimiter: bytes | None = None,
     ) -> int:
         """Deliver messages of a plain publisher; return how many were wanted.
 
@@ -649,28 +703,40 @@ class Dispatcher:
             batch: frames of each message.
             time_ns: time at which the messages were read.
             match: returns the inboxes that a subject matches.
+            delimiter: bytes between subject and payload in messages of one frame; None for other messages.
         """
-        routes, decode, shared_arrival = self._plain_routes, self._decode, Arrival(None, time_ns)
+        routes, decode, shared_arrival = self._plain_routes, self.decode, Arrival(None, time_ns)
+        if HOT is not None and decode is None and delimiter is None:
+            made = HOT.make_plain(
+                batch, routes, lambda subject: self.plain_route(subject, match), shared_arrival
+            )
+            if made is not None:
+                messages, common, filtered = made
+                self.stats.received += len(batch)
+                self.stats.filtered += filtered
+                self._put_all(common, messages, None)
+                return len(messages)
         wanted = 0
         pending: list[Message] = []
         before: Queue | None = None
         for frames in batch:
             self.stats.received += 1
             subject = frames[0]
-            route = routes.get(subject)
-            if route is None:
-                route = Route(subject.decode("utf-8", "surrogateescape"), match(subject), self.shared)
-                if len(subject) <= LONGEST_SUBJECT:
-                    if len(routes) >= MAX_ROUTES:
-                        routes.clear()
-                    routes[subject] = route
+            if delimiter is not None:
+                subject, found, rest = subject.partition(delimiter)
+                if not found:
+                    self.stats.malformed += 1
+                    continue
+            route = routes.get(subject) or self.plain_route(subject, match)
             if not route.inboxes:
                 self.stats.filtered += 1
                 continue
             wanted += 1
             arrival, body = shared_arrival, None
             payload: Any = frames[1] if len(frames) > 1 else b""
-            if len(frames) != 2:
+            if delimiter is not None:
+                payload = rest
+            if len(frames) != 2 or delimiter is not None:
                 arrival = Arrival(None, time_ns, frames=frames)
             if decode is not None:
                 body = payload
@@ -679,19 +745,32 @@ class Dispatcher:
                 except Exception:
                     self.stats.malformed += 1
                     continue
-            message = _new(Message, (route.subject, payload, None, None, 0, route, None, arrival, body))
+            fields: tuple[Any, ...] = (route.subject, payload, route, arrival, 0)
+            message = _new(Message, fields if body is None else (*fields, None, body))
             target = route.target
             if target is not before and pending and before is not None:
                 self._extend(before, pending, None)
                 pending = []
             before = target
             if target is None:
-                self._put(message)
+                self.put(message)
             else:
                 pending.append(message)
         if pending and before is not None:
             self._extend(before, pending, None)
         return wanted
+
+    def plain_route(self, subject: bytes, match: Callable[[bytes], tuple[Inbox, ...]]) -> Route:
+        """Return the route of a subject that came without a link."""
+        routes = self._plain_routes
+        route = routes.get(subject)
+        if route is None:
+            route = self._route_to(subject, match(subject))
+            if len(subject) <= LONGEST_SUBJECT:
+                if len(routes) >= MAX_ROUTES:
+                    routes.clear()
+                routes[subject] = route
+        return route
 
     # gaps
 
@@ -745,4 +824,8 @@ def _joined(one: Gap, other: Gap) -> Gap:
 
 def _delivery(message: Message, left: list[int] | None) -> Message:
     """Return a copy of a message for one of several deliveries; the message itself if `left` is None."""
-    return message if left is None else message._replace(arrival=message.arrival.copy(left))
+    return message if left is None else message.for_delivery(message.arrival.copy(left))
+
+
+if HOT is not None:
+    HOT.know_subscriber(Message, HandledMessage, Route, Queue, Inbox)

@@ -24,6 +24,8 @@ from oz.subjects.pattern import Pattern
 from oz.wire import links
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
+RESERVED = b"_OZ."
+"""Begin of the subjects that oz itself publishes, such as advisories of a gateway."""
 _LOG = 1_000  # Changes that are kept for incremental declarations.
 _MAX_NUMBERS = 65_536
 
@@ -116,7 +118,11 @@ class Subscriptions:
         self._next_sid += 1
         self.by_sid[one.sid] = one
         self._active[number] = self._active.get(number, 0) + 1
-        self._indexes.setdefault(number, PatternIndex()).add(pattern, one)
+        index = self._indexes.get(number)
+        if index is None:
+            # The dispatcher has a cache of its own.
+            index = self._indexes[number] = PatternIndex(cache_size=0)
+        index.add(pattern, one)
         self._changed(one)
         return one
 
@@ -145,6 +151,11 @@ class Subscriptions:
         self._active[number] -= 1
         if not self._active[number]:
             del self._active[number], self._indexes[number]
+
+    def renew(self) -> int:
+        """Return a new revision without a change. The ANSWER to it comes after all that was published before."""
+        self.revision += 1
+        return self.revision
 
     def _changed(self, subscription: Subscription) -> None:
         self.revision += 1
@@ -190,4 +201,14 @@ class Subscriptions:
             one = self.by_sid.get(extras[SID]) if type(extras[SID]) is int else None
             return () if one is None or one.stream != stream else (one,)
         index = self._indexes.get(stream)
-        return () if index is None else tuple(index.find(subject).values)
+        if index is None:
+            return ()
+        found = tuple(index.find(subject).values)
+        if subject.startswith(RESERVED):
+            found = tuple(one for one in found if names_reserved(one.pattern))
+        return found
+
+
+def names_reserved(pattern: Pattern) -> bool:
+    """Return whether a pattern begins as the subjects of oz: other patterns do not match them."""
+    return all(prefix.startswith(RESERVED) for prefix in pattern.prefixes)

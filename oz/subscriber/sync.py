@@ -5,27 +5,29 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Never, Self
 
+from oz.compiled import HOT
 from oz.errors import ClosedError
+from oz.message import Message as BaseMessage
 from oz.numbers import check_count, check_wait
-from oz.options import Delivery
+from oz.options import Ack, Delivery, Overflow
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.base import SubscriberBase, SubscriptionBase
 from oz.subscriber.connections import FOREIGN
+from oz.subscriber.engine import CHUNK
 from oz.subscriber.message import Message
 from oz.subscriber.queue import Queue
 from oz.subscriber.threads import ThreadWaits
+from oz.subscriber.turns import SubscriberTurn
 from oz.transport.endpoints import as_text
-
-CHUNK = 16
-"""Messages that an iteration yields between two looks at the clock at most."""
+from oz.transport.pollable import Pollable
 
 _clock = time.monotonic
 _owner = threading.current_thread
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[BaseMessage], None]
 
 
 class Subscription(SubscriptionBase):
@@ -35,7 +37,7 @@ class Subscription(SubscriptionBase):
     used. From then on only these return its messages.
     """
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of this subscription. Other threads may wait at the same time.
 
         Args:
@@ -49,7 +51,7 @@ class Subscription(SubscriptionBase):
         received: Message = self._subscriber._receive(self._queue(), timeout)
         return received
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscription or the subscriber ends."""
         return _iterate(self._subscriber, self._queue())
 
@@ -81,7 +83,7 @@ class Subscription(SubscriptionBase):
         return is_done
 
 
-class Subscriber(SubscriberBase):
+class Subscriber(SubscriberBase, Pollable):
     """Receives messages of publishers by pattern. Threads may share it.
 
     The subscriber has no thread. Handlers run in the thread that calls `receive`, `run`, `drain` or iterates.
@@ -97,17 +99,21 @@ class Subscriber(SubscriberBase):
         links: link endpoint of the endpoint, or a dict of endpoint to link endpoint, behind address
             translation.
         on_gap: called with each `Gap`, when the program reaches its place.
-        security: not available yet.
+        security: key, trusted keys and permissions: `oz.Security`, or the path of a TOML file.
         context: of ZeroMQ; default: `zmq.Context.instance()`.
         options: few programs change them.
 
     Raises:
         EndpointError: an endpoint cannot be used here.
         ConfigurationError: an argument has a wrong value.
+        PermissionDenied: with `security`, one side of a connection does not trust the key of the other.
     """
 
     def _begin(self) -> None:
         self._waits = ThreadWaits(self._engine)
+
+    def _begin_turn(self) -> SubscriberTurn:
+        return SubscriberTurn(self._engine, self._waits.pass_on)
 
     # endpoints
 
@@ -160,12 +166,12 @@ class Subscriber(SubscriberBase):
         *,
         dialect: str | None = None,
         group: str | None = None,
-        overflow: str | None = None,
+        overflow: Overflow | None = None,
         last_value: bool = False,
-        ack: str = "received",
+        ack: Ack = "received",
         max_messages: int | None = None,
         delivery: Delivery = Delivery(),  # noqa: B008 - it is frozen
-        **unknown: Any,
+        **unknown: Never,
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
@@ -196,7 +202,7 @@ class Subscriber(SubscriberBase):
 
     # waits
 
-    def receive(self, *, timeout: float | None = None) -> Message:
+    def receive(self, *, timeout: float | None = None) -> BaseMessage:
         """Wait for the next message of the subscriptions without handler; run handlers meanwhile.
 
         Args:
@@ -218,9 +224,13 @@ class Subscriber(SubscriberBase):
 
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
+        if queue is self._shared and not self._engine.in_hand:
+            message = self._waits.receive_alone(queue, timeout)
+            if message is not None:
+                return message
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
 
-    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[Message]:
+    def receive_many(self, limit: int = 1000, *, timeout: float | None = None) -> list[BaseMessage]:
         """Wait for a message as `receive` does, and return the messages that have arrived with it.
 
         Args:
@@ -245,7 +255,7 @@ class Subscriber(SubscriberBase):
             messages.append(item)
         return messages
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[BaseMessage]:
         """Receive until the subscriber is closed or drained."""
         return _iterate(self, self._shared)
 
@@ -319,20 +329,38 @@ def _pop(items: Any) -> Any:
 
 
 def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
+    if HOT is None:
+        return _iterate_in_python(subscriber, queue, CHUNK)
+    engine = subscriber._engine
+    return HOT.MessageIteration(
+        twin=_iterate_in_python(subscriber, queue, 1),
+        items=queue.items,
+        work=engine.dispatcher.work,
+        # A weak dictionary has a method in Python for its length.
+        in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+        engine=engine,
+        chunk=CHUNK,
+    )
+
+
+def _iterate_in_python(subscriber: Subscriber, queue: Queue, chunk: int) -> Iterator[Message]:
     engine, items = subscriber._engine, queue.items
     in_hand, work = engine.in_hand, engine.dispatcher.work
+    popleft = items.popleft
     while True:
         if items and not in_hand and not work and _clock() < engine.attend_at:
             # The clock is read once for several messages, because it costs as much as a message.
-            for _ in range(min(CHUNK, len(items))):
-                item = _pop(items)
-                if item.__class__ is not Message:
-                    if item is not None:
+            try:
+                for _ in range(chunk):
+                    item = popleft()
+                    if item.__class__ is not Message:
                         items.appendleft(item)
-                    break
-                yield item
-            else:
-                continue
+                        break
+                    yield item
+                else:
+                    continue
+            except IndexError:
+                pass
         try:
             yield subscriber._receive(queue, None)
         except ClosedError:

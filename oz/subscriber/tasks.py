@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 import weakref
 from typing import Any, TypeVar
 
@@ -39,7 +38,8 @@ class TaskWaits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._waiters: set[asyncio.Future[None]] = set()
+        # A dict, because the order in which tasks go on must not depend on addresses in memory.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.turn_ends = 0.0
         tell = weakref.WeakMethod(self._tell)
@@ -56,12 +56,12 @@ class TaskWaits:
 
     async def pause(self) -> None:
         """Let the loop run, if a turn is over."""
-        now = time.monotonic()
+        now = self._engine.clock()
         if now >= self.turn_ends:
             # The first turn after a suspension begins anew.
             self.turn_ends = now + TURN
             await asyncio.sleep(0)
-            self.turn_ends = time.monotonic() + TURN
+            self.turn_ends = self._engine.clock() + TURN
 
     def _tell(self) -> None:
         running = asyncio._get_running_loop()
@@ -80,7 +80,7 @@ class TaskWaits:
         engine = self._engine
         seconds = engine.wait_seconds(until)
         waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         timer = None
         if seconds is not None:
             timer = loop.call_later(max(SHORTEST, seconds), _wake, waiter)
@@ -88,8 +88,8 @@ class TaskWaits:
             self._read_in(loop)
             await waiter
         finally:
-            self.turn_ends = time.monotonic() + TURN
-            self._waiters.discard(waiter)
+            self.turn_ends = self._engine.clock() + TURN
+            self._waiters.pop(waiter, None)
             if timer is not None:
                 timer.cancel()
 
@@ -132,7 +132,7 @@ class _Wait:
             if engine.attend():
                 # Messages that no subscription wants: let the loop run.
                 await asyncio.sleep(0)
-            elif engine.version == self._seen and (until is None or time.monotonic() < until):
+            elif engine.version == self._seen and (until is None or engine.clock() < until):
                 await self._waits.suspend(until)
         self._seen = engine.version
 

@@ -6,7 +6,6 @@ waits of `oz.subscriber.threads` or `oz.subscriber.tasks` call `Engine.attend`.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from oz.errors import ClosedError, Timeout
@@ -18,8 +17,6 @@ from oz.transport.steps import Steps
 
 READ_BELOW = 1_000
 """Messages in the queue of the subscriber below which a call reads although the queue has a message."""
-
-_clock = time.monotonic
 
 
 def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> Steps[Message]:
@@ -34,16 +31,19 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
     Raises:
         Timeout: no message came in time.
         ClosedError: no message can come any more.
+        PermissionDenied: a publisher refuses a subscription or the key; once for each.
         OwnershipError: the subscriber was created before a fork.
     """
     if engine.in_hand:
         engine.release(owner)
-    deadline = None if timeout is None else _clock() + timeout
+    deadline = None if timeout is None else engine.clock() + timeout
     has_waited = False
     while True:
+        if engine.denials:
+            engine.raise_denial(queue.inbox)
         message = _take(engine, queue, owner)
         if message is not None:
-            if _clock() >= engine.attend_at:
+            if engine.clock() >= engine.attend_at:
                 _attend_between(engine)
             return message
         engine.check_open()
@@ -51,7 +51,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
             raise ClosedError(
                 "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
             )
-        if has_waited and deadline is not None and _clock() >= deadline:
+        if has_waited and deadline is not None and engine.clock() >= deadline:
             raise Timeout(f"no message in {timeout:g} s")
         yield deadline
         has_waited = True
@@ -60,7 +60,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
 def _take(engine: Engine, queue: Queue, owner: Any) -> Message | None:
     """Return the next message of a queue, None without any. Report the gaps before it."""
     if engine.runs_handlers:
-        while engine.dispatcher.work and engine.run_handler():
+        while engine.dispatcher.work and engine.run_handlers():
             pass
     items = queue.items
     while True:
@@ -99,20 +99,20 @@ def run(engine: Engine, timeout: float | None) -> Steps[int]:
         OwnershipError: the subscriber was created before a fork.
     """
     begin = seen = engine.handled
-    idle_since = _clock()
+    idle_since = engine.clock()
     has_waited = False
     while True:
-        while engine.runs_handlers and engine.run_handler():
-            if _clock() >= engine.attend_at:
+        while engine.runs_handlers and engine.run_handlers():
+            if engine.clock() >= engine.attend_at:
                 _attend_between(engine)
         if engine.handled != seen or engine.handlers_running:
-            seen, idle_since, has_waited = engine.handled, _clock(), False
+            seen, idle_since, has_waited = engine.handled, engine.clock(), False
         if engine.state == FOREIGN:
             engine.check_open()
         if engine.is_exhausted(None):
             return engine.handled - begin
         deadline = None if timeout is None else idle_since + timeout
-        if has_waited and deadline is not None and _clock() >= deadline:
+        if has_waited and deadline is not None and engine.clock() >= deadline:
             return engine.handled - begin
         yield deadline
         has_waited = True
@@ -130,13 +130,13 @@ def wait_ready(engine: Engine, timeout: float | None) -> Steps[None]:
         PermissionDenied, ProtocolError: a publisher refuses a subscription.
         ClosedError, OwnershipError: the subscriber cannot be used.
     """
-    deadline = None if timeout is None else _clock() + timeout
+    deadline = None if timeout is None else engine.clock() + timeout
     has_waited = False
     while True:
         missing = engine.missing()
         if not missing:
             return
-        if has_waited and deadline is not None and _clock() >= deadline:
+        if has_waited and deadline is not None and engine.clock() >= deadline:
             raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
         yield deadline
         has_waited = True
@@ -153,15 +153,15 @@ def drain(engine: Engine, inbox: Inbox | None, timeout: float | None) -> Steps[b
     Raises:
         ClosedError, OwnershipError: the subscriber cannot be used.
     """
-    deadline = None if timeout is None else _clock() + timeout
+    deadline = None if timeout is None else engine.clock() + timeout
     inboxes, revision = engine.begin_drain(inbox)
     try:
         while True:
             if engine.runs_handlers:
-                while engine.run_handler():
+                while engine.run_handlers():
                     pass
             is_done = engine.is_drained(inboxes, revision)
-            if is_done or (deadline is not None and _clock() >= deadline):
+            if is_done or (deadline is not None and engine.clock() >= deadline):
                 return is_done
             yield deadline
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.sync.waiting import ThreadNews
 from oz.transport.guard import Guard

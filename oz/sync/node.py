@@ -8,8 +8,8 @@ from typing import Any, Self, overload
 
 from oz.message import Extras, Message
 from oz.numbers import check_count
+from oz.options import Limits
 from oz.protocol.node.subscription import NodeStats
-from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.sync.node_engine import ThreadedNode
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription

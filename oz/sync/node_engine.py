@@ -13,8 +13,8 @@ import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.logs import peer_logger
-from oz.message import Message
 from oz.numbers import check_wait
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.sync.answer_line import make_line
 from oz.sync.handlers import ThreadPool

@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from math import ceil, inf
 from typing import Any
 
@@ -23,7 +22,7 @@ from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
 from oz.transport.frames import FrameReader, frame_reader
 from oz.transport.publisher.attending import Shell
-from oz.transport.publisher.closing import PartRead, seconds_to_close
+from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.publish import long_way, short_way
@@ -79,7 +78,6 @@ class ThreadedPublisher(PublisherEngine):
         self._ticker: Ticker | None = None
         self._relay: Relay | None = None
         self._front: weakref.ref[zmq.Socket[Any]] | None = None
-        self._closings: set[Callable[[], object]] = set()
         self._max_delay = options.max_delay
         shell = Shell(
             context_class=zmq.Context,
@@ -175,7 +173,7 @@ class ThreadedPublisher(PublisherEngine):
 
     def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return the quickest `send` and `send_multipart` that this publisher can have."""
-        if self.raw.is_framed or self.on_full != "drop":
+        if self.on_full != "drop":
             return self.raw.send, self.raw.send_multipart
         return self.raw.quick_sends()
 
@@ -255,15 +253,6 @@ class ThreadedPublisher(PublisherEngine):
     def _tell(self) -> None:
         self.news.tell()
 
-    def when_closed(self, ring: Callable[[], object]) -> Callable[[], None]:
-        """Call something when this is closed; return what undoes that.
-
-        Args:
-            ring: may be called by any thread.
-        """
-        self._closings.add(ring)
-        return partial(self._closings.discard, ring)
-
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close, and send what is still to be sent; see `oz.Publisher.close`."""
         if self.is_foreign:
@@ -286,28 +275,12 @@ class ThreadedPublisher(PublisherEngine):
         """Close at the end of the program; see `close_all`."""
         self.close(timeout=timeout)
 
-    def close_read(self, timeout: float) -> PartRead:
-        """Close, with a context of its own, and wait until subscribers have read all; tell which have.
-
-        Args:
-            timeout: seconds for all of it.
-        """
-        closed_at = time.monotonic()
-        try:
-            if not self._close(None, timeout):
-                return PartRead(True)
-            return self.closing.end_context_read(timeout, closed_at)
-        finally:
-            _open.discard(self)
-
     def _close(self, linger: int | None, timeout: float | None) -> bool:
         """Close all but the context; tell whether that is still to be ended."""
         if self._ticker is not None:
             self._ticker.stop(waits=not self.guard.is_mine)
         is_own = self.closing.close_socket(linger, timeout)
         self.news.tell()
-        for ring in tuple(self._closings):
-            ring()
         if self._relay is not None:
             with self.guard:
                 unsent = self._relay.close()

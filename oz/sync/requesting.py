@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 
 from oz.errors import Timeout
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.request_client import RequestClient, RequestSteps
 from oz.protocol.node.requests import Request
 from oz.sync.answer_line import Waiter

@@ -7,21 +7,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from math import ceil, inf
+from math import inf
 from time import monotonic
 from typing import Any
 
-import zmq
-
 from oz.errors import OwnershipError
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.sync.answer_line import EagerWaiter
 from oz.transport.guard import holds_up_others
-from oz.transport.subscriber.draining import Steps, T
-from oz.transport.subscriber.engine import SubscriberEngine
-from oz.transport.subscriber.receiver import LONGEST
-from oz.transport.subscriber.routed import RoutedReceivePath
-from oz.transport.subscriber.socket import SubscriberSocket
 
 Handler = Callable[[Message], None]
 
@@ -178,85 +171,3 @@ class Bell:
         """Close it. A second call does nothing."""
         self._bell.close()
         self._ringer.close()
-
-
-class BlockingWaiter:
-    """Waits for the socket of one subscriber in the thread that calls, where its handlers run too."""
-
-    __slots__ = ("_engine",)
-
-    def __init__(self, engine: SubscriberEngine) -> None:
-        """Wait for a subscriber's socket.
-
-        Args:
-            engine: the subscriber's.
-        """
-        self._engine = engine
-
-    def run(self, steps: Steps[T]) -> T:
-        """Run steps to their end, and give what they return.
-
-        Raises:
-            ClosedError: the subscriber is closed.
-            OwnershipError: another thread is using it, or it was made before a fork.
-        """
-        engine = self._engine
-        engine.check_open()
-        try:
-            while True:
-                step = next(steps)
-                if isinstance(step, float):
-                    self.wait(step)
-                elif engine.dispatch(step):
-                    engine.ready.append(step)
-        except StopIteration as ended:
-            value: T = ended.value
-            return value
-        except zmq.ZMQError:
-            engine.check_open()
-            raise
-
-    def wait(self, seconds: float) -> None:
-        """Wait so long at most until something can be read, or is due.
-
-        Raises:
-            ClosedError, OwnershipError: as `run`.
-        """
-        engine = self._engine
-        engine.check_open()
-        try:
-            with engine.declarer.guard:
-                self.poll(ceil(1000 * min(seconds, engine.declarer.seconds_left(), LONGEST)), zmq.POLLIN)
-        except zmq.ZMQError:
-            # A signal handler may have closed it meanwhile.
-            engine.check_open()
-            raise
-
-    def poll(self, timeout: int, flags: int) -> Any:
-        """Wait for events, as `zmq.Socket.poll` does."""
-        return zmq.Socket.poll(self._engine.socket, timeout, flags)
-
-
-def poll_messages(subscriber: SubscriberSocket[Any, Any], timeout: int | None, flags: int) -> int:
-    """Poll a subscriber for messages, and do what is due: publishers that filter also say where they stand.
-
-    Args:
-        subscriber: which has duties.
-        timeout: milliseconds, as in pyzmq; None waits for ever.
-        flags: `zmq.POLLIN`, or a sum with others.
-    """
-    engine, receive_path = subscriber._engine, subscriber._receive_path
-    ends = inf if timeout is None or timeout < 0 else monotonic() + timeout / 1000
-    while True:
-        left = min(max(0.0, ends - monotonic()), engine.declarer.seconds_left(), LONGEST)
-        with subscriber._guard:
-            events = zmq.Socket.poll(subscriber, ceil(1000 * left), flags)
-        if isinstance(receive_path, RoutedReceivePath):
-            receive_path.unpack(subscriber)
-        elif events:
-            return events
-        engine.look()
-        if engine.has_news:
-            return events | int(zmq.POLLIN)
-        if events & ~int(zmq.POLLIN) or monotonic() >= ends:
-            return events & ~int(zmq.POLLIN)

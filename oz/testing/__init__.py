@@ -1,4 +1,4 @@
-"""Testing: a bus in one process, on a clock that jumps and with faults; messages for handlers alone.
+"""Testing: a bus in one process with a virtual clock and faults; messages for tests of handlers.
 
 ::
 
@@ -12,8 +12,8 @@
 
         assert bus.run(main()).payload == 42
 
-Below that is a model of what oz uses of ZeroMQ: `network` has who listens where and the faults, `context` the
-processes that sockets are made by, `proxy` the proxies between them. No real socket, thread or time is in it.
+Below the bus is a model of the part of ZeroMQ that oz uses. `network` has the listeners and the faults, `context` the
+processes, and `sockets` the sockets. The model uses no real socket, thread or time.
 """
 
 from oz.testing.bus import Bus
@@ -23,5 +23,5 @@ from oz.testing.loop import Deadlock, VirtualLoop
 from oz.testing.messages import RecordedMessage, message
 from oz.testing.nodes import Node as Node
 
-# The classes of a bus's members have names for annotations; a bus makes them.
+# Publisher, Subscriber and Node are names for annotations. A bus creates the objects.
 __all__ = ["Bus", "Deadlock", "RecordedMessage", "VirtualLoop", "message"]

@@ -1,4 +1,4 @@
-"""Model sockets for a loop: what `zmq.asyncio` adds to pyzmq's sockets, as far as oz calls it."""
+"""Model sockets for the event loops of nodes: the part of `zmq.asyncio` that oz calls."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ _EVENTS, _NOBLOCK = int(zmq.EVENTS), int(zmq.NOBLOCK)
 _POLLIN = int(zmq.POLLIN)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
-"""Virtual seconds between two looks whether all is sent."""
+"""Virtual seconds between two checks whether all messages are sent."""
 
 
 class AwaitedSocket(Socket):
-    """A model socket that is waited for by awaiting.
+    """Model socket with awaitable methods.
 
-    As a `zmq.asyncio` socket it is watched by the loop that waits for it, and from then on takes notice of
-    what happened also while nobody waits. It wakes one who waits for each sign of news, and looks again when
-    it has found some: whoever takes the sign otherwise, by asking for EVENTS, has it do that too.
+    Like a socket of `zmq.asyncio`, it is watched by the first loop that waits for it, and then processes commands
+    also without a wait. Each news wakes one waiting task. A read of EVENTS wakes waiting tasks too.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
-        """Make a socket; use `AwaitedContext.socket`."""
+        """Create a socket; `AwaitedContext.socket` calls this."""
         super().__init__(context, socket_type)
         self._recv_futures: deque[tuple[asyncio.Future[int], int]] = deque()
         self._looking: asyncio.Handle | None = None
@@ -40,7 +39,7 @@ class AwaitedSocket(Socket):
         """Wait for events.
 
         Args:
-            timeout: milliseconds of virtual time; None or less than 0 waits without end.
+            timeout: milliseconds of virtual time; None or a negative number waits for ever.
             flags: POLLIN, POLLOUT or both.
 
         Raises:
@@ -63,7 +62,7 @@ class AwaitedSocket(Socket):
     poll = await_events  # type: ignore[assignment]
 
     def _add_recv_event(self, future: asyncio.Future[int], flags: int) -> asyncio.Future[int]:
-        """Wait for something to read, as all ways to wait do."""
+        """Add a waiting task."""
         waiting = future, flags
         self._watched_by = future.get_loop()
         self._recv_futures.append(waiting)
@@ -78,7 +77,7 @@ class AwaitedSocket(Socket):
         """Wait for a frame.
 
         Raises:
-            zmq.Again: there is none, with NOBLOCK.
+            zmq.Again: there is no message, with NOBLOCK.
         """
         while True:
             try:
@@ -89,19 +88,19 @@ class AwaitedSocket(Socket):
             await self.await_events()
 
     def get(self, option: int) -> int | bytes:
-        """Return an option; asking for EVENTS wakes those who wait for what there is."""
+        """Return an option. EVENTS wakes a waiting task if there is an event."""
         found = super().get(option)
         if option == _EVENTS and self._recv_futures and int(found):
             self._look_soon()
         return found
 
     def close(self, linger: int | None = None) -> None:
-        """Close, and cancel what waits."""
+        """Close, and cancel the waits."""
         super().close(linger)
         self._end_waiting()
 
     def die(self) -> None:
-        """End as a process that is killed, and cancel what waits."""
+        """End as a killed process does, and cancel the waits."""
         super().die()
         self._end_waiting()
 
@@ -117,7 +116,7 @@ class AwaitedSocket(Socket):
             self._looking = self._watched_by.call_soon(self._look)
 
     def _look(self) -> None:
-        """Wake the first who waits for what there is."""
+        """Wake the first task that waits for an event."""
         self._looking = None
         if self.closed:
             return
@@ -131,13 +130,13 @@ class AwaitedSocket(Socket):
 
 
 class WatchedPublisher:
-    """The socket of a publisher's engine as a virtual loop sees it."""
+    """Socket of a node's publisher, as a virtual loop sees it."""
 
     def __init__(self, engine: LoopPublisher) -> None:
-        """Show the socket of an engine.
+        """Create it for an engine.
 
         Args:
-            engine: the engine.
+            engine: of the publisher.
         """
         self._engine = engine
         self._socket: AwaitedSocket = engine.socket  # type: ignore[assignment]
@@ -145,7 +144,7 @@ class WatchedPublisher:
         engine.shown_by(self)
 
     def _watch(self) -> None:
-        """Have the loop that runs tell the engine of news."""
+        """Notify the engine in the running loop."""
         loop = asyncio.get_running_loop()
 
         def notify() -> None:
@@ -155,7 +154,7 @@ class WatchedPublisher:
         self._socket.notify = notify
 
     def _hide(self) -> None:
-        """Have the loop watch it no more."""
+        """Notify the engine no more."""
         self._socket.notify = None
         if self._hearing is not None:
             self._hearing.cancel()
@@ -167,15 +166,15 @@ class WatchedPublisher:
 
 
 class AwaitedContext(Context):
-    """A process whose sockets are waited for by awaiting."""
+    """Process whose sockets have awaitable methods."""
 
     socket_class = AwaitedSocket
 
     async def end(self, seconds: float) -> None:
-        """Terminate: wait until every socket has sent what it lingers for.
+        """Terminate: wait until all sockets have sent their messages.
 
         Args:
-            seconds: virtual time after which it waits no longer.
+            seconds: of virtual time at most.
         """
         for one in list(self.sockets):
             one.close()

@@ -1,4 +1,4 @@
-"""Types of sockets: what each does with its pipes; options by default, and endpoints."""
+"""Types of sockets, default options, and endpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULTS: dict[int, int | bytes] = {
     int(zmq.RECONNECT_IVL_MAX): 0,
     int(zmq.RECONNECT_STOP): 0,
     int(zmq.ROUTING_ID): b"",
-    # Taken, and without an effect here.
+    # Accepted without an effect.
     int(zmq.MAXMSGSIZE): -1,
     int(zmq.IPV6): 0,
     int(zmq.BACKLOG): 100,
@@ -37,56 +37,56 @@ DEFAULTS: dict[int, int | bytes] = {
     int(zmq.RCVBUF): -1,
     int(zmq.AFFINITY): 0,
 }
-"""The options that every socket has."""
+"""Options of every socket."""
 
 ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
-"""Types that libzmq connects to one endpoint once only."""
+"""Types for which libzmq ignores a second connection to one endpoint."""
 
 
 class Behaviour(Protocol):
-    """The behaviour of one type of socket with its pipes."""
+    """Behaviour of one type of socket with its pipes."""
 
     came_from: End | None
-    """Where the message came from that was received last; None where nobody asks for that."""
+    """Pipe of the message that was received last; None for types without this record."""
 
     def set_option(self, option: int, value: int | bytes) -> bool:
-        """Set an option of this type; tell whether it is one."""
+        """Set an option of this type; return whether it is one."""
 
     def topics_count(self) -> int:
-        """Return how many topics are subscribed to."""
+        """Return the number of subscribed topics."""
 
     def attach(self, end: End) -> None:
-        """Use a pipe."""
+        """Add a pipe."""
 
     def readable(self, end: End) -> None:
-        """Take notice that there is something to read."""
+        """Handle that a pipe has messages."""
 
     def writable(self, end: End) -> None:
-        """Take notice that there is room again."""
+        """Handle that a pipe has space again."""
 
     def hiccuped(self, end: End) -> None:
-        """Say all again that the other side is to know."""
+        """Send all subscriptions again."""
 
     def terminated(self, end: End) -> None:
-        """Forget a pipe."""
+        """Remove a pipe."""
 
     def has_begun(self, end: End) -> bool:
-        """Tell whether a message of several frames from a pipe is announced and not received."""
+        """Return whether a message of several frames was announced and not received."""
 
     def begin(self, first: bytes) -> bool:
-        """Choose where a message goes by its first frame; tell whether it may be sent."""
+        """Choose the receivers of a message by its first frame; return whether it may be sent."""
 
     def send(self, message: Message) -> None:
-        """Send a message there."""
+        """Send a message to the receivers."""
 
     def receive(self) -> Message | None:
-        """Take the next message."""
+        """Return the next message."""
 
     def has_in(self) -> bool:
-        """Tell whether there is a message."""
+        """Return whether there is a message."""
 
     def has_out(self) -> bool:
-        """Tell whether a message may be sent."""
+        """Return whether a message may be sent."""
 
 
 BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
@@ -98,11 +98,11 @@ BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
     int(zmq.PAIR): lambda: Balancing(most=1),
     int(zmq.ROUTER): Routing,
 }
-"""How to make the behaviour of each type."""
+"""Functions that create the behaviour of each type."""
 
 
 def parse(endpoint: str) -> tuple[str, str]:
-    """Return transport and address, with names of this machine as numbers."""
+    """Return transport and address, with names of this host as numbers."""
     transport, separator, address = endpoint.partition("://")
     if not separator or not address:
         raise zmq.ZMQError(zmq.EINVAL)

@@ -1,4 +1,4 @@
-"""A bus for tests: publishers, subscribers and nodes in one process, on a clock that jumps."""
+"""Bus for tests: publishers, subscribers and nodes in one process with a virtual clock."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
 from oz.testing.places import VirtualProcess
+from oz.transport.endpoints import as_list
 
 T = TypeVar("T")
 
 Member = Publisher | Subscriber | Node
-"""A member of a bus. Each is a process of its own, as far as faults go."""
+"""Member of a bus. For faults, each member is a process of its own."""
 
 LONGEST = 7_200.0
-"""Virtual seconds of one run after which it is given up, which takes seconds: timers of a node never end."""
+"""Virtual seconds of one run at most, because timers of publishers and nodes never end."""
 
 _OTHERS = ("context", "multicast")
-"""Options of `oz.asyncio` that a bus has no use for."""
+"""Arguments of `oz.asyncio` that a bus refuses."""
 
 
 class Bus:
-    """A bus in one process, without sockets, threads or real time: for `with` or `async with`.
+    """Bus in one process without sockets, threads or real time, for `with` or `async with`.
 
-    Publishers, subscribers and nodes have the surface of `oz.asyncio` and the same engines below it. They run
-    on a loop whose clock jumps: a test of hours takes milliseconds. Each is a process of its own as far as
-    faults go. What ZeroMQ and a network leave open follows from the seed, and so does every name that is
-    drawn: the same seed gives the same run.
+    Publishers, subscribers and nodes have the methods of `oz.asyncio` and the same engines. They run on a loop
+    whose clock jumps, so that a test of hours takes milliseconds. For faults, each member is a process of its own.
+    The seed determines all random names, delays and capacities: the same seed gives the same run.
 
     Attributes:
-        network: the model of ZeroMQ below.
+        network: model of ZeroMQ.
     """
 
     def __init__(self, seed: int = 0, *, longest: float = LONGEST) -> None:
-        """Make a bus on which nobody is yet.
+        """Create a bus without members.
 
         Args:
-            seed: what every choice follows from.
-            longest: virtual seconds of one `run` after which it is given up, with an error that says what
-                waits.
+            seed: determines all random choices.
+            longest: virtual seconds of one `run` at most. After them an error names the tasks that wait.
         """
         check_number("longest", longest)
         self._longest = longest
@@ -55,39 +54,40 @@ class Bus:
         self._members: list[Member] = []
         self._endpoints: list[str] = []
         self._followers: list[Subscriber] = []
+        self._adopted = 0
         self._is_closed = self._is_disturbed = False
 
     # running ---------------------------------------------------------------------------------------------
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the bus's own loop; the next call goes on where this one ends.
+        """Run a coroutine in the loop of the bus. The next call continues at the same virtual time.
 
         Args:
-            coroutine: what is to be run.
+            coroutine: to run.
 
         Returns:
-            What it returns.
+            The result of the coroutine.
 
         Raises:
-            Deadlock: nothing is left to happen that it waits for, or it takes longer than `longest`.
+            Deadlock: the coroutine waits although no event is left, or takes longer than `longest`.
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        new = [one for one in self._members if isinstance(one, Publisher) and not one.is_looked_after]
-        if new:
-            self._runner.run(_look_after(new))
+        if new := [one for one in self._members[self._adopted :] if isinstance(one, Publisher)]:
+            self._runner.run(_adopt(new))
+        self._adopted = len(self._members)
         return self._runner.run(coroutine)
 
     def make_loop(self) -> VirtualLoop:
-        """Make a loop on the bus's clock, for `asyncio.Runner(loop_factory=bus.make_loop)`."""
+        """Create a loop with the clock of the bus, for `asyncio.Runner(loop_factory=bus.make_loop)`."""
         return VirtualLoop(self.network.clock, longest=self._longest)
 
     def now(self) -> float:
-        """Return the seconds of virtual time since the clock was made."""
+        """Return the virtual time in seconds since the clock was created."""
         return self.network.now
 
     def _join_loop(self) -> None:
-        """Take the clock of the loop that runs, if nothing has happened here yet."""
+        """Use the clock of the running loop, if the bus has no members yet."""
         if asyncio._get_running_loop() is None:
             return
         loop = asyncio.get_running_loop()
@@ -102,23 +102,21 @@ class Bus:
             raise OwnershipError("this bus has begun on another loop; make one in this loop")
         self.network.clock = loop.clock
 
-    # who is there ----------------------------------------------------------------------------------------
+    # members ---------------------------------------------------------------------------------------------
 
     def publisher(self, **options: Any) -> Publisher:
-        """Make a publisher.
+        """Create a publisher.
 
         Args:
-            options: as of `oz.asyncio.Publisher`. Without `bind` and `connect` it is bound at an address of
-                its own, to which all subscribers connect that are given none either, also later ones.
-
-        Returns:
-            The publisher.
+            options: arguments of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of
+                its own, and all subscribers without endpoints connect to it, also later ones.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`; an option has no place here.
-            OwnershipError: the loop that runs is of another kind, or another than before.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or a bus has no such argument.
+            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
         place = self._place("publisher", options)
+        _refuse_unmodelled(options)
         is_own = not (options.get("bind") or options.get("connect"))
         if is_own:
             options["bind"] = f"tcp://127.0.0.1:{self.network.free_port()}"
@@ -132,20 +130,18 @@ class Bus:
         return made
 
     def subscriber(self, **options: Any) -> Subscriber:
-        """Make a subscriber.
+        """Create a subscriber.
 
         Args:
-            options: as of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
-                that were given neither, also to later ones.
-
-        Returns:
-            The subscriber.
+            options: arguments of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all
+                publishers without endpoints, also to later ones.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`; an option has no place here.
-            OwnershipError: the loop that runs is of another kind, or another than before.
+            ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or a bus has no such argument.
+            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
         place = self._place("subscriber", options)
+        _refuse_unmodelled(options)
         follows = not (options.get("bind") or options.get("connect"))
         made = Subscriber(place, **(options | ({"connect": self._endpoints} if follows else {})))
         self._members.append(made)
@@ -154,19 +150,15 @@ class Bus:
         return made
 
     def node(self, name: str | None = None, **options: Any) -> Node:
-        """Make a node, which joins by `async with` or `start` and finds the others by itself.
+        """Create a node. It joins by `async with` or `start`, and finds the other nodes.
 
         Args:
-            name: what it is called; a number unless given. Who has the name of one that was killed takes
-                its place.
-            options: as of `oz.asyncio.Node`.
-
-        Returns:
-            The node.
+            name: of the node; by default it is numbered. The name of a killed node may be used again.
+            options: arguments of `oz.asyncio.Node`.
 
         Raises:
-            ConfigurationError, TypeError, ValueError: as `oz.asyncio.Node`; an option has no place here.
-            OwnershipError: the loop that runs is of another kind, or another than before.
+            ConfigurationError, TypeError, ValueError: as `oz.asyncio.Node`, or a bus has no such argument.
+            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
         place = self._place("node", options, name)
         made = Node(place, name or place.host, **options)
@@ -174,16 +166,12 @@ class Bus:
         return made
 
     def blocking(self, member: Member) -> Any:
-        """Return a member as blocking code sees it: with the calls of `oz` in place of `oz.asyncio`'s.
+        """Return a member with the blocking methods of `oz`, for code outside of loops.
 
-        `receive(timeout=3600)` lets time pass on the bus's own loop, and returns at once. Handlers run in
-        that loop: they use the member itself.
+        A method that waits runs the loop of the bus. Handlers run in that loop and use the member itself.
 
         Args:
-            member: what `publisher`, `subscriber` or `node` gave.
-
-        Returns:
-            The same member; for use outside of loops.
+            member: publisher, subscriber or node of this bus.
         """
         return Blocking(self.run, member)
 
@@ -191,7 +179,7 @@ class Bus:
         self._join_loop()
         for one in _OTHERS:
             if options.get(one) is not None:
-                raise ValueError(f"a bus of oz.testing has no use for {one}=")
+                raise ValueError(f"a bus of oz.testing has no {one}=: leave it out")
         taken = {one.place.host for one in self._members if not one.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(one for one in numbered if one not in taken)
@@ -200,50 +188,50 @@ class Bus:
     # faults ----------------------------------------------------------------------------------------------
 
     def cut(self, one: Member | str, other: Member | str) -> None:
-        """Break all connections between two members, and let no other come about until `heal`.
+        """Break all connections between two members, and allow no new ones until `heal`.
 
-        What is on its way is lost. Each tries again by itself, as where packets get lost: nobody is refused.
+        Messages in transit are lost. New connections time out, as if a network dropped their packets.
 
         Args:
-            one: a member, or the name of a node.
-            other: another.
+            one: member, or name of a node.
+            other: another member.
         """
         self.network.cut(self._host(one), self._host(other))
 
     def stall(self, one: Member | str, other: Member | str) -> None:
-        """Pass nothing on between two members until `heal`; nothing is lost.
+        """Hold back all messages between two members until `heal`. No message is lost.
 
         Args:
-            one: a member, or the name of a node.
-            other: another.
+            one: member, or name of a node.
+            other: another member.
         """
         self.network.stall(self._host(one), self._host(other))
 
     def heal(self) -> None:
-        """End all faults but deaths: who was cut off connects again, and what was stalled goes on."""
+        """End all cuts, stalls and `disturb`. Connections are made again, and stalled messages arrive."""
         self._is_disturbed = False
         self.network.heal()
 
     def kill(self, one: Member | str) -> None:
-        """End a member as `kill -9` ends a process: what it has not sent is lost, and nobody is told.
+        """End a member as `kill -9` ends a process. Unsent messages are lost.
 
-        Calls on it raise `oz.ClosedError` from then on. Make another one to start it again.
+        Later calls of its methods raise `oz.ClosedError`. Create another member to start it again.
 
         Args:
-            one: a member, or the name of a node.
+            one: member, or name of a node.
         """
         host = self._host(one)
         self.network.kill(host)
         for member in self._members:
-            if member.place.host == host and not isinstance(member, Subscriber):
+            if member.place.host == host and not member.closed:
                 member.die()
 
     def disturb(self, every: float, longest: float = 1.0) -> None:
-        """Cut or stall what is between two members now and then, by the seed, until `heal`.
+        """Cut or stall two random members again and again until `heal`.
 
         Args:
-            every: seconds between two faults, on average; more than 0.
-            longest: seconds after which a fault is over, at most; more than 0.
+            every: average seconds between two faults; more than 0.
+            longest: seconds of a fault at most; more than 0.
 
         Raises:
             ValueError: a time is not more than 0.
@@ -274,13 +262,16 @@ class Bus:
     def _host(self, one: Member | str) -> str:
         host = one if isinstance(one, str) else one.place.host
         if not any(member.place.host == host for member in self._members):
-            raise ValueError(f"nobody on this bus is called {host!r}")
+            raise ValueError(f"this bus has no member {host!r}; it has {self._names()}")
         return host
+
+    def _names(self) -> str:
+        return ", ".join(sorted({one.place.host for one in self._members})) or "none"
 
     # the end ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close what is still open, and the bus's own loop."""
+        """Close all members, and the loop of the bus."""
         if self._is_closed:
             return
         if self._runner is not None:
@@ -289,7 +280,7 @@ class Bus:
         self._end()
 
     async def _close_under_tasks(self) -> None:
-        """Close what is open, also what a task waits for that nobody has ended: nobody is told of its end."""
+        """Close all members although tasks still wait for them. The ends of these tasks are not logged."""
         loop = asyncio.get_running_loop()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         await self._close_members()
@@ -305,32 +296,49 @@ class Bus:
             await one.close()
 
     def _end(self) -> None:
-        """Kill the members that are left, as nobody lets time pass here any more."""
+        """Kill the remaining members, because no time passes any more."""
         self._is_closed = True
         for one in self._members:
             if not one.closed:
                 self.kill(one)
 
     def __enter__(self) -> Self:
-        """Use it in `with`."""
+        """Return the bus."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is still open."""
+        """Close all members."""
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Use it in `async with`, on a loop whose clock jumps."""
+        """Return the bus. The running loop must have a virtual clock."""
         self._join_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close what is still open."""
+        """Close all members."""
         await self._close_members()
         self._end()
 
 
-async def _look_after(publishers: list[Publisher]) -> None:
-    """Have the loop look after publishers that were made while none ran."""
+async def _adopt(publishers: list[Publisher]) -> None:
+    """Attend to publishers in the loop that were made while no loop ran."""
     for one in publishers:
         one.adopt()
+
+
+def _refuse_unmodelled(options: dict[str, Any]) -> None:
+    """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if options.get("security") is not None:
+        raise ValueError("publishers and subscribers of oz.testing have no keys: leave security= out")
+    if getattr(options.get("options"), "multicast", None) is not None:
+        raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
+    for one in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
+        if one.startswith(("epgm:", "pgm:")):
+            raise ValueError(
+                f"a bus of oz.testing has no multicast: use tcp://, ipc:// or inproc://, not {one!r}"
+            )

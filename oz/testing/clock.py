@@ -1,4 +1,4 @@
-"""The virtual clock: it stands still while something happens, and jumps to what happens next."""
+"""Virtual clock: it stands still while code runs, and jumps to the next event."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from itertools import count
 from math import inf
 
 LONGEST_WAIT = 3600.0
-"""Virtual seconds after which a wait without an end is taken for one that never ends."""
+"""Virtual seconds of a wait without deadline at most."""
 
 
 class Timer:
-    """Something that is to happen; it can be called off."""
+    """Event that can be cancelled."""
 
     __slots__ = ("action",)
 
     def __init__(self, action: Callable[[], None]) -> None:
-        """Keep what is to be done."""
+        """Create an event."""
         self.action: Callable[[], None] | None = action
 
     def __call__(self) -> None:
-        """Let it happen, if it was not called off."""
+        """Run the event, unless it was cancelled."""
         action, self.action = self.action, None
         if action is not None:
             action()
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Cancel the event."""
         self.action = None
 
 
 class VirtualClock:
-    """A time, and what is to happen at later ones; what is at the same time happens in the order it came in.
+    """Time and later events. Events of the same time run in the order of their creation.
 
     Attributes:
-        now: seconds since the clock was made.
+        now: seconds since the clock was created.
     """
 
     __slots__ = ("_events", "_order", "now")
 
     def __init__(self) -> None:
-        """Begin at time 0, with nothing to happen."""
+        """Create a clock at time 0 without events."""
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def call_at(self, when: float, action: Callable[[], None]) -> Timer:
-        """Call something at a time, or now if that is past."""
+        """Call a function at a time, or now if the time is past. The result can be cancelled."""
         timer = Timer(action)
         self.add(when, timer)
         return timer
 
     def add(self, when: float, action: Callable[[], None]) -> None:
-        """Do the same with what is not called off: nearly all, and it costs less."""
+        """Call a function at a time as `call_at`, without a `Timer`, which costs less."""
         heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def next_event(self) -> float | None:
-        """Return when something happens next, or None."""
+        """Return the time of the next event, or None."""
         events = self._events
         while events:
             when, _, action = events[0]
@@ -67,7 +67,7 @@ class VirtualClock:
         return None
 
     def advance(self, ends: float = inf) -> bool:
-        """Let the next thing happen that is to happen up to a time; tell whether there was one."""
+        """Run the next event until a time; return whether there was one."""
         when = self.next_event()
         if when is None or when > ends:
             return False
@@ -76,13 +76,13 @@ class VirtualClock:
 
     def _happen(self) -> None:
         when, _, action = heappop(self._events)
-        # An action may let time pass itself, and come back later than what it was called for.
+        # An event may let time pass itself.
         if when > self.now:
             self.now = when
         action()
 
     def run_until(self, when: float) -> None:
-        """Let everything happen up to a time, which is the time then."""
+        """Run all events until a time, and set the clock to it."""
         events = self._events
         while events and events[0][0] <= when:
             # As `_happen` does, without a call for each.
@@ -93,11 +93,11 @@ class VirtualClock:
         self.now = max(self.now, when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Let time pass until something is so; tell whether it is.
+        """Advance the virtual time until a condition holds; return whether it does.
 
         Args:
-            condition: what is waited for.
-            deadline: the time to give up; by default after `LONGEST_WAIT`, or when nothing is left to happen.
+            condition: checked before the first event, and after each.
+            deadline: end of the wait; by default `LONGEST_WAIT` from now, or the last event.
         """
         ends = self.now + LONGEST_WAIT if deadline is None else deadline
         while not condition():

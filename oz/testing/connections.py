@@ -1,13 +1,15 @@
-"""Sessions: what libzmq's I/O thread does between the pipe of a socket and a connection.
+"""Sessions between the pipe of a socket and a connection, as in the I/O thread of libzmq.
 
-A `PipeSession` is one side. It connects, and again after a fault, moves messages between its pipe and the
-`Wire`, and decides what a broken connection means for the pipe.
+A `PipeSession` is one end of a connection. It connects, also after faults, moves messages between its pipe and the
+`Wire`, and handles broken connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+
+import zmq
 
 from oz.testing.clock import Timer
 from oz.testing.network import Listener, Network
@@ -16,11 +18,11 @@ from oz.testing.wires import Connection, IoThread, Wire
 
 
 class SessionOwner(Protocol):
-    """The socket, as a session sees it."""
+    """Socket, as a session sees it."""
 
     @property
     def host(self) -> str:
-        """Name the host of the socket."""
+        """Return the host of the socket."""
 
     @property
     def network(self) -> Network:
@@ -28,57 +30,61 @@ class SessionOwner(Protocol):
 
     @property
     def identity(self) -> bytes:
-        """Return the name of the socket for a ROUTER, or nothing."""
+        """Return ROUTING_ID, or nothing."""
 
     @property
     def public_key(self) -> str:
-        """Return what the socket is known by; empty where it has no key."""
+        """Return the public key of the socket; empty without keys."""
 
     def admits(self, key: str, host: str) -> bool:
-        """Tell whether the socket has a connection with the holder of a key, empty for none."""
+        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
 
     @property
     def io(self) -> IoThread:
-        """Return the thread that its sessions run in."""
+        """Return the I/O thread of its sessions."""
 
     def new_end(self) -> End:
-        """Make the socket's end of a pipe, with its high-water marks."""
+        """Create the end of the socket for a pipe, with its high-water marks."""
 
     def marks(self) -> tuple[int, int]:
         """Return the high-water marks for sending and for receiving."""
 
     def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something later."""
+        """Add a command, to be called later."""
 
     def attach(self, end: End) -> None:
-        """Begin to use a pipe."""
+        """Add a pipe."""
 
     def session_ended(self, session: PipeSession) -> None:
-        """Forget a session."""
+        """Remove a session."""
+
+    def report(self, event: int, endpoint: str) -> None:
+        """Send an event of a connection to the monitor of the socket."""
 
 
 class Port(Listener):
-    """A place that a socket is bound to: it makes sessions for those who connect."""
+    """Bound endpoint of a socket. It has a session for each connection."""
 
     def __init__(self, owner: SessionOwner) -> None:
-        """Listen for a socket."""
+        """Create the endpoint of a socket."""
         self.owner = owner
         self.host = owner.host
         self.sessions: list[PipeSession] = []
 
     def close(self, linger: float) -> None:
-        """Listen no more, and end what was accepted here."""
+        """Close the endpoint and its connections."""
         self.owner.network.listen_no_more(self)
         for session in list(self.sessions):
             session.close(linger)
 
 
 class PipeSession:
-    """One side of a connection, between a pipe and the wires.
+    """One end of a connection, between a pipe and the wires.
 
     Attributes:
-        owner: the socket.
-        is_closing: nothing more comes from the socket; what it has written is still sent.
+        owner: socket of the session.
+        is_closing: whether the socket has closed the session, which still sends messages.
+        identity: ROUTING_ID of the socket at the creation of the session, or nothing.
     """
 
     def __init__(
@@ -92,18 +98,19 @@ class PipeSession:
         intervals: tuple[float, float] = (0.1, 0.0),
         stops_when_refused: bool = False,
     ) -> None:
-        """Make a side without a connection.
+        """Create a session without a connection.
 
         Args:
-            owner: the socket.
-            port: where the connection was accepted, or None for a side that connects.
-            target: the transport and address to connect to.
-            is_immediate: whether the pipe lasts only as long as the connection.
-            repeats_itself: whether the socket says all again after a fault, as a SUB does.
-            intervals: seconds before it connects again: at first, and at most (0 to keep the first).
-            stops_when_refused: whether it gives up when nobody listens.
+            owner: socket of the session.
+            port: bound endpoint that accepted the connection; None for a session that connects.
+            target: transport and address to connect to.
+            is_immediate: whether the pipe ends with the connection.
+            repeats_itself: whether the socket sends its subscriptions again after a fault, as a SUB does.
+            intervals: seconds before the next attempt to connect: at first, and at most (0 for no growth).
+            stops_when_refused: whether a refused connection ends the attempts.
         """
         self.owner = owner
+        self.identity = owner.identity
         self.is_closing = False
         self.has_ended = False
         self._network = owner.network
@@ -121,12 +128,12 @@ class PipeSession:
         self._out: Wire | None = None
         self._in: Wire | None = None
         self.post = owner.io.post
-        """Take notice of something in a moment, after all that was posted before."""
+        """Adds a command, to be called after a short delay and after all earlier ones."""
 
     # for the pipe ----------------------------------------------------------------------------------------
 
     def readable(self, end: End) -> None:
-        """Send what the socket has written."""
+        """Send messages of the socket."""
         if end is not self._end or self._connection is None or self._out is None:
             return
         # As `pump`, without a call for each message.
@@ -136,15 +143,15 @@ class PipeSession:
             end.forget_if_read()
 
     def writable(self, end: End) -> None:
-        """Go on receiving."""
+        """Deliver waiting messages."""
         if end is self._end and self._connection is not None and self._in is not None:
             self._in.deliver()
 
     def hiccuped(self, end: End) -> None:
-        """Do nothing: only a session begins a queue anew."""
+        """Do nothing: only sessions replace queues."""
 
     def terminated(self, end: End) -> None:
-        """Close the connection when all is sent that the socket wrote before it went."""
+        """Close the connection when all messages of the socket are sent."""
         if end is self._end:
             self._end = None
             self._finish()
@@ -152,7 +159,7 @@ class PipeSession:
     # connecting ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         if not self._is_immediate:
             self._make_pipe(at_once=True)
         self._network.call_soon(self._connect)
@@ -162,10 +169,13 @@ class PipeSession:
             return
         port = self._network.find(*self._target, self.owner.host)
         if not isinstance(port, Port):
-            if self._stops_when_refused and self._network.is_refused(*self._target, self.owner.host):
+            is_refused = self._network.is_refused(*self._target, self.owner.host)
+            if is_refused and self._stops_when_refused:
                 self._give_up()
-            else:
-                self._connect_later()
+                return
+            if is_refused:
+                self._report(zmq.EVENT_CONNECT_RETRIED)
+            self._connect_later()
             return
         if self._network.is_stalled(frozenset((self.owner.host, port.host))):
             self._connect_later()
@@ -173,8 +183,13 @@ class PipeSession:
         self._current = self._interval
         other = PipeSession(port.owner, port=port)
         port.sessions.append(other)
+        self._report(zmq.EVENT_CONNECTED)
         connection = Connection(self._network, self, other)
         self._network.call_at(self._network.now + self._network.latency, connection.shake_hands)
+
+    def _report(self, event: int) -> None:
+        if self._target is not None:
+            self.owner.report(int(event), "://".join(self._target))
 
     def _connect_later(self) -> None:
         wait = self._current + self._network.random.random() * self._interval
@@ -190,17 +205,18 @@ class PipeSession:
         self._finish()
 
     def use(self, connection: Connection, identity: bytes) -> None:
-        """Have a connection from now on, to a socket that calls itself so."""
+        """Use a connection to a socket with a name."""
         self._connection = connection
         self._out, self._in = connection.wire_from(self), connection.wire_to(self)
         if self._end is None:
             self._make_pipe(at_once=False, identity=identity)
         else:
             self._end.peer.identity = identity
+        self._report(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         self.pump()
 
     def refused(self) -> None:
-        """Take notice that the keys of both ends do not go together."""
+        """End, because an end does not trust the key of the other one."""
         if not self.has_ended:
             self._give_up()
 
@@ -218,7 +234,7 @@ class PipeSession:
     # moving messages -------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Send as much as the wire takes."""
+        """Send messages until the wire is full."""
         end = self._end
         if self._connection is None or end is None or self._out is None:
             return
@@ -228,10 +244,10 @@ class PipeSession:
             end.forget_if_read()
 
     def take(self, message: Message) -> bool:
-        """Hand a message to the socket; tell whether there was room."""
+        """Pass a message to the socket; return whether there was space."""
         end, connection = self._end, self._connection
         if end is None or self.is_closing:
-            # Nobody reads what comes for a socket that has gone.
+            # Messages for a closed socket are lost.
             return True
         if not end.write(message):
             return False
@@ -242,10 +258,11 @@ class PipeSession:
     # ending ----------------------------------------------------------------------------------------------
 
     def lost(self) -> None:
-        """Take notice that the connection has broken, and connect again if this side had connected."""
+        """Handle that the connection has broken. A session that connects does so again."""
         self._connection = None
         if self.has_ended:
             return
+        self._report(zmq.EVENT_DISCONNECTED)
         if self._target is None:
             if self._end is not None:
                 self._end.close()
@@ -267,7 +284,7 @@ class PipeSession:
             self._connect_later()
 
     def close(self, linger: float) -> None:
-        """End, when what the socket has written is sent or after so many seconds; below 0 is for ever."""
+        """End when all messages are sent, or after `linger` seconds; a negative number waits for ever."""
         if self.has_ended or self.is_closing:
             return
         self.is_closing = True
@@ -280,7 +297,7 @@ class PipeSession:
         self.pump()
 
     def die(self) -> None:
-        """End without a word: what has not been sent is lost."""
+        """End as a killed process does. Unsent messages are lost."""
         if self._connection is not None:
             self._connection.reset(but=self)
         self._connection = None

@@ -1,4 +1,4 @@
-"""The endpoints of one model socket, and the connections and pipes that come of them."""
+"""Endpoints of one model socket, with their connections and pipes."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 
 class Process(Protocol):
-    """The context of a socket, as the socket sees it."""
+    """Context of a socket, as the socket sees it."""
 
     network: Network
     host: str
 
     @property
     def io(self) -> IoThread:
-        """Return the thread in which its sockets' connections are served."""
+        """Return the I/O thread of its sockets."""
 
     @property
     def backend(self) -> Backend:
-        """Return what its sockets are called by."""
+        """Return the functions that call its sockets."""
 
     def bind_name(self, name: str, socket: Socket) -> None:
-        """Register a name of a socket within the context."""
+        """Register an inproc name of a socket."""
 
     def unbind_name(self, name: str) -> None:
-        """Free a name."""
+        """Remove an inproc name."""
 
     def connect_name(self, name: str, socket: Socket) -> None:
-        """Join a socket to the one of a name, now or when there is one."""
+        """Connect a socket to an inproc name, now or when a socket binds it."""
 
 
 class Undoing:
-    """The result of `bind` and `connect`: the end of a `with` block undoes it.
+    """Result of `bind` and `connect`. The end of a `with` block undoes the call.
 
     Attributes:
-        socket: what the block is given.
+        socket: of the call.
     """
 
     def __init__(self, socket: Any, undo: Callable[[], None]) -> None:
-        """Keep what is to be done."""
+        """Create a result."""
         self.socket = socket
         self._undo = undo
 
@@ -60,24 +60,24 @@ class Undoing:
         return self.socket
 
     def __exit__(self, *_: object) -> None:
-        """Undo it."""
+        """Undo the call."""
         self._undo()
 
 
 class ModelEndpoints:
-    """The endpoints that one socket is bound and connected to.
+    """Bound and connected endpoints of one socket.
 
     Attributes:
-        ends: the ends of its pipes, each with the endpoint of `inproc` that it was connected to, if any.
-        lingering: the connections that have still something to send, and are its no more.
-        last_endpoint: the one that was bound or connected last.
+        ends: ends of its pipes, each with the inproc endpoint that it is connected to, or an empty text.
+        lingering: sessions that have ended for the socket, and still send messages.
+        last_endpoint: endpoint that was bound or connected last.
     """
 
     def __init__(self, socket: Socket) -> None:
-        """Begin with nothing.
+        """Create it without endpoints.
 
         Args:
-            socket: whose endpoints they are.
+            socket: of the endpoints.
         """
         self._socket = socket
         self._ports: dict[str, Port] = {}
@@ -88,7 +88,7 @@ class ModelEndpoints:
         self.last_endpoint = b""
 
     def bind(self, addr: str) -> str:
-        """Listen at an endpoint; give it, with the port that a `*` became."""
+        """Bind an endpoint; return it with its port."""
         socket, (transport, address) = self._socket, parse(addr)
         if transport == "inproc":
             socket.context.bind_name(address, socket)
@@ -127,11 +127,11 @@ class ModelEndpoints:
         self.last_endpoint = endpoint.encode()
 
     def disconnect(self, addr: str, has_begun: Callable[[End], bool]) -> None:
-        """End a connection: what has come by it and is not read yet is lost.
+        """End a connection. Unread messages of the connection are lost.
 
         Args:
-            addr: its endpoint.
-            has_begun: tells whether a message of several frames has been announced from a pipe.
+            addr: endpoint of the connection.
+            has_begun: returns whether a poll has announced a message of several frames of a pipe.
         """
         transport, address = parse(addr)
         name = f"{transport}://{address}"
@@ -152,7 +152,7 @@ class ModelEndpoints:
         self.close_ends(ends)
 
     def unbind(self, addr: str) -> None:
-        """Listen no more at an endpoint, and end what was accepted there."""
+        """Unbind an endpoint, and end its connections."""
         transport, address = parse(addr)
         if transport == "inproc" and address in self._names:
             self._names.remove(address)
@@ -169,7 +169,7 @@ class ModelEndpoints:
         self.close_ends(ends)
 
     def join(self, name: str, other: Socket) -> None:
-        """Join the socket to another of the same context."""
+        """Connect the socket to another one of the same context."""
         socket = self._socket
         sending, receiving = socket.marks()
         others_sending, others_receiving = other.marks()
@@ -184,7 +184,7 @@ class ModelEndpoints:
         other.post(lambda: other.attach(its))
 
     def end(self) -> None:
-        """Unbind and disconnect everywhere; what is still to be sent is, for as long as LINGER says."""
+        """Unbind and disconnect all endpoints. Unsent messages are sent for LINGER milliseconds."""
         for name in self._names:
             self._socket.context.unbind_name(name)
         for endpoint in list(self._ports):
@@ -194,7 +194,7 @@ class ModelEndpoints:
         self._sessions.clear()
 
     def die(self) -> None:
-        """End with the process: nothing more is sent."""
+        """End as a killed process does. Unsent messages are lost."""
         sessions = [*self._sessions.values(), *self.lingering]
         for port in self._ports.values():
             self._socket.network.listen_no_more(port)
@@ -216,5 +216,5 @@ class ModelEndpoints:
 
 
 def _sum(mark: int, other: int) -> int:
-    """Return what fits in a pipe within a context: what both sides allow together."""
+    """Return the sum of two high-water marks, which is the mark of an inproc pipe; 0 is no limit."""
     return mark + other if mark and other else 0

@@ -1,66 +1,90 @@
-"""Messages for a handler alone, which record what it answers."""
+"""Messages for tests of a handler, which record its replies."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from oz.errors import SubjectError
-from oz.message import DELIVERED, Arrival, Extras, Message, MessageId, RichMessage
+from oz.message import Extras, Message, MessageId
 
 INBOX = "_INBOX.testing"
-"""Where the messages of `message` are to be answered, unless said otherwise."""
+"""Subject for replies to messages of `message` by default."""
+
+_ORIGIN = bytes(16)
 
 
-class _Answered:
-    """Something to await that is done already, as handlers of `oz.asyncio.Node` await `reply`."""
+class _Done:
+    """Result of `reply`. Handlers of `oz.asyncio.Node` await it."""
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[None, None, None]:
         return
         yield
 
 
-class _Recorder:
-    """Stands for the route of a message, and for the subscription that answers it."""
+class _Fields(NamedTuple):
+    """Fields of a `RecordedMessage`."""
 
-    is_counted = False
-    handled: tuple[Any, ...] = ()
-    is_listed = is_only_listed = True
-    handler = None
-
-    def __init__(self) -> None:
-        self.replies: list[Message] = []
-        self.subscriptions: tuple[Any, ...] = (self,)
-
-    def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> _Answered:
-        assert message.reply_to is not None
-        self.replies.append(_make(message.reply_to, payload, DELIVERED, Extras(headers), _ARRIVAL))
-        return _Answered()
+    subject: str
+    payload: Any
+    extras: Extras
+    origin: bytes
+    sequence: int
+    position: int | None
+    gap: int
+    time_ns: int
+    redelivered: bool
+    replies: list[RecordedMessage]
 
 
-class RecordedMessage(RichMessage):
-    """A message that nobody sent, for a handler.
+class RecordedMessage(_Fields, Message):
+    """Message for a handler, without a socket. Two messages are equal only if they are the same object.
 
     Attributes:
-        replies: what was answered, the first first: messages with `payload` and `headers`, as the node that
-            asked would get them.
+        subject: text; bytes that are not UTF-8 are kept by `surrogateescape`.
+        payload: bytes or a decoded value.
+        extras: headers, `reply_to` and `id`.
+        origin: of the publisher, 16 bytes.
+        sequence: number in the session.
+        position: number among all messages of the publisher.
+        gap: messages that were lost directly before this one.
+        time_ns: time of arrival, in nanoseconds since 1970.
+        redelivered: whether another member of the group may have handled the message.
+        replies: messages that the handler has sent by `reply`, in order.
     """
 
-    __slots__ = ("replies",)
+    __slots__ = ()
 
-    replies: list[Message]
+    __repr__ = Message.__repr__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
 
+    @property
+    def frames(self) -> list[bytes]:
+        """Subject and payload. A payload that is not bytes is there as it was given."""
+        return [self.subject_bytes, self.payload]
 
-_ORIGIN = bytes(16)
-_ARRIVAL = Arrival(_ORIGIN, 0, 0, 0, 0)
+    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
+        """Append a message to `replies`.
 
+        Args:
+            payload: bytes, or a value for the codec of a node.
+            headers: of the reply.
 
-def _make(subject: str, payload: Any, route: Any, extras: Extras, arrival: Arrival) -> RecordedMessage:
-    made = RecordedMessage(subject, payload, route, payload, extras, arrival, 0)
-    made.replies = []
-    return made
+        Returns:
+            An awaitable.
+
+        Raises:
+            NoRequest: the message has no subject to reply on.
+        """
+        if self.reply_to is None:
+            return super().reply(payload, headers=headers)
+        reply = RecordedMessage(self.reply_to, payload, Extras(headers), _ORIGIN, 0, None, 0, 0, False, [])
+        self.replies.append(reply)
+        return _Done()
 
 
 def message(
@@ -69,34 +93,33 @@ def message(
     *,
     headers: Mapping[str, Any] | None = None,
     reply_to: str | None = INBOX,
-    message_id: MessageId | None = None,
+    id: MessageId | None = None,
     origin: bytes = _ORIGIN,
     sequence: int = 0,
     position: int | None = None,
     gap: int = 0,
     time_ns: int = 0,
+    redelivered: bool = False,
 ) -> RecordedMessage:
-    """Make a message for a handler alone, without a socket.
+    """Create a message for a test of a handler, without a socket.
 
-    What the handler answers by `reply` is in the message's `replies`; awaiting `reply` works too.
+    Replies of the handler are in the attribute `replies`. A handler may await `reply`.
 
     Args:
         subject: of the message.
-        payload: what the handler finds: bytes, or a value as a codec would have decoded it.
+        payload: bytes, or a value as a codec would have decoded it.
         headers: text to text, bytes, numbers, truth values or None.
-        reply_to: the subject to answer on; None makes a message that is no request.
-        message_id: bytes, or a series and a number in it.
-        origin: the publisher, 16 bytes.
-        sequence: its number among those of its publisher; 0 or more.
-        position: its number among all that its publisher has sent; None where that gives none.
-        gap: how many messages were lost before it; 0 or more.
-        time_ns: when it came, in nanoseconds since 1970.
-
-    Returns:
-        The message.
+        reply_to: subject to reply on; None for a message that is no request.
+        id: bytes, or a series and a number in it.
+        origin: of the publisher, 16 bytes.
+        sequence: number in the session; 0 or more.
+        position: number among all messages of the publisher; None without.
+        gap: messages that were lost directly before; 0 or more.
+        time_ns: time of arrival, in nanoseconds since 1970.
+        redelivered: whether another member of the group may have handled the message.
 
     Raises:
-        SubjectError: there is no subject.
+        SubjectError: the subject is empty.
         ValueError: the origin has not 16 bytes, or a number is negative.
     """
     text = subject.decode(errors="surrogateescape") if isinstance(subject, bytes) else subject
@@ -108,9 +131,5 @@ def message(
     for name, number in numbers:
         if number < 0:
             raise ValueError(f"{name} is 0 or more, not {number}")
-    recorder = _Recorder()
-    extras = Extras(headers, reply_to, message_id)
-    positions = None if position is None else (position,)
-    made = _make(text, payload, recorder, extras, Arrival(origin, sequence, time_ns, gap, 0, positions))
-    made.replies = recorder.replies
-    return made
+    extras = Extras(headers, reply_to, id)
+    return RecordedMessage(text, payload, extras, origin, sequence, position, gap, time_ns, redelivered, [])

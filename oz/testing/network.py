@@ -1,7 +1,7 @@
-"""The virtual network: who listens where, and what goes wrong.
+"""Virtual network: listeners, connections and faults.
 
-Nothing here waits: its clock jumps when somebody asks it to. What ZeroMQ and a real network leave open, such
-as how many messages fit on the way, follows from the seed.
+The network does not wait. Callers advance its clock. The seed determines what ZeroMQ and a real network leave open,
+such as the number of messages in transit.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from oz.testing.clock import Timer, VirtualClock
 
 
 class NetworkLink(Protocol):
-    """A connection, as the network sees it."""
+    """Connection, as the network sees it."""
 
     hosts: frozenset[str]
 
     def reset(self) -> None:
-        """Break it: both ends see that, and what is on its way is lost."""
+        """Break the connection for both ends. Messages in transit are lost."""
 
     def half_open(self, host: str) -> None:
-        """Break it for one host only."""
+        """Break the connection for one host only."""
 
     def resume(self) -> None:
-        """Go on with what waits, as there may be room or time for it."""
+        """Deliver waiting messages, if a fault has ended or there is space."""
 
 
 class Listener(Protocol):
-    """A place that others can connect to."""
+    """Bound endpoint."""
 
     host: str
 
 
 class Network:
-    """A network with a clock of its own, on which everything follows from a seed.
+    """Network with a virtual clock and a seed.
 
-    Hosts are names: that of a context is given to it. Whatever is between two hosts can be cut, stalled or
-    throttled. A host that is one process can be killed.
+    Hosts are names, which contexts have. Connections between two hosts can be cut, stalled or throttled. A host
+    can be killed.
 
     Attributes:
-        clock: the time on it.
-        random: where all choices come from.
-        latency: seconds that a message is on its way at least.
-        jitter: seconds that it may take longer.
-        ends: the hosts of each connection by its number, also of those that have ended.
+        clock: virtual clock.
+        random: source of all random choices.
+        latency: seconds of transit of a message at least.
+        jitter: seconds of additional transit at most.
+        ends: hosts of each connection by its number, also after its end.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Network:
         capacity: tuple[int, int] = (1, 64),
         clock: VirtualClock | None = None,
     ) -> None:
-        """Begin without a host.
+        """Create a network without hosts.
 
         Args:
-            seed: what every choice follows from.
-            latency: seconds that a message is on its way at least; 0 or more.
-            jitter: seconds that it may take longer; 0 or more.
-            capacity: how many messages are on their way in one direction of a connection at most; each
-                connection has a number between these two, at least 1.
-            clock: the time on it; by default one of its own, which begins at 0.
+            seed: determines all random choices.
+            latency: seconds of transit of a message at least; 0 or more.
+            jitter: seconds of additional transit at most; 0 or more.
+            capacity: limits between which each connection draws its number of messages in transit for one
+                direction; at least 1.
+            clock: virtual clock; by default a new one, which begins at 0.
         """
         self.clock = VirtualClock() if clock is None else clock
         self.random = Random(seed)
@@ -91,34 +91,34 @@ class Network:
 
     @property
     def now(self) -> float:
-        """Seconds of virtual time since its clock was made."""
+        """Virtual time in seconds."""
         return self.clock.now
 
     def call_at(self, when: float, action: Callable[[], None]) -> Timer:
-        """Call something at a time, or now if that is past."""
+        """Call a function at a time, or now if the time is past."""
         return self.clock.call_at(when, action)
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Call something in a moment, as an I/O thread does it."""
+        """Call a function after a short random delay, as an I/O thread does."""
         clock = self.clock
         clock.add(clock.now + self._draw() * self.jitter, action)
 
     def run_until(self, when: float) -> None:
-        """Let everything happen up to a time, which is the time then."""
+        """Run all events until a time, and set the clock to it."""
         self.clock.run_until(when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Let time pass until something is so; tell whether it is. See `VirtualClock.wait`."""
+        """Advance the virtual time until a condition holds; see `VirtualClock.wait`."""
         return self.clock.wait(condition, deadline)
 
-    # what is where ---------------------------------------------------------------------------------------
+    # listeners and connections ---------------------------------------------------------------------------------------
 
     def free_port(self) -> int:
-        """Return a port that nobody has."""
+        """Return an unused port."""
         return next(self._ports)
 
     def listen(self, transport: str, address: str, listener: Listener) -> bool:
-        """Register a listener at an address; tell whether it was free."""
+        """Register a listener at an address; return whether the address was free."""
         if any(_overlap(transport, address, one) for one in self._listeners):
             return False
         self._listeners[transport, address] = listener
@@ -130,93 +130,93 @@ class Network:
             del self._listeners[key]
 
     def find(self, transport: str, address: str, host: str) -> Listener | None:
-        """Return who listens at an address and can be reached by a host."""
+        """Return the listener at an address, if a host can reach it."""
         found = self._listeners.get((transport, address))
         if found is None and transport == "tcp":
             found = self._listeners.get((transport, f"0.0.0.0:{address.rpartition(':')[2]}"))
         return None if found is None or self.is_cut(host, found.host) else found
 
     def is_cut(self, one: str, other: str) -> bool:
-        """Tell whether nothing comes from one host to another."""
+        """Return whether two hosts are cut."""
         return frozenset((one, other)) in self._cut
 
     def is_refused(self, transport: str, address: str, host: str) -> bool:
-        """Tell whether somebody says at once that nobody listens: not where nothing comes through."""
+        """Return whether a connection is refused at once. Between hosts that are cut it times out instead."""
         return (transport, address) not in self._listeners and self.find(transport, address, host) is None
 
     def listening(self, transport: str, begins: str) -> list[str]:
-        """Return the addresses that begin so and somebody listens at, also where nobody may go now."""
+        """Return the bound addresses with a prefix, also unreachable ones."""
         return [
             address for one, address in self._listeners if one == transport and address.startswith(begins)
         ]
 
     def add_link(self, link: NetworkLink) -> int:
-        """Know a connection, so that faults can meet it; give its number, which no other has."""
+        """Register a connection for faults; return its number."""
         self._links[link] = number = next(self._numbers)
         self.ends[number] = link.hosts
         self._standing.add(number)
         return number
 
     def note_keys(self, number: int, ends: Mapping[object, str]) -> None:
-        """Know by whose keys a connection was made: of each end, that of the other."""
+        """Record the keys of a connection: for each end the key of the other one."""
         self._keys[number] = ends
 
     def key_beyond(self, number: int, end: object) -> str:
-        """Return the key at the other end of a connection; empty where there is none."""
+        """Return the key at the other end of a connection; empty without keys."""
         return self._keys.get(number, {}).get(end, "")
 
     def is_link(self, number: int, host: str) -> bool:
-        """Tell whether a connection stands, as far as a host knows."""
+        """Return whether a connection is open, as far as a host knows."""
         return number in self._standing and (number, host) not in self._left
 
     def leave_link(self, number: int, host: str) -> None:
-        """Forget a connection at one host."""
+        """Remove a connection at one host."""
         self._left.add((number, host))
 
     def remove_link(self, link: NetworkLink) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._standing.discard(self._links.pop(link, 0))
 
     def end_link(self, number: int) -> None:
-        """Break a connection, if it stands."""
+        """Break a connection, if it is open."""
         for link in [link for link, one in self._links.items() if one == number]:
             link.reset()
 
     def choose_capacity(self) -> int:
-        """Return how many messages fit on the way in one direction of a new connection."""
+        """Return the number of messages in transit at most, for one direction of a new connection."""
         return self.random.randint(*self._capacity)
 
     def add_process(self, host: str, die: Callable[[], None]) -> None:
-        """Know what ends a context when its host is killed."""
+        """Register a function that ends a context when its host is killed."""
         self._processes.setdefault(host, []).append(die)
 
     # faults ----------------------------------------------------------------------------------------------
 
     def reset(self, one: str, other: str) -> None:
-        """Break all connections between two hosts; they may connect again at once."""
+        """Break all connections between two hosts. They may connect again at once."""
         for link in self._between(one, other):
             link.reset()
 
     def cut(self, one: str, other: str) -> None:
-        """Break all connections between two hosts, and let no other come about until they are healed."""
+        """Break all connections between two hosts, and allow no new ones until `heal`."""
         self._cut.add(frozenset((one, other)))
         self.reset(one, other)
 
     def half_open(self, host: str, other: str) -> None:
-        """Break connections for one host only: the other sees nothing of that until `heal`."""
+        """Break connections for one host only. The other host does not notice until `heal`."""
         for link in self._between(host, other):
             link.half_open(host)
 
     def stall(self, one: str, other: str) -> None:
-        """Pass nothing on between two hosts until `heal`; nothing is lost."""
+        """Hold back all messages between two hosts until `heal`. No message is lost."""
         self._stalled.add(frozenset((one, other)))
 
     def throttle(self, one: str, other: str, rate: float) -> None:
-        """Pass on so many messages a second at most in one direction of a connection, until `heal`."""
+        """Limit the messages a second in each direction between two hosts until `heal`."""
         self._rates[frozenset((one, other))] = rate
 
     def heal(self, *between: str) -> None:
-        """End faults between hosts: who was cut off connects again, and what was stalled goes on.
+        """End faults between hosts. Connections are made again, and stalled messages arrive.
 
         Args:
             between: two hosts; without them all faults end.
@@ -232,20 +232,20 @@ class Network:
                 link.resume()
 
     def kill(self, host: str) -> None:
-        """End all contexts of a host at once, as `kill -9` does: what they have still to send is lost."""
+        """End all contexts of a host, as `kill -9` does. Unsent messages are lost."""
         for die in self._processes.pop(host, []):
             die()
 
     def is_stalled(self, hosts: frozenset[str]) -> bool:
-        """Tell whether nothing is passed on between these hosts."""
+        """Return whether two hosts are stalled."""
         return bool(self._stalled) and hosts in self._stalled
 
     def is_throttled(self, hosts: frozenset[str]) -> bool:
-        """Tell whether messages between these hosts pass one after the other, at a rate."""
+        """Return whether two hosts are throttled."""
         return bool(self._rates) and hosts in self._rates
 
     def delay(self, hosts: frozenset[str], last: float) -> float:
-        """Return when a message arrives that is sent now, after one that arrives at `last`."""
+        """Return the time of arrival of a message, not before `last`."""
         arrives = self.clock.now + self.latency + self._draw() * self.jitter
         rate = self._rates.get(hosts) if self._rates else None
         if rate:
@@ -258,7 +258,7 @@ class Network:
 
 
 def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
-    """Tell whether two listeners would have the same address."""
+    """Return whether two listeners would have the same address."""
     if transport != taken[0]:
         return False
     if transport != "tcp":

@@ -1,4 +1,4 @@
-"""The nodes of a bus in one process."""
+"""Nodes of a bus for tests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from oz.transport.security import Security
 
 
 class VirtualNode(LoopNode):
-    """The tasks of a node that can be killed."""
+    """Tasks of a node, with an end as by `kill -9`."""
 
     def die(self) -> None:
-        """End without a word, when the sockets have: what its tasks and handlers do is cut off."""
+        """Cancel the tasks and handlers, because the sockets are dead."""
         if self._is_closing or not self.has_started:
             return
         self._is_closing = self.engine.is_closed = True
@@ -34,7 +34,7 @@ class VirtualNode(LoopNode):
 
 
 class Node(oz.asyncio.node.Node):
-    """A node of `oz.testing.Bus`: `oz.asyncio.Node`, on a virtual network.
+    """Node of `oz.testing.Bus`: `oz.asyncio.Node` on a virtual network.
 
     It reads no environment and no configuration file.
     """
@@ -42,11 +42,11 @@ class Node(oz.asyncio.node.Node):
     _shell: VirtualNode
 
     def __init__(self, place: VirtualProcess, name: str, **options: Any) -> None:
-        """Prepare to join; `oz.testing.Bus.node` makes nodes.
+        """Create a node that has not joined; `oz.testing.Bus.node` calls this.
 
         Args:
-            place: the process that it runs in.
-            name: what it is called.
+            place: process that it runs in.
+            name: of the node.
             options: as of `oz.asyncio.Node`.
         """
         self.place = place
@@ -69,9 +69,9 @@ class Node(oz.asyncio.node.Node):
 
     @property
     def closed(self) -> bool:
-        """Whether it has left the bus."""
+        """Whether the node is closed."""
         return self._engine.is_closed
 
     def die(self) -> None:
-        """End without a word, when its process has."""
+        """End the node, because its process was killed."""
         self._shell.die()

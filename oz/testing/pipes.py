@@ -1,8 +1,8 @@
 """Pipes: the queues between a socket and its connection, with their high-water marks.
 
-As in libzmq a pipe has two ends. One belongs to a socket. The other belongs to the session that has the
-connection or, with `inproc`, to the other socket. Each end tells the other what happens by commands, which a
-socket takes notice of only now and then. What is taken out of one is a frame, in place of pyzmq's.
+As in libzmq, a pipe has two ends. One belongs to a socket. The other one belongs to the session of the
+connection or, with `inproc`, to the other socket. The ends notify each other by commands, which a
+socket processes later.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Protocol
 import zmq
 
 Message = tuple[bytes, ...]
-"""The frames of one message: they pass all together or not at all."""
+"""Frames of one message. They pass together or not at all."""
 
 
 class PipeOwner(Protocol):
-    """The owner of an end of a pipe: a socket or a session, which hears of events by commands."""
+    """Owner of an end of a pipe: a socket or a session, which receives events as commands."""
 
     def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something later."""
+        """Add a command, to be called later."""
 
     def readable(self, end: End) -> None:
-        """Read from an end."""
+        """Handle that an end has messages."""
 
     def writable(self, end: End) -> None:
-        """Write to an end that was full."""
+        """Handle that a full end has space again."""
 
     def hiccuped(self, end: End) -> None:
-        """Say again what the other side is to know: its queue began anew."""
+        """Send all subscriptions again, because the queue to the peer is new."""
 
     def terminated(self, end: End) -> None:
-        """Forget an end: nothing comes from it any more."""
+        """Remove an end that has ended."""
 
 
 class End:
     """One end of a pipe.
 
     Attributes:
-        owner: who reads and writes here.
-        peer: the other end.
-        identity: who is at the other end of the connection, for a ROUTER.
-        may_write: False after the pipe was found full, until the peer says that it has read.
-        is_ending: the peer is gone; what came from it can still be read.
-        sources: the numbers of the connections by which came what is to be read; empty where there are none.
-        came_by: the one by which came what was read last.
+        owner: socket or session that reads and writes here.
+        peer: other end.
+        identity: ROUTING_ID of the peer of the connection, for a ROUTER.
+        may_write: False after a write to a full pipe, until the peer has read.
+        is_ending: whether the peer has ended; its messages can still be read.
+        sources: for each incoming message the number of its connection; empty with inproc.
+        came_by: number of the connection of the message that was read last.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class End:
     peer: End
 
     def __init__(self, owner: PipeOwner, *, mark: int, peers_mark: int) -> None:
-        """Make an end that is not joined to another yet; see `join`."""
+        """Create an end without a peer; see `join`."""
         self.owner = owner
         self.incoming: deque[Message] = deque()
         self.outgoing: deque[Message] = deque()
@@ -87,19 +87,19 @@ class End:
         self.set_marks(mark, peers_mark)
 
     def set_marks(self, mark: int, peers_mark: int) -> None:
-        """Set how many messages fit in each direction, out and in; 0 is without bounds."""
+        """Set the high-water marks for outgoing and incoming messages; 0 is no limit."""
         self._mark = mark
-        # The peer hears of room whenever half of it has been read.
+        # The peer learns of free space whenever half of the messages are read.
         self._low = (peers_mark + 1) // 2
 
     # writing ---------------------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Tell whether one more message fits, as far as this end knows."""
+        """Return whether one more message fits, as far as this end knows."""
         return not self._mark or self._written - self._peers_read < self._mark
 
     def try_write(self) -> bool:
-        """Tell whether a message can be written; if not, none can be until the peer has read."""
+        """Return whether a message can be written. After False nothing can be written until the peer has read."""
         if not self.may_write or self.is_ending or self.is_closed:
             return False
         if self._mark and self._written - self._peers_read >= self._mark:
@@ -108,7 +108,7 @@ class End:
         return True
 
     def write(self, message: Message) -> bool:
-        """Write a message; tell whether there was room."""
+        """Write a message; return whether there was space."""
         # As `try_write` and `put`, without a call for each.
         if not self.may_write or self.is_ending or self.is_closed:
             return False
@@ -125,7 +125,7 @@ class End:
         return True
 
     def put(self, message: Message) -> None:
-        """Write a message for which `try_write` has just found room."""
+        """Write a message after `try_write` has returned True."""
         self.outgoing.append(message)
         self._written += 1
         peer = self.peer
@@ -141,7 +141,7 @@ class End:
     # reading ---------------------------------------------------------------------------------------------
 
     def read(self) -> Message | None:
-        """Take the next message, or None."""
+        """Return the next message, or None."""
         # As `take` and `count`, without a call for each.
         incoming = self.incoming
         if not incoming or self.is_closed:
@@ -158,19 +158,19 @@ class End:
         return message
 
     def take(self) -> Message | None:
-        """Take the next message, or None, without counting it as read."""
+        """Return the next message, or None, without counting it as read."""
         if self.is_closed or not self.incoming:
             return None
         message = self.incoming.popleft()
         if self.sources:
             self.came_by = self.sources.popleft()
         if len(message) > 1 and self._low and not self._read % self._low:
-            # libzmq looks after each frame, though it counts only the last of a message.
+            # libzmq checks the mark after each frame, but counts only the last frame of a message.
             self._acknowledge()
         return message
 
     def count(self) -> None:
-        """Count a message as read, which makes room for the peer."""
+        """Count a message as read, which frees space for the peer."""
         self._read = read = self._read + 1
         if self._low and not read % self._low:
             self._acknowledge()
@@ -180,7 +180,7 @@ class End:
         peer.owner.post(partial(peer.acknowledge, self._read))
 
     def acknowledge(self, read: int) -> None:
-        """Take notice of how much the peer has read in all."""
+        """Record the number of messages that the peer has read."""
         self._peers_read = read
         if not self.may_write and not self.is_closed and not self.is_ending:
             self.may_write = True
@@ -189,14 +189,14 @@ class End:
     # ending ----------------------------------------------------------------------------------------------
 
     def hiccup(self) -> None:
-        """Begin the queue towards this end anew: what was not read is lost, and the peer says it again."""
+        """Replace the incoming queue. Unread messages are lost, and the peer sends its subscriptions again."""
         queue: deque[Message] = deque()
         self.incoming = queue
         peer = self.peer
         peer.owner.post(lambda: peer.begin_anew(queue))
 
     def begin_anew(self, queue: deque[Message]) -> None:
-        """Write to another queue from now on."""
+        """Use another outgoing queue."""
         if self.is_closed or self.is_ending:
             return
         self._written -= len(self.outgoing)
@@ -205,14 +205,14 @@ class End:
         self.owner.hiccuped(self)
 
     def close(self) -> None:
-        """Read and write nothing here any more; the peer can still read what was written."""
+        """Close this end. The peer can still read the messages that were written."""
         if not self.is_closed:
             self.is_closed = True
             peer = self.peer
             peer.owner.post(peer.end)
 
     def end(self) -> None:
-        """Take notice of the peer's end: what it has written is still to be read."""
+        """Record that the peer has closed its end. Its messages can still be read."""
         if self.is_closed or self.is_ending:
             return
         self.is_ending = True
@@ -220,14 +220,14 @@ class End:
         self.forget_if_read()
 
     def forget_if_read(self) -> None:
-        """Have the owner forget this end when the peer is gone and all that it wrote is read."""
+        """Remove this end at its owner, if the peer has closed and all messages are read."""
         if self.is_ending and not self.incoming and not self.is_closed:
             self.is_closed = True
             self.owner.terminated(self)
 
 
 def join(one: End, other: End) -> None:
-    """Make a pipe of two ends."""
+    """Join two ends to a pipe."""
     one.peer, other.peer = other, one
     one.incoming, other.incoming = other.outgoing, one.outgoing
 
@@ -236,33 +236,33 @@ _SOURCE = int(zmq.SRCFD)
 
 
 class Again(zmq.Again):
-    """Stands for what pyzmq raises, which asks libzmq for the text of its error each time."""
+    """`zmq.Again` without a call of libzmq for its text."""
 
     errno = errno.EAGAIN
     strerror = "Resource temporarily unavailable"
 
     def __init__(self) -> None:
-        """Say no more than that."""
+        """Create the error."""
 
 
 class ModelFrame:
-    """A frame that was received, as `recv(copy=False)` gives it.
+    """Received frame of `recv(copy=False)`.
 
     Attributes:
-        bytes: what is in it.
+        bytes: content.
         more: whether another frame of the message follows.
     """
 
     __slots__ = ("_key", "_source", "bytes", "more")
 
     def __init__(self, data: bytes, more: bool, source: int | None, key: str = "") -> None:
-        """Put it together.
+        """Create a frame.
 
         Args:
-            data: what is in it.
+            data: content.
             more: whether another frame of the message follows.
-            source: the number of the connection that it came by.
-            key: the public key of who sent it; empty where the sockets have none.
+            source: number of the connection.
+            key: public key of the sender; empty without keys.
         """
         self.bytes = data
         self.more = more
@@ -270,10 +270,10 @@ class ModelFrame:
         self._key = key
 
     def get(self, option: int | str) -> int | str:
-        """Return by what it came: SRCFD is the number of a connection, and all is called one host.
+        """Return a property: SRCFD is the number of the connection, and all hosts have one address.
 
         Raises:
-            zmq.ZMQError: nobody knows, or it is another property.
+            zmq.ZMQError: the model does not know the property.
         """
         if option == "User-Id" and self._key:
             return self._key

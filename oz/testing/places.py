@@ -1,4 +1,4 @@
-"""The places of a bus: the processes that its sockets and nodes run in, each a host of its own."""
+"""Processes of a bus: each member has one, on a host of its own."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from oz.transport.node.local_directory import MeetingPlace, socket_names
 from oz.transport.node.opening import SocketKinds
 
 HOST_ID = bytes(16)
-"""What all nodes have in common: they can reach each other as processes of one host do."""
+"""Id of the host of all nodes: they reach each other as processes of one host."""
 
 
 class VirtualDirectory:
-    """The place where the nodes of one bus on a virtual network find each other."""
+    """Directory in which the nodes of one bus find each other."""
 
     def __init__(self, network: Network, bus: str, uuid: bytes, key: str | None = None) -> None:
-        """Name a node's own endpoint.
+        """Create the entry of a node.
 
         Args:
-            network: theirs.
-            bus: their bus.
+            network: of the nodes.
+            bus: of the nodes.
             uuid: of the node.
-            key: the public key of the node, if it has one.
+            key: public key of the node, or None.
         """
         self._network = network
         self._begins, self._own = socket_names(bus, uuid, b"", key)
 
     @property
     def endpoint(self) -> str:
-        """This node's own."""
+        """Endpoint of this node."""
         return f"ipc://{self._own}"
 
     @property
     def prefix(self) -> str:
-        """The beginning that the endpoints of all nodes share."""
+        """Prefix of the endpoints of all nodes."""
         return f"ipc://{self._begins}"
 
     def others(self) -> set[str]:
-        """Return the endpoints of the others."""
+        """Return the endpoints of the other nodes."""
         found = self._network.listening("ipc", self._begins)
         return {f"ipc://{address}" for address in found if address != self._own}
 
     def clear(self, endpoint: str) -> bool:
-        """Tell whether nobody listens at an endpoint any more."""
+        """Return whether an endpoint is unbound."""
         return endpoint.removeprefix("ipc://") not in self._network.listening("ipc", self._begins)
 
     def remove(self) -> None:
@@ -55,21 +55,21 @@ class VirtualDirectory:
 
 
 class VirtualProcess:
-    """A process on a virtual network, with one publisher, subscriber or node.
+    """Process on a virtual network with one publisher, subscriber or node.
 
     Attributes:
-        context: what its sockets are made by.
-        host: the name by which faults mean it.
-        make_publisher: makes the engine of a publisher.
-        kinds: of its sockets.
+        context: of its sockets.
+        host: name for faults.
+        make_publisher: creates the publisher of a node.
+        kinds: of the sockets of a node.
     """
 
     def __init__(self, network: Network, host: str) -> None:
-        """Make a process.
+        """Create a process.
 
         Args:
-            network: where its sockets are.
-            host: a name that no other has.
+            network: of its sockets.
+            host: unique name.
         """
         self.host = host
         self.context = context = AwaitedContext(network, host)

@@ -1,4 +1,4 @@
-"""What PUB, XPUB, SUB and XSUB do with their pipes: subscriptions, matching, and who is left out."""
+"""PUB, XPUB, SUB and XSUB: subscriptions, matching, and full pipes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 
 class PublisherPipes:
-    """A PUB or XPUB.
+    """PUB or XPUB.
 
-    A message goes to those pipes that match its first frame and can be written. One that is found full is
-    left out until its peer has read; with XPUB_NODROP one full pipe that matches refuses the whole message.
+    A message goes to the pipes that match its first frame and have space. A full pipe gets no messages until its
+    peer has read. With XPUB_NODROP one full pipe that matches refuses the whole message.
     """
 
     def __init__(self, *, tells: bool) -> None:
-        """Begin without a pipe.
+        """Create a publisher without pipes.
 
         Args:
-            tells: whether subscriptions can be received, as by an XPUB.
+            tells: whether subscriptions can be received, as from an XPUB.
         """
         self._tells = tells
         self._ends: dict[End, None] = {}
@@ -45,7 +45,7 @@ class PublisherPipes:
     # options ---------------------------------------------------------------------------------------------
 
     def set_option(self, option: int, value: int | bytes) -> bool:
-        """Set an option of such sockets; tell whether it is one."""
+        """Set an option of this type; return whether it is one."""
         if isinstance(value, bytes):
             return self._answer(option, value)
         if option == _NODROP:
@@ -63,7 +63,7 @@ class PublisherPipes:
         return True
 
     def _answer(self, option: int, topic: bytes) -> bool:
-        """In manual mode: accept or end a subscription of the peer whose frame was received last."""
+        """Accept or end a subscription of the peer whose frame was received last, in manual mode."""
         if not self._is_manual or option not in (_SUBSCRIBE, _UNSUBSCRIBE):
             return False
         if self._last is not None:
@@ -71,18 +71,18 @@ class PublisherPipes:
         return True
 
     def topics_count(self) -> int:
-        """Return how many topics somebody wants."""
+        """Return the number of topics with subscribers."""
         return len(self._topics)
 
     # pipes -----------------------------------------------------------------------------------------------
 
     def attach(self, end: End) -> None:
-        """Use a pipe."""
+        """Add a pipe."""
         self._ends[end] = None
         self.readable(end)
 
     def readable(self, end: End) -> None:
-        """Take all subscriptions out of a pipe."""
+        """Read all subscriptions of a pipe."""
         while (message := end.read()) is not None:
             self._take(message, end)
 
@@ -114,7 +114,7 @@ class PublisherPipes:
             self._pending.append((frame,))
 
     def terminated(self, end: End) -> None:
-        """Forget a pipe, and say what nobody wants any more."""
+        """Remove a pipe, and report the topics without subscribers."""
         asked = self._asked if self._is_manual else self._topics
         for topic, is_last in asked.remove_end(end):
             if self._is_manual or self._tells_each_end or is_last:
@@ -133,19 +133,19 @@ class PublisherPipes:
                 self._pending_ends.append(None)
 
     def writable(self, end: End) -> None:
-        """Do nothing: whether a pipe can be written is asked for each message."""
+        """Do nothing: each send checks the space of the pipes."""
 
     def hiccuped(self, end: End) -> None:
-        """Do nothing: a publisher has nothing to say again."""
+        """Do nothing: a publisher sends no subscriptions."""
 
     # messages --------------------------------------------------------------------------------------------
 
     def has_begun(self, end: End) -> bool:
-        """Tell whether a message of a pipe is announced and not received; never here."""
+        """Return whether a message of a pipe was announced and not received: never here."""
         return False
 
     def begin(self, first: bytes) -> bool:
-        """Choose who gets a message by its first frame; tell whether it may be sent."""
+        """Choose the receivers of a message by its first frame; return whether it may be sent."""
         matching = self._topics.match(first)
         if self._is_lossless:
             for end in matching:
@@ -155,13 +155,13 @@ class PublisherPipes:
         return True
 
     def send(self, message: Message) -> None:
-        """Send a message to those who were chosen for it."""
+        """Send a message to the receivers that `begin` has chosen."""
         for end in self._matching:
             end.put(message)
         self._matching = []
 
     def receive(self) -> Message | None:
-        """Take the next subscription, or message from an XSUB."""
+        """Return the next subscription, or message of an XSUB."""
         if not self._pending:
             return None
         if self._is_manual and self._pending_ends:
@@ -170,22 +170,22 @@ class PublisherPipes:
         return self._pending.popleft()
 
     def has_in(self) -> bool:
-        """Tell whether there is something to receive."""
+        """Return whether there is a subscription to receive."""
         return bool(self._pending)
 
     def has_out(self) -> bool:
-        """Tell whether something can be sent; a publisher says so always."""
+        """Return whether a message can be sent: always."""
         return True
 
 
 class SubscriberPipes:
-    """A SUB or XSUB: it tells its subscriptions to all whom it is connected to, again after each fault."""
+    """SUB or XSUB. It sends its subscriptions to all publishers, and again after each fault."""
 
     def __init__(self, *, filters: bool) -> None:
-        """Begin without a subscription.
+        """Create a subscriber without subscriptions.
 
         Args:
-            filters: whether what comes is held against the subscriptions, as by a SUB, which sends nothing.
+            filters: whether messages are compared with the subscriptions, as in a SUB. A SUB cannot send.
         """
         self._filters = filters
         self._queue = FairQueue()
@@ -198,7 +198,7 @@ class SubscriberPipes:
         self._only_first = False
 
     def set_option(self, option: int, value: int | bytes) -> bool:
-        """Subscribe or unsubscribe, if this is a SUB; tell whether it is an option of such sockets."""
+        """Subscribe or unsubscribe, if this is a SUB; return whether the option is one of this type."""
         if option == _ONLY_FIRST and isinstance(value, int):
             self._only_first = bool(value)
             return True
@@ -208,39 +208,39 @@ class SubscriberPipes:
         return True
 
     def topics_count(self) -> int:
-        """Return how many topics are subscribed to."""
+        """Return the number of subscribed topics."""
         return len(self._counts)
 
     # pipes -----------------------------------------------------------------------------------------------
 
     def attach(self, end: End) -> None:
-        """Use a pipe, and tell it all subscriptions."""
+        """Add a pipe, and send it all subscriptions."""
         self._queue.add(end)
         self.hiccuped(end)
 
     def hiccuped(self, end: End) -> None:
-        """Tell all subscriptions in lexicographic order; those that find no room are lost."""
+        """Send all subscriptions in lexicographic order. Without space they are lost."""
         for topic in sorted(self._counts):
             end.write((b"\1" + topic,))
 
     def readable(self, end: End) -> None:
-        """Do nothing: what is there is read when somebody receives."""
+        """Do nothing: `receive` reads the messages."""
 
     def writable(self, end: End) -> None:
-        """Do nothing: whether a pipe can be written is asked for each subscription."""
+        """Do nothing: each send checks the space of the pipes."""
 
     def terminated(self, end: End) -> None:
-        """Forget a pipe."""
+        """Remove a pipe."""
         self._queue.remove(end)
 
     # messages --------------------------------------------------------------------------------------------
 
     def has_begun(self, end: End) -> bool:
-        """Tell whether a message of several frames from a pipe is announced and not received."""
+        """Return whether a message of several frames was announced and not received."""
         return self._uncounted is end
 
     def begin(self, first: bytes) -> bool:
-        """Allow every message: one that finds no room is lost."""
+        """Allow every message. Without space it is lost."""
         if self._filters:
             raise zmq.ZMQError(zmq.ENOTSUP)
         return True
@@ -258,7 +258,7 @@ class SubscriberPipes:
         topic, subscribes = frame[1:], frame[:1] == b"\1"
         before = self._counts.get(topic, 0)
         if subscribes:
-            # Told each time: a publisher in verbose mode hears of each.
+            # Sent each time, because a publisher in verbose mode reports each one.
             self._counts[topic] = before + 1
             if not before:
                 self._sizes.add(topic)
@@ -277,7 +277,7 @@ class SubscriberPipes:
             end.write(message)
 
     def receive(self) -> Message | None:
-        """Take the next message that matches."""
+        """Return the next message that matches."""
         if self._next is None and not self.has_in():
             return None
         message, self._next = self._next, None
@@ -288,7 +288,7 @@ class SubscriberPipes:
         return message
 
     def has_in(self) -> bool:
-        """Tell whether there is a message that matches; those that do not are read and dropped."""
+        """Return whether there is a message that matches. Other messages are dropped."""
         if self._next is not None:
             return True
         queue = self._queue
@@ -307,7 +307,7 @@ class SubscriberPipes:
         return False
 
     def has_out(self) -> bool:
-        """Tell whether something can be sent: subscriptions always."""
+        """Return whether the socket can send: an XSUB can."""
         return not self._filters
 
     def _matches(self, first: bytes) -> bool:

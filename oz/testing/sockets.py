@@ -1,8 +1,8 @@
 """Model sockets: the part of pyzmq's `Socket` that oz calls, on a virtual network.
 
-A call that waits lets virtual time pass. As in libzmq a socket takes notice of what happened (connections,
-subscriptions, room in a pipe) only when it processes its commands: when it is asked for EVENTS or polled,
-when it receives and has nothing, and now and then when it sends.
+A call that waits lets virtual time pass. As in libzmq, connections, subscriptions and free space of a pipe reach a
+socket as commands. A socket processes its commands when EVENTS is read, in `poll`, in `recv` without a message, and in
+some calls of `send`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from struct import Struct
 from typing import Any
 
 import zmq
 
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS
 from oz.testing.connections import PipeSession
+from oz.testing.descriptors import Descriptor
 from oz.testing.endpoints import ModelEndpoints, Process, Undoing
 from oz.testing.pipes import Again, End, Message, ModelFrame
 
@@ -24,25 +27,27 @@ _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
 _EVENTS = int(zmq.EVENTS)
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
+_FD = int(zmq.FD)
+_EVENT = Struct("=hi")
+"""Number and value of a monitor event (manual of libzmq, zmq_socket_monitor)."""
 
 
 class Socket:
-    """A socket on a virtual network, with the methods of `zmq.Socket` that oz calls.
+    """Socket on a virtual network, with the methods of `zmq.Socket` that oz calls.
 
     Attributes:
-        context: what it was made by.
-        type: its type, as a number.
+        context: of the socket.
+        type: as a number.
         closed: whether it is closed.
-        notify: called when there may be something to do, as the descriptor of a ZeroMQ socket says it: ask
-            for EVENTS then until nothing is left.
-        io: the thread that its sessions run in.
-        backend: what it is called by.
-        public_key: what it is known by; empty where it has no key.
-        endpoints: where it is bound and connected to.
+        notify: called when a first command arrives, as a descriptor of libzmq becomes readable.
+        io: thread of its sessions.
+        backend: functions that call it.
+        public_key: of the socket; empty without keys.
+        endpoints: bound and connected endpoints.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
-        """Make a socket; use `Context.socket`."""
+        """Create a socket; `Context.socket` calls this."""
         if socket_type not in BEHAVIOURS:
             raise zmq.ZMQError(zmq.EINVAL)
         self.context = context
@@ -55,7 +60,7 @@ class Socket:
         self._trusts: Callable[[str, str], bool] | None = None
         self._draw = self.network.random.random
         self._behaviour = behaviour = BEHAVIOURS[socket_type]()
-        # What its pipes tell it: something to read, room again, and all is to be said again.
+        # Called by its pipes: there is a message, there is space again, the peer has lost all subscriptions.
         self.readable, self.writable = behaviour.readable, behaviour.writable
         self.hiccuped = behaviour.hiccuped
         self._has_in, self._take_message = behaviour.has_in, behaviour.receive
@@ -67,10 +72,13 @@ class Socket:
         self._ends = self.endpoints.ends
         self._parts: list[bytes] = []
         self._left: deque[bytes] = deque()
+        self._descriptor: Descriptor | None = None
+        self._monitor: Socket | None = None
+        self._monitored = 0
 
     @property
     def _closed(self) -> bool:
-        # As pyzmq's sockets have it, in which it costs less than `closed`.
+        # Sockets of pyzmq have this attribute, because it costs less than `closed`.
         return self.closed
 
     # options ---------------------------------------------------------------------------------------------
@@ -93,7 +101,7 @@ class Socket:
             raise zmq.ZMQError(zmq.EINVAL)
 
     def get(self, option: int) -> int | bytes:
-        """Return an option; EVENTS has the socket take notice of all that happened.
+        """Return an option. EVENTS processes all commands first.
 
         Raises:
             zmq.ZMQError: the model does not know the option.
@@ -102,6 +110,8 @@ class Socket:
             raise zmq.ZMQError(zmq.ENOTSOCK)
         if option == _EVENTS:
             return self._events()
+        if option == _FD:
+            return self._open_descriptor().number
         if option == zmq.RCVMORE:
             return int(bool(self._left))
         if option == zmq.LAST_ENDPOINT:
@@ -125,20 +135,20 @@ class Socket:
         return self.get(option)
 
     def getsockopt_string(self, option: int) -> str:
-        """Return an option that is text."""
+        """Return a text option."""
         value = self.get(option)
         return value.rstrip(b"\0").decode() if isinstance(value, bytes) else str(value)
 
     def subscribe(self, topic: bytes | str) -> None:
-        """Subscribe to what begins so."""
+        """Subscribe to a prefix."""
         self.set(zmq.SUBSCRIBE, topic)
 
     def unsubscribe(self, topic: bytes | str) -> None:
-        """End a subscription."""
+        """End one subscription to a prefix."""
         self.set(zmq.UNSUBSCRIBE, topic)
 
     def number(self, option: int) -> int:
-        """Return an option that is a number; 0 where it is none."""
+        """Return an option as a number; 0 if it is not a number."""
         value = self._options[int(option)]
         return value if isinstance(value, int) else 0
 
@@ -148,7 +158,7 @@ class Socket:
         """Listen at an endpoint: `tcp://host:port`, with `*` for any port, `ipc://name` or `inproc://name`.
 
         Raises:
-            zmq.ZMQError: somebody else does, or it is no endpoint.
+            zmq.ZMQError: the address is in use, or the endpoint is malformed.
         """
         self._check_open()
         endpoint = self.endpoints.bind(addr)
@@ -158,24 +168,24 @@ class Socket:
         """Connect to an endpoint, and again after each fault.
 
         Raises:
-            zmq.ZMQError: it is no endpoint.
+            zmq.ZMQError: the endpoint is malformed.
         """
         self._check_open()
         self.endpoints.connect(addr)
         return Undoing(self, lambda: self.disconnect(addr))
 
     def disconnect(self, addr: str) -> None:
-        """End a connection: what has come by it and is not read yet is lost.
+        """End a connection. Unread messages of the connection are lost.
 
         Raises:
-            zmq.ZMQError: there is none to that endpoint.
+            zmq.ZMQError: the endpoint is not connected.
             RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
         self._check_open()
         self.endpoints.disconnect(addr, self._behaviour.has_begun)
 
     def unbind(self, addr: str) -> None:
-        """Listen no more at an endpoint, and end what was accepted there.
+        """Unbind an endpoint, and end its connections.
 
         Raises:
             zmq.ZMQError: nothing is bound there.
@@ -187,7 +197,7 @@ class Socket:
 
     @property
     def identity(self) -> bytes:
-        """Return the name of this socket for a ROUTER, or nothing."""
+        """Return ROUTING_ID, or nothing."""
         value = self._options[int(zmq.ROUTING_ID)]
         return value if isinstance(value, bytes) else b""
 
@@ -196,12 +206,12 @@ class Socket:
         return self.number(zmq.SNDHWM), self.number(zmq.RCVHWM)
 
     def new_end(self) -> End:
-        """Make this side's end of a pipe to a session."""
+        """Create the end of the socket for a pipe to a session."""
         mark, peers_mark = self.marks()
         return End(self, mark=mark, peers_mark=peers_mark)
 
     def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something when commands are processed."""
+        """Add a command, to be called when commands are processed."""
         if self.closed:
             return
         self._commands.append(command)
@@ -209,7 +219,7 @@ class Socket:
             self.notify()
 
     def attach(self, end: End) -> None:
-        """Begin to use a pipe."""
+        """Add a pipe."""
         if self.closed or end.is_closed:
             end.close()
             return
@@ -217,31 +227,57 @@ class Socket:
         self._behaviour.attach(end)
 
     def terminated(self, end: End) -> None:
-        """Forget a pipe."""
+        """Remove a pipe."""
         if self._ends.pop(end, None) is not None:
             self._behaviour.terminated(end)
 
     def session_ended(self, session: PipeSession) -> None:
-        """Forget a session."""
+        """Remove a session."""
         self.endpoints.lingering.pop(session, None)
 
     def process_commands(self) -> None:
-        """Take notice of all that happened."""
+        """Process all commands."""
         commands = self._commands
         while commands:
             commands.popleft()()
 
+    def _open_descriptor(self) -> Descriptor:
+        if self._descriptor is None:
+            self._descriptor = Descriptor(lambda: bool(self._commands))
+            self.notify = self._descriptor.signal
+        return self._descriptor
+
+    # monitors --------------------------------------------------------------------------------------------
+
+    def monitor(self, addr: str | None, events: int = int(zmq.EVENT_ALL)) -> None:
+        """Send events of connections that this socket makes to an `inproc` endpoint; None ends that."""
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close(0)
+        if addr is not None:
+            self._monitored = int(events)
+            self._monitor = monitor = Socket(self.context, int(zmq.PAIR))
+            monitor.set(zmq.SNDHWM, 0)
+            monitor.bind(addr)
+
+    def report(self, event: int, endpoint: str) -> None:
+        """Send an event of a connection to the monitor, if it wants the event."""
+        if self._monitor is not None and event & self._monitored:
+            self._monitor.process_commands()
+            with suppress(zmq.Again):
+                self._monitor.send_multipart([_EVENT.pack(event, 0), endpoint.encode()], _NOBLOCK)
+
     # messages --------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, flags: int = 0, copy: bool = True, track: bool = False) -> None:
-        """Send a frame; the message goes when its last frame is there.
+        """Send a frame. The message is sent with its last frame.
 
         Raises:
-            zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
+            zmq.Again: there is no space within SNDTIMEO, or NOBLOCK is given.
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
-        # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
+        # libzmq processes commands here once in a millisecond at most, so that it may know of free space or not.
         if self._draw() < 0.5 and self._commands:
             self.process_commands()
         frame = data if type(data) is bytes else bytes(data)
@@ -261,10 +297,10 @@ class Socket:
     def send_multipart(
         self, msg_parts: Sequence[bytes], flags: int = 0, copy: bool = True, track: bool = False
     ) -> None:
-        """Send the frames of one message, all or none.
+        """Send all frames of one message, or none.
 
         Raises:
-            zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
+            zmq.Again: there is no space within SNDTIMEO, or NOBLOCK is given.
         """
         for frame in msg_parts[:-1]:
             self.send(frame, flags | _SNDMORE)
@@ -274,7 +310,7 @@ class Socket:
         """Receive a frame: bytes, or without `copy` a `ModelFrame`.
 
         Raises:
-            zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
+            zmq.Again: there is no message within RCVTIMEO, or NOBLOCK is given.
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
@@ -284,18 +320,18 @@ class Socket:
         return data if copy else self._frame_of(data)
 
     def _frame_of(self, data: bytes) -> ModelFrame:
-        """Make a frame of the message that is being received, which knows by which connection that came."""
+        """Return a frame of the current message, which has the number of its connection."""
         end = self._behaviour.came_from
         source = None if end is None else end.came_by
         key = self.network.key_beyond(source, self) if self.public_key and source is not None else ""
         return ModelFrame(data, bool(self._left), source, key)
 
     def prove(self, key: str, trusts: Callable[[str, str], bool]) -> None:
-        """Be known by a public key, and have connections only with those whose keys are trusted."""
+        """Set the public key, and the function that decides which keys are trusted."""
         self.public_key, self._trusts = key, trusts
 
     def admits(self, key: str, host: str) -> bool:
-        """Tell whether it has a connection with the holder of a key, empty for none."""
+        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
         return not key if self._trusts is None else self._trusts(key, host)
 
     def _receive(self, flags: int) -> Message:
@@ -318,7 +354,7 @@ class Socket:
         """Receive all frames of a message.
 
         Raises:
-            zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
+            zmq.Again: there is no message within RCVTIMEO, or NOBLOCK is given.
         """
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
@@ -330,10 +366,10 @@ class Socket:
         return frames
 
     def poll(self, timeout: float | None = None, flags: int = _POLLIN) -> int:
-        """Wait until there is something to receive, or room to send.
+        """Wait until the socket can receive or send.
 
         Args:
-            timeout: milliseconds of virtual time; None or less than 0 waits without end.
+            timeout: milliseconds of virtual time; None or a negative number waits for ever.
             flags: POLLIN, POLLOUT or both.
         """
         self._let_pass(lambda: bool(self._events() & flags), -1 if timeout is None else timeout)
@@ -344,7 +380,7 @@ class Socket:
         return events | _POLLOUT if self._behaviour.has_out() else events
 
     def has_in(self) -> bool:
-        """Take notice of all that happened; tell whether there is a message: what EVENTS says, for less."""
+        """Process all commands; return whether there is a message. It costs less than EVENTS."""
         commands = self._commands
         while commands:
             # As `process_commands`, without a call.
@@ -352,10 +388,10 @@ class Socket:
         return bool(self._left) or self._has_in()
 
     def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Let time pass until something is so, for so many milliseconds.
+        """Advance the virtual time until a condition holds, for `timeout` milliseconds at most.
 
         Raises:
-            zmq.ZMQError: with EDEADLK, nothing is left to happen that could make it so.
+            zmq.ZMQError: with EDEADLK, no event is left.
         """
 
         def is_so() -> bool:
@@ -370,24 +406,26 @@ class Socket:
         return found
 
     def close(self, linger: int | None = None) -> None:
-        """Close; what is still to be sent is, for as long as LINGER says (milliseconds)."""
+        """Close. Unsent messages are sent for LINGER milliseconds."""
         if self.closed:
             return
         if linger is not None:
             self._options[int(zmq.LINGER)] = linger
+        self.monitor(None)
         self.endpoints.end()
         self.closed = True
         self.endpoints.close_ends(list(self._ends))
-        # What is about to be attached belongs to nobody then.
+        # Pipes that wait to be attached are closed.
         self.process_commands()
 
     def die(self) -> None:
-        """End as a process that is killed: nothing more is sent."""
+        """End as a killed process does. Unsent messages are lost."""
+        self.monitor(None)
         self.closed = True
         self.endpoints.die()
 
     def is_busy(self) -> bool:
-        """Tell whether this keeps a context from being terminated."""
+        """Return whether the socket delays the end of its context."""
         return not self.closed or bool(self.endpoints.lingering)
 
     def _check_open(self) -> None:
@@ -395,7 +433,7 @@ class Socket:
             raise zmq.ZMQError(zmq.ENOTSOCK)
 
     def __enter__(self) -> Socket:
-        """Return the socket itself."""
+        """Return the socket."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ class Sizes:
     __slots__ = ("counts",)
 
     def __init__(self) -> None:
-        """Begin without a topic."""
+        """Create an index without topics."""
         self.counts: dict[int, int] = {}
 
     def add(self, topic: bytes) -> None:
@@ -37,21 +37,21 @@ class Sizes:
 
 
 class Topics:
-    """Topics, and the pipes to those who subscribed to each."""
+    """Topics and the pipes of their subscribers."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Create an index without subscribers."""
         self._ends: dict[bytes, dict[End, None]] = {}
         self._sizes = Sizes()
         self._longest = 0
         self._found: dict[bytes, dict[End, None]] = {}
 
     def __len__(self) -> int:
-        """Return how many topics somebody wants."""
+        """Return the number of topics with subscribers."""
         return len(self._ends)
 
     def add(self, topic: bytes, end: End) -> bool:
-        """Add who wants a topic; tell whether nobody else does."""
+        """Add a subscriber of a topic; return whether it is the first one."""
         ends = self._ends.get(topic)
         if ends is None:
             self._ends[topic] = {end: None}
@@ -63,7 +63,7 @@ class Topics:
         return ends is None
 
     def remove(self, topic: bytes, end: End) -> bool:
-        """Remove who wanted a topic; tell whether others still want it."""
+        """Remove a subscriber of a topic; return whether others remain."""
         ends = self._ends.get(topic)
         if ends is None:
             return False
@@ -75,12 +75,12 @@ class Topics:
         return bool(ends)
 
     def remove_end(self, end: End) -> Iterator[tuple[bytes, bool]]:
-        """Remove one from all that it wants: each topic in order, and whether nobody is left for it."""
+        """Remove a subscriber; yield its topics in order, each with whether no subscriber remains."""
         for topic in sorted(topic for topic, ends in self._ends.items() if end in ends):
             yield topic, not self.remove(topic, end)
 
     def match(self, first: bytes) -> dict[End, None]:
-        """Return who gets a message by its first frame."""
+        """Return the subscribers of a message by its first frame."""
         begins = first[: self._longest]
         found = self._found.get(begins)
         if found is None:

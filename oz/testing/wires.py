@@ -1,4 +1,4 @@
-"""Connections: a wire in each direction between two sessions, and the thread that serves them."""
+"""Connections: a wire for each direction between two sessions, and their I/O thread."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ from oz.testing.pipes import End, Message
 
 
 class SessionSocket(Protocol):
-    """The socket of a session, as a connection sees it."""
+    """Socket of a session, as a connection sees it."""
 
     @property
     def host(self) -> str:
-        """Name the host of the socket."""
+        """Return the host of the socket."""
 
     @property
     def identity(self) -> bytes:
-        """Return the name of the socket for a ROUTER, or nothing."""
+        """Return ROUTING_ID, or nothing."""
 
     @property
     def public_key(self) -> str:
-        """Return what the socket is known by; empty where it has no key."""
+        """Return the public key of the socket; empty without keys."""
 
     def admits(self, key: str, host: str) -> bool:
-        """Tell whether the socket has a connection with the holder of a key, empty for none."""
+        """Return whether the socket accepts a peer with a key; the key is empty without keys."""
 
 
 class WireSession(Protocol):
-    """A session, as a connection sees it."""
+    """Session, as a connection sees it."""
 
     has_ended: bool
+    identity: bytes
 
     @property
     def owner(self) -> SessionSocket:
         """Return the socket of the session."""
 
     def use(self, connection: Connection, identity: bytes) -> None:
-        """Have a connection from now on, to a socket that calls itself so."""
+        """Use a connection to a socket with a name."""
 
     def take(self, message: Message) -> bool:
-        """Hand a message to the socket; tell whether there was room."""
+        """Pass a message to the socket; return whether there was space."""
 
     def pump(self) -> None:
-        """Send as much as the wire takes."""
+        """Send messages until the wire is full."""
 
     def lost(self) -> None:
-        """Take notice that the connection has broken."""
+        """Handle that the connection has broken."""
 
     def refused(self) -> None:
-        """Take notice that the keys of both ends do not go together."""
+        """Handle that an end does not trust the key of the other one."""
 
 
 class IoThread:
-    """The thread of a context in which its sessions run: it takes notice of all that was posted, in order."""
+    """I/O thread of a context. It calls the commands of sessions in order."""
 
     __slots__ = ("_commands", "_network")
 
     def __init__(self, network: Network) -> None:
-        """Start with nothing to do."""
+        """Create a thread without commands."""
         self._network = network
         self._commands: list[Callable[[], None]] = []
 
     def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something in a moment, after all that was posted before."""
+        """Add a command, to be called after a short delay and after all earlier ones."""
         self._commands.append(command)
         if len(self._commands) == 1:
             self._network.call_soon(self._work)
@@ -77,12 +78,12 @@ class IoThread:
 
 
 class Wire:
-    """One direction of a connection: messages arrive in the order in which they were put."""
+    """One direction of a connection. Messages arrive in order."""
 
     def __init__(
         self, connection: Connection, source: WireSession, target: WireSession, network: Network
     ) -> None:
-        """Begin with nothing on the way."""
+        """Create a wire without messages."""
         self._connection = connection
         self._source, self._target = source, target
         self._network = network
@@ -94,15 +95,15 @@ class Wire:
         self.is_dead = False
 
     def fill(self, end: End) -> None:
-        """Send what waits in a pipe on its way, as much as there is room for."""
+        """Send messages of a pipe until the wire is full."""
         queue, capacity, read = self._queue, self._capacity, end.read
         while len(queue) < capacity and (message := read()) is not None:
             self.put(message)
 
     def put(self, message: Message | None) -> None:
-        """Send a message on its way, or the end of all messages.
+        """Send a message, or None for the end of the connection.
 
-        What is sent at once arrives at once, as libzmq writes it in one piece.
+        Messages that are sent together arrive together, because libzmq writes them in one call.
         """
         network = self._network
         now = network.clock.now
@@ -115,7 +116,7 @@ class Wire:
             network.clock.add(self._last, self.deliver)
 
     def deliver(self) -> None:
-        """Hand over what has arrived, as far as there is room for it."""
+        """Pass arrived messages to the session while it has space."""
         queue, network, has_moved = self._queue, self._network, False
         if self.is_dead or network.is_stalled(self._hosts):
             return
@@ -136,15 +137,15 @@ class Wire:
 
 
 class Connection:
-    """A connection between two sessions: a wire in each direction.
+    """Connection between two sessions: a wire for each direction.
 
     Attributes:
-        hosts: where the two are.
-        number: what it is known by.
+        hosts: of the two sockets.
+        number: of the connection.
     """
 
     def __init__(self, network: Network, one: WireSession, other: WireSession) -> None:
-        """Begin, before either side knows that there is a connection."""
+        """Create a connection before the handshake."""
         self.hosts = frozenset((one.owner.host, other.owner.host))
         self._network = network
         self._sessions = [one, other]
@@ -156,18 +157,18 @@ class Connection:
         self.number = network.add_link(self)
 
     def wire_from(self, session: WireSession) -> Wire:
-        """Return the wire that a side sends by."""
+        """Return the outgoing wire of a session."""
         return self._wires[session]
 
     def wire_to(self, session: WireSession) -> Wire:
-        """Return the wire that a side receives by."""
+        """Return the incoming wire of a session."""
         one, other = self._wires
         return self._wires[other if session is one else one]
 
     def shake_hands(self) -> None:
-        """Let both sides know of the connection."""
+        """Finish the handshake of both sessions."""
         if not self._is_open or len(self._sessions) < 2:
-            # It broke for one side before it was there: the other finds out when it is healed.
+            # It broke for one end during the handshake. The other end notices at `heal`.
             return
         one, other = self._sessions
         if one.has_ended or other.has_ended:
@@ -180,17 +181,17 @@ class Connection:
             keys: dict[object, str] = {one.owner: other.owner.public_key, other.owner: one.owner.public_key}
             self._network.note_keys(self.number, keys)
         for session, peer in ((other, one), (one, other)):
-            session.use(self, peer.owner.identity)
+            session.use(self, peer.identity)
 
     def _refuse(self) -> None:
-        """End for good: who is refused for a key does not call again."""
+        """End the connection. A session that was refused for its key does not connect again."""
         self._forget()
         refused, self._sessions = self._sessions, []
         for session in refused:
             session.refused()
 
     def finish(self, session: WireSession) -> None:
-        """Close one side: the other sees it when all has arrived that is on its way."""
+        """Close one end. The other end closes when all messages in transit have arrived."""
         if session in self._sessions:
             self._sessions.remove(session)
             self.wire_to(session).is_dead = True
@@ -200,7 +201,7 @@ class Connection:
                 self._forget()
 
     def reset(self, but: WireSession | None = None) -> None:
-        """Break: both ends see that, but for one that is gone, and what is on its way is lost."""
+        """Break the connection for both ends, but `but`. Messages in transit are lost."""
         if not self._is_open:
             return
         self._forget()
@@ -210,7 +211,7 @@ class Connection:
                 self._network.call_soon(session.lost)
 
     def half_open(self, host: str) -> None:
-        """Break for the side at one host; the other sees nothing of that."""
+        """Break the connection for the end at one host only."""
         for wire in self._wires.values():
             wire.is_dead = True
         for session in [session for session in self._sessions if session.owner.host == host]:
@@ -219,7 +220,7 @@ class Connection:
             self._network.call_soon(session.lost)
 
     def resume(self) -> None:
-        """Go on with what waits; what is half open breaks for the other side too."""
+        """Deliver waiting messages. A half-open connection breaks for the other end too."""
         if all(wire.is_dead for wire in self._wires.values()):
             self.reset()
             return

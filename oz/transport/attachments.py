@@ -13,8 +13,6 @@ from oz.transport.backend import backend_of
 from oz.transport.credentials import Credentials
 from oz.transport.guard import Guard
 from oz.transport.ipc_paths import SocketFiles
-from oz.transport.multicast.endpoint import is_multicast
-from oz.transport.multicast.group import MulticastGroup
 
 BIND_HINT = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
@@ -31,7 +29,6 @@ class Attachments:
     Attributes:
         endpoints: what the socket is connected to, and behind that what it is bound to.
         connections: how many of them it is connected to.
-        group: the multicast side of the socket, if it has one.
         own_context: whether the context is oz's, with no other socket in it.
         credentials: the keys of the socket, if it has any.
         called: the key of the listener at an endpoint that the socket has connected to, by endpoint.
@@ -45,14 +42,12 @@ class Attachments:
         "connections",
         "credentials",
         "endpoints",
-        "group",
         "own_context",
     )
 
     def __init__(
         self,
         guard: Guard,
-        group: MulticastGroup | None,
         *,
         own_context: bool,
         credentials: Credentials | None = None,
@@ -61,7 +56,6 @@ class Attachments:
 
         Args:
             guard: of the socket.
-            group: its multicast side, if it has one.
             own_context: whether its context is oz's own.
             credentials: the keys of the socket, if it has any.
         """
@@ -70,7 +64,6 @@ class Attachments:
         self._files = SocketFiles()
         self._given_up: set[str] = set()
         self._guard = guard
-        self.group = group
         self.own_context = own_context
         self.endpoints: list[str] = []
         self.connections = 0
@@ -135,7 +128,7 @@ class Attachments:
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
+            EndpointError: it is no endpoint, or not a whole one.
             PermissionDenied: with `security`, one side does not trust the key of the other.
             zmq.ZMQError: file descriptors are used up.
         """
@@ -195,7 +188,6 @@ class Attachments:
         """Unbind a socket from an endpoint, as `zmq.Socket.unbind` does."""
         addr = endpoints.as_text(addr)
         with self._guard:
-            addr = addr if self.group is None else self.group.forget(addr)
             self._files.remove(addr)
             backend_of(socket).unbind(socket, addr)
             self.forget(addr)
@@ -204,7 +196,6 @@ class Attachments:
         """Disconnect a socket from an endpoint, as `zmq.Socket.disconnect` does."""
         addr = endpoints.as_text(addr)
         with self._guard:
-            addr = addr if self.group is None else self.group.forget(addr)
             # As in `call_again`, and a peer that is slow to answer would keep its descriptor all that time.
             # What a publisher has still to send is another matter: that is to arrive.
             is_idle = socket.get(zmq.TYPE) in _RECEIVERS
@@ -230,17 +221,9 @@ class Attachments:
     def _admit(self, socket: zmq.Socket[Any], addr: str) -> str:
         """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
         endpoints.check(addr, own_context=self.own_context)
-        if self.group is None:
-            if is_multicast(addr):
-                raise endpoints.EndpointError(
-                    f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)"
-                )
-            return addr
-        if not is_multicast(addr):
-            raise endpoints.EndpointError(
-                f"{addr!r} is none of multicast, and this socket was made with multicast=…"
-            )
-        return self.group.admit(socket, addr)
+        if addr.startswith(("epgm://", "pgm://")):
+            raise endpoints.EndpointError(f"{addr!r} is multicast: use oz.Publisher and oz.Subscriber for it")
+        return addr
 
 
 def is_inside(endpoint: str) -> bool:

@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import zmq
 
 from oz import system
-from oz.compiled import HOT, LIBZMQ
+from oz.compiled import HOT
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import IsSent
+from oz.transport.libzmq import find, raise_of
 
 
 def _unknown(peer: Peer) -> int | None:
@@ -167,36 +168,8 @@ def _read_by_zmq(peer: Peer) -> int | None:
     return None
 
 
-def _open_libzmq() -> Any:
-    """Open the library that pyzmq itself has loaded; None where that cannot be done."""
-    try:
-        import zmq.backend.cython._zmq as extension
-
-        # Through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps the
-        # interpreter's lock: the call does not wait.
-        return ctypes.PyDLL(extension.__file__, use_errno=True)
-    except (ImportError, OSError, AttributeError, TypeError):
-        return None
-
-
-_LIBZMQ = _open_libzmq()
-
-
-def _find(name: str) -> Any:
-    """Find a function of that library; None where it hides it."""
-    return getattr(_LIBZMQ, name, None)
-
-
-GETSOCKOPT = _find("zmq_getsockopt")
-_CLOSED = vars(zmq.backend.Socket).get("_closed")
-_FOUND = tuple(ctypes.cast(_find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ)
-
-IS_KNOWN = HOT is not None and _CLOSED is not None and all(_FOUND)
-"""Whether the compiled part may call libzmq itself; another pyzmq may hide what it takes for that."""
-
-if HOT is not None and IS_KNOWN:
-    HOT.know_libzmq(_FOUND, _CLOSED, zmq.Again)
-SENDIOV = _find("zmq_sendiov")
+GETSOCKOPT = find("zmq_getsockopt")
+SENDIOV = find("zmq_sendiov")
 if SENDIOV is not None:
     SENDIOV.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 SENDIOV_AT = 0 if SENDIOV is None else ctypes.cast(SENDIOV, ctypes.c_void_p).value or 0
@@ -225,12 +198,6 @@ class _Pair(ctypes.Structure):
         ("base", ctypes.c_char_p), ("size", ctypes.c_size_t),
         ("next_base", ctypes.c_char_p), ("next_size", ctypes.c_size_t),
     )  # fmt: skip
-
-
-def raise_of(number: int) -> NoReturn:
-    """Raise what pyzmq does for a number of an error."""
-    kinds: dict[int, type[zmq.ZMQError]] = {zmq.EAGAIN: zmq.Again, zmq.ETERM: zmq.ContextTerminated}
-    raise kinds.get(number, zmq.ZMQError)(number)
 
 
 def _send_whole(socket: Any, frames: tuple[bytes, ...], flags: int) -> None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.transport.arrivals import Arrivals
-from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
+from oz.transport.credentials import Credentials
 from oz.transport.handshakes import Handshakes, Outcome, came_to, named
 from oz.transport.key_search import Found, KeySearch
 from oz.transport.probing import Probed
@@ -51,6 +51,26 @@ class _Call(Recall):
         self.is_reported = False
 
 
+class CalledEndpoints(Protocol):
+    """The endpoints of a socket with keys, such as `Attachments`."""
+
+    credentials: Credentials | None
+    called: dict[str, str]
+
+    @property
+    def bound(self) -> list[str]:
+        """Those that the socket is bound to."""
+        ...
+
+    def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """See `Attachments`."""
+        ...
+
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
+        """See `Attachments`."""
+        ...
+
+
 class Calls:
     """The endpoints that one socket with keys has connected to."""
 
@@ -69,7 +89,7 @@ class Calls:
 
     def __init__(
         self,
-        attachments: Attachments,
+        attachments: CalledEndpoints,
         fail: Callable[[PermissionDenied], object],
         end: Callable[[Callable[[], object]], object],
     ) -> None:

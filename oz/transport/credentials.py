@@ -201,18 +201,25 @@ class Credentials:
         # Its own last: it is trusted where all have one directory, and few have one key for all.
         return sorted(self.trusted, key=lambda key: key == self.public_key)
 
-    def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
-        """Find out which of the trusted keys the listener at an endpoint has, if any; see `probe`."""
+    def probe(self, endpoint: str, kind: int, where: str | None = None) -> tuple[Probed, str | None]:
+        """Find out which of the trusted keys the listener at an endpoint has, if any; see `probe`.
+
+        Args:
+            endpoint: by which `servers` names it.
+            kind: the type of the socket that is to connect.
+            where: the endpoint to connect to, if it is another one, as that of links.
+        """
         candidates = self.candidates(endpoint)
+        where = where or endpoint
         if not candidates:
             return Probed.STRANGER, None
         found: tuple[Probed, str | None] = (Probed.STRANGER, None)
         if (likely := self._found.get(endpoint) or self._key_named(host_of(endpoint))) in candidates:
-            found = probe(endpoint, kind, self._pair, [likely])
+            found = probe(where, kind, self._pair, [likely])
         others = [one for one in candidates if one != likely]
         if found[0] is Probed.STRANGER and others:
-            found = probe(endpoint, kind, self._pair, others)
-        if found[0] is Probed.STRANGER and mechanism_at(endpoint) == NULL:
+            found = probe(where, kind, self._pair, others)
+        if found[0] is Probed.STRANGER and mechanism_at(where) == NULL:
             return Probed.KEYLESS, None
         if found[1] is not None:
             if len(self._found) >= _MOST_FOUND:

@@ -15,7 +15,8 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.transport.backend import GETSOCKOPT, IS_KNOWN, PYZMQ, address_of, backend_of
+from oz.transport.backend import GETSOCKOPT, PYZMQ, address_of, backend_of
+from oz.transport.libzmq import IS_KNOWN
 
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)
@@ -27,14 +28,6 @@ FrameReader = Callable[[Any, int], list[bytes]]
 The socket is the one that the reader was made for, and nobody else uses it meanwhile. Raises `zmq.Again`
 when there is no message.
 """
-
-
-def as_frame_objects(frames: list[bytes]) -> list[zmq.Frame]:
-    """Make pyzmq's objects of frames, each of which knows whether more follow."""
-    objects = [zmq.Frame(frame) for frame in frames]
-    for frame in objects[:-1]:
-        frame.more = True
-    return objects
 
 
 def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:

@@ -6,12 +6,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import zmq
 
 from oz.protocol.backoff import growing
-from oz.transport.credentials import Credentials
 from oz.transport.probing import Probed
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
@@ -32,6 +31,14 @@ class Found(NamedTuple):
     key: str | None
 
 
+class Prober(Protocol):
+    """Finds out which of the trusted keys a listener has."""
+
+    def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
+        """See `Credentials.probe`."""
+        ...
+
+
 class KeySearch:
     """The search for the keys of listeners, each in a thread of its own.
 
@@ -40,7 +47,7 @@ class KeySearch:
 
     __slots__ = ("_at", "_credentials", "_found", "_kinds", "_pauses", "_running", "_wake")
 
-    def __init__(self, credentials: Credentials, wake: Callable[[], object]) -> None:
+    def __init__(self, credentials: Prober, wake: Callable[[], object]) -> None:
         """Begin without any.
 
         Args:

@@ -12,14 +12,13 @@ import socket as system
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.subscriber.absences import Link
 from oz.protocol.subscriber.publish_access import PublishAccess
-from oz.transport.attachments import Attachments
 from oz.transport.backend import Backend
 from oz.transport.endpoints import addresses_of
 from oz.transport.subscriber.links import read_with_link
@@ -29,12 +28,28 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _LONGEST = 1e6
 
 
+class KeyedEndpoints(Protocol):
+    """The endpoints of a socket with keys, such as `Attachments`."""
+
+    called: dict[str, str]
+
+    @property
+    def bound(self) -> list[str]:
+        """Those that the socket is bound to."""
+        ...
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether the socket is bound to anything."""
+        ...
+
+
 class PeerKeys:
     """The keys of the peers of one socket."""
 
     __slots__ = ("_attachments", "_backend", "_known")
 
-    def __init__(self, attachments: Attachments, backend: Backend) -> None:
+    def __init__(self, attachments: KeyedEndpoints, backend: Backend) -> None:
         """Begin for a socket that has keys.
 
         Args:

@@ -16,6 +16,7 @@ of libzmq (`docs/libzmq.md`):
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -94,7 +95,9 @@ def _router(context: zmq.Context[Any], message_bytes: int, window: int) -> zmq.S
     return router
 
 
-def dial(router: zmq.Socket[bytes], endpoint: str) -> bytes:
+def dial(
+    router: zmq.Socket[bytes], endpoint: str, random_bytes: Callable[[int], bytes] = os.urandom
+) -> bytes:
     """Connect a dialling ROUTER to a link endpoint; return the handle that names the link in its frames.
 
     A connection that is replaced needs `router.disconnect(endpoint)` first, after all whole messages were
@@ -102,6 +105,6 @@ def dial(router: zmq.Socket[bytes], endpoint: str) -> bytes:
     """
     handle = b"\x02%d" % next(_HANDLES)
     router.setsockopt(zmq.CONNECT_ROUTING_ID, handle)
-    router.setsockopt(zmq.ROUTING_ID, b"\x01" + os.urandom(15))
+    router.setsockopt(zmq.ROUTING_ID, b"\x01" + random_bytes(15))
     router.connect(endpoint)
     return handle

@@ -127,6 +127,22 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     return security._credentials
 
 
+def find_credentials(security: object, group: object | None = None) -> Credentials | None:
+    """Return the credentials of `security=`: an `oz.Security`, the path of a TOML file, or None.
+
+    Args:
+        security: argument of a publisher or subscriber.
+        group: options of multicast, or None.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+        TypeError, ValueError, TransportUnavailable: as `credentials_of`.
+    """
+    if isinstance(security, (str, os.PathLike)):
+        security = Security.from_file(security)
+    return credentials_of(security, group)
+
+
 def _from_table(kind: type[Security], table: object, source: Path) -> Security:
     if not isinstance(table, dict):
         raise _wrong(source, f"write key and trusted below a line [{SECURITY_TABLE}]")

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Any, NoReturn
+from typing import Any
 
 import zmq
 
@@ -120,18 +120,6 @@ def keep_link_alive(socket: Any) -> None:
         socket.set(option, value)
     socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.set(zmq.RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS)
-
-
-def refuse_to_copy(socket: Any, _memo: Any = None) -> NoReturn:
-    """Refuse to copy a socket; pyzmq's copies are shadows, which know no patterns and no guard.
-
-    Raises:
-        TypeError: always.
-    """
-    kind = socket if isinstance(socket, type) else type(socket)
-    raise TypeError(
-        f"a {kind.__name__} cannot be copied: make another one. zmq.Socket.shadow(…) shares its handle"
-    )
 
 
 def set_high_water_mark(socket: zmq.Socket[Any], limit: int | None, *, own_context: bool) -> None:

@@ -12,8 +12,8 @@ from oz.transport.steps import Steps, run
 
 _Result = TypeVar("_Result")
 
-Waiters = set[Callable[[], object]]
-"""Functions of the threads and tasks that wait. An engine calls each of them when it has news."""
+Waiters = dict[Callable[[], object], None]
+"""Functions of the threads and tasks that wait. An engine calls each of them when it has news, in their order."""
 
 
 def tell(waiters: Waiters) -> None:
@@ -36,14 +36,14 @@ class ThreadWait:
 
     def __enter__(self) -> Self:
         """Begin to listen for news. A change that comes later ends the next sleep."""
-        self._waiters.add(self._news.set)
+        self._waiters[self._news.set] = None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop to listen for news."""
-        self._waiters.discard(self._news.set)
+        self._waiters.pop(self._news.set, None)
 
     def sleep(self, until: float | None) -> None:
         """Sleep until there is news, or until a time in seconds of `time.monotonic`; None for ever."""

@@ -20,6 +20,7 @@ class WakeUp:
             self._read, self._write = os.pipe()
             os.set_blocking(self._read, False)
             os.set_blocking(self._write, False)
+        self._may_be_readable = False
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""
@@ -30,12 +31,22 @@ class WakeUp:
         # Eight bytes, because an eventfd takes a number of this size. A full pipe is readable already.
         with suppress(OSError):
             os.write(self._write, _ONE)
+        # Behind the write, so that `clear` never misses it.
+        self._may_be_readable = True
 
     def clear(self) -> None:
         """Make the descriptor unreadable."""
-        with suppress(OSError):
-            while os.read(self._read, 1024) and self._read != self._write:
-                pass
+        if not self._may_be_readable:
+            return
+        self._may_be_readable = False
+        try:
+            with suppress(OSError):
+                while os.read(self._read, 1024) and self._read != self._write:
+                    pass
+        except BaseException:
+            # A signal handler has raised.
+            self._may_be_readable = True
+            raise
 
     def close(self) -> None:
         """Close the descriptor. A second call has no effect."""

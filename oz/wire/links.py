@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from oz.compiled import HOT
 from oz.errors import ProtocolError
 
 VERSION = 1
@@ -91,7 +92,7 @@ _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
 _HELLO = Struct(">BB16s16s16sIQIII")
 _WELCOME = Struct(">BB16s16sIQIIII")
 _DECLARE = Struct(">BIIB")
-_ANSWER = Struct(">BI")
+_ANSWER = Struct(">BIQ")
 _HEAD = Struct(">BBHQIQQ")
 _PING = Struct(">BQI")
 _ACK = Struct(">BQ")
@@ -253,10 +254,12 @@ class Answer(NamedTuple):
     Attributes:
         revision: that is applied.
         refused: refused subscriptions of this revision; None if the base of the declaration is unknown.
+        position: of the next message of the publisher: earlier messages were published before the answer.
     """
 
     revision: int
     refused: list[Refusal] | None
+    position: int = 0
 
 
 class Head(NamedTuple):
@@ -300,6 +303,7 @@ class Drops(NamedTuple):
         conflated: replaced by a newer message of the subject.
         too_large: larger than the subscriber accepts.
         denied: denied by a permission.
+        unknown: losses of unknown size before the publisher, such as those of a gateway.
     """
 
     pending: int = 0
@@ -307,6 +311,7 @@ class Drops(NamedTuple):
     conflated: int = 0
     too_large: int = 0
     denied: int = 0
+    unknown: int = 0
 
     @property
     def dropped(self) -> int:
@@ -435,15 +440,16 @@ def split_declaration(
 def encode_answer(answer: Answer) -> bytes:
     """Return the frame of an ANSWER.
 
-    Refusals that do not fit `MAX_PART` bytes lose their reasons; `MAX_ENTRIES` are named.
+    `MAX_ENTRIES` refusals are named. If they do not fit `MAX_PART` bytes, only the newest 100 have their reasons.
     """
-    head = _ANSWER.pack(ANSWER, answer.revision)
+    head = _ANSWER.pack(ANSWER, answer.revision, answer.position)
     refused = answer.refused
     frame = head + _pack(refused)
     if refused and (len(frame) > MAX_PART or len(refused) > MAX_ENTRIES):
-        full = refused[:100]
-        short = [Refusal(one.sid, "refused") for one in refused[100:MAX_ENTRIES]]
-        frame = head + _pack([_cut_refusal(one) for one in full] + short)
+        kept = refused[-MAX_ENTRIES:]
+        # An empty rule still marks a denial by permissions.
+        short = [Refusal(one.sid, "refused", None if one.rule is None else "") for one in kept[:-100]]
+        frame = head + _pack(short + [_cut_refusal(one) for one in kept[-100:]])
     return frame
 
 
@@ -466,7 +472,7 @@ def encode_body(flat: Sequence[Any]) -> bytes:
         flat: subject, payload and extras of each message, one after the other. Subjects and payloads are
             bytes; extras are a dict or None.
     """
-    return _pack(flat)
+    return (_pack_body(flat) if _pack_body is not None else None) or _pack(flat)
 
 
 def encode_ping(ping: Ping) -> bytes:
@@ -539,6 +545,17 @@ def decode_body(body: bytes, count: int) -> list[Any]:
     if not _EXTRAS.issuperset(map(type, flat[2::3])):
         raise ProtocolError("the extras of a message are neither a map nor nil")
     return flat
+
+
+def scan_body(frame: bytes, at: int, count: int) -> Any:
+    """Return the messages of a body, checked and not decoded, if the compiled part can; else None.
+
+    Args:
+        frame: with the body.
+        at: index of its first byte.
+        count: messages, as the head says.
+    """
+    return None if _scan is None else _scan(frame, at, count)
 
 
 def _unpack_large(body: bytes) -> Any:
@@ -631,10 +648,10 @@ def _decode_declare(frame: bytes) -> Declare:
 
 
 def _decode_answer(frame: bytes) -> Answer:
-    _, revision = _ANSWER.unpack_from(frame)
+    _, revision, position = _ANSWER.unpack_from(frame)
     entries = _unpack(frame[_ANSWER.size :], MAX_ENTRIES)
     if entries is None:
-        return Answer(revision, None)
+        return Answer(revision, None, position)
     refused = []
     for entry in _list_of(entries):
         sid, reason, rule, witness = _tuple_of(entry, 4)
@@ -643,7 +660,7 @@ def _decode_answer(frame: bytes) -> Answer:
         if not (rule is None or type(rule) is str) or not (witness is None or type(witness) is str):
             raise ProtocolError("a refusal has fields of another type")
         refused.append(Refusal(sid, reason, rule, witness))
-    return Answer(revision, refused)
+    return Answer(revision, refused, position)
 
 
 def _decode_ping(frame: bytes) -> Ping:
@@ -681,6 +698,8 @@ def _decode_card(frame: bytes) -> Card:
     return Card(node, attempt, fields)
 
 
+_pack_body = None if HOT is None else HOT.pack_body
+_scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
 _EXTRAS = {dict, type(None)}
@@ -800,18 +819,26 @@ def _cut_refusal(refusal: Refusal) -> Refusal:
 
 
 def _pack_streams(streams: Mapping[int, Drops]) -> bytes:
-    return _pack(streams) if streams else _EMPTY
+    if not streams:
+        return _EMPTY
+    # The last number is rare, and absent if it is 0.
+    return _pack({stream: one if one.unknown else one[:-1] for stream, one in streams.items()})
 
 
 def _streams_of(packed: bytes) -> dict[int, Drops]:
     if packed == _EMPTY:
         return {}
-    streams = _unpack(packed, 5, _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers)
+    streams = _unpack(
+        packed, len(Drops._fields), _MAX_KEYS, object_hook=_refuse_nested(), list_hook=_check_numbers
+    )
     if type(streams) is not dict:
         raise ProtocolError("the drops of streams are no map")
     found = {}
     for stream, numbers in streams.items():
         if type(stream) is not int:
             raise ProtocolError("a stream is no number")
-        found[stream] = Drops(*_tuple_of(numbers, 5))
+        size = len(Drops._fields)
+        if type(numbers) is list and len(numbers) == size - 1:
+            size -= 1
+        found[stream] = Drops(*_tuple_of(numbers, size))
     return found

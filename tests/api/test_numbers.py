@@ -24,7 +24,7 @@ WRONG = ("5", b"5", [5], 5j, True, nan)
 """In place of a number. True is one to Python, and nobody means it."""
 
 MADE_BY_OZ = re.compile(
-    r"\w*(Stats|Subscription)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
+    r"\w*(Stats|Subscription|Info)|Advisory|Announcement|Configuration|Gap|\w*Message\w*|Setting"
 )
 """Classes whose objects users get, and do not make: their numbers are what oz put there."""
 
@@ -89,7 +89,7 @@ def test_the_table_has_what_users_wait_with():
     """It is found by annotations; should these be written otherwise, nothing would be tried."""
     assert ("oz.Subscriber", "receive", "timeout") in ALL
     assert ("oz.asyncio.Node", "wait_ready", "timeout") in ALL
-    assert ("oz.Publisher", "__init__", "high_water_mark") in ALL
+    assert ("oz.Options", "__init__", "high_water_mark") in ALL
     assert ("oz.services", "ask", "timeout") in ALL
     assert ("oz.testing.Bus", "disturb", "every") in ALL
 
@@ -103,8 +103,12 @@ async def objects(directory, opened):
             await opened.enter_async_context(node)
         else:
             opened.enter_context(node)
-        publisher = opened.enter_context(module.Publisher("tcp://127.0.0.1:*"))
-        subscriber = opened.enter_context(module.Subscriber(bind="tcp://127.0.0.1:*", filtering="publisher"))
+        publisher, subscriber = module.Publisher("tcp://127.0.0.1:*"), module.Subscriber("tcp://127.0.0.1:1")
+        for one in (publisher, subscriber):
+            if module is oz.asyncio:
+                await opened.enter_async_context(one)
+            else:
+                opened.enter_context(one)
         made |= {f"{module.__name__}.{type(one).__name__}": one for one in (node, publisher, subscriber)}
         made[f"{module.__name__}.Subscription"] = subscriber.subscribe("a")
         made[f"{module.__name__}.NodeSubscription"] = node.subscribe("a", handler=print)
@@ -148,7 +152,8 @@ async def refusals(directory):
                 one for one in inspect.signature(function).parameters.values() if one.default is one.empty
             ]
             arguments = {one.name: REQUIRED[one.name] for one in missing if one.name in REQUIRED}
-            arguments |= BESIDE.get(number, {}) | (WHOLE.get(owner, {}) if name == "__init__" else {})
+            beside = {} if owner == "oz.Delivery" else BESIDE.get(number, {})
+            arguments |= beside | (WHOLE.get(owner, {}) if name == "__init__" else {})
             for wrong in WRONG:
                 what = f"{owner}.{name}({number}={wrong!r})"
                 try:

@@ -13,12 +13,12 @@ TWINS = {
     "Node": (oz.Node, oz.asyncio.Node),
 }
 
-# A node for asyncio begins in the loop; a publisher is a shadow of its engine, and has its own `closed`.
-NAMES_OF_ONE = {"Node.start", "Publisher.closed"}
+# A node for asyncio begins in the loop.
+NAMES_OF_ONE = {"Node.start"}
 # It takes asynchronous iterables too.
 OTHER_ARGUMENTS = {"Publisher.publish_many"}
-# What may be awaited, though it is no coroutine; or begins an `async with`.
-OTHER_RESULTS = {"close", "poll"}
+# What may be awaited, though it is no coroutine.
+OTHER_RESULTS = {"close"}
 
 
 def public(cls):

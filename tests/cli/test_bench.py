@@ -106,7 +106,7 @@ def test_connect_measures_a_running_publisher(oz_run, tmp_path, filtering):
                 "--json",
             )
         )
-        publisher.wait_for_subscribers(1, subject="a.b", timeout=60)
+        publisher.wait_for_subscribers("a.b", timeout=60)
         for number in range(10):
             publisher.publish("a.b", b"%d" % number)
             publisher.publish("c", b"")
@@ -119,9 +119,10 @@ def test_connect_measures_a_running_publisher(oz_run, tmp_path, filtering):
 
 def test_connect_counts_lost_messages_and_exits_1(oz_start, tmp_path):
     endpoint = f"ipc://{tmp_path}/feed"
-    with library.Publisher(endpoint, high_water_mark=2) as publisher:
+    options = library.Options(high_water_mark=2, resume_bytes=100_000)
+    with library.Publisher(endpoint, options=options) as publisher:
         running = oz_start("bench", "--connect", endpoint, "--seconds", "4", "--json")
-        publisher.wait_for_subscribers(1, subject="a", timeout=60)
+        publisher.wait_for_subscribers("a", timeout=60)
         running.process.send_signal(signal.SIGSTOP)
         for _ in range(1_000):
             publisher.publish("a", bytes(10_000))

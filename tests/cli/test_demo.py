@@ -134,7 +134,7 @@ def program(body):
 
 
 ANNOUNCE = "print(publisher.endpoint, flush=True)\n"
-HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeout=60)\n" + (
+HALF = f"publisher.wait_for_subscribers('demo.end', count={len(WANTED)}, timeout=60)\n" + (
     "publisher.publish('flight.JFK.LAX.AA', {})\n"
 )
 

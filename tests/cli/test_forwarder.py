@@ -95,5 +95,5 @@ def test_limits_beside_the_legs_of_a_file_hold_for_all_of_them(tmp_path):
     file.write_text(f"{legs}[limits]\npatterns = 7\n")
     assert [leg["limits"].patterns for leg in read_legs(file)] == [7, 7]
     file.write_text(f"{legs}[limits]\npaterns = 7\n")
-    with pytest.raises(click.BadParameter, match=r"line 6: paterns = 7: no limit is called so"):
+    with pytest.raises(click.BadParameter, match=r"line 6: paterns = 7: no limit has this name"):
         read_legs(file)

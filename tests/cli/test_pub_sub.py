@@ -15,7 +15,7 @@ import zmq
 
 import oz as library
 from oz.cli.options import DEFAULT_ENDPOINT
-from oz.cli.waiting import trouble_at
+from support.waiting import Thread
 
 
 @pytest.fixture
@@ -55,21 +55,13 @@ def test_the_subscriber_may_bind(oz_start, oz_run):
     assert subscriber.end().stdout == b"a b\n"
 
 
-def test_the_subscriber_says_where_nobody_is(oz_start, endpoint):
+def test_the_subscriber_names_endpoints_where_nothing_answers(oz_start, endpoint):
     where = ("--connect", "tcp://nobody.invalid:5750", "--connect", endpoint)
     subscriber = oz_start("sub", "a", *where, "--count", "1")
-    assert subscriber.ready_line() == f"oz sub: ready, connecting to {where[1]}, connecting to {endpoint}"
-    said = {subscriber.line_with(subscriber.process.stderr, b"again") for _ in range(2)}
-    assert said == {
-        f"oz sub: {where[1]}: no such host is known; trying again",
-        f"oz sub: nobody answers at {endpoint} yet; trying again",
-    }
-
-
-def test_trouble_is_told_of_those_alone_who_cannot_be_heard(endpoint):
-    with library.Publisher(endpoint):
-        assert trouble_at(endpoint, has_keys=False) is None
-    assert trouble_at("inproc://feed", has_keys=False) is None
+    line = subscriber.ready_line()
+    assert line.startswith("oz sub: not ready within 1 s: ")
+    for one in ("tcp://nobody.invalid:5750", endpoint):
+        assert f"nothing answers at {one} (link endpoint " in line
 
 
 @pytest.fixture
@@ -88,7 +80,7 @@ def test_without_options_they_meet_on_the_documented_endpoint(oz_start, oz_run, 
         if probe.connect_ex((host, int(port))) == 0:
             pytest.skip(f"something else on this machine has {DEFAULT_ENDPOINT}")
     subscriber = oz_start("sub", "meet.here", "--count", "1")
-    assert f"connecting to {DEFAULT_ENDPOINT}" in subscriber.ready_line()
+    assert DEFAULT_ENDPOINT in subscriber.ready_line()
     ended = oz_run("pub", "meet.here", "now", "--wait", "60")
     assert f"bound to {DEFAULT_ENDPOINT}" in ended.stderr
     assert subscriber.end().stdout == b"meet.here now\n"
@@ -181,7 +173,7 @@ def test_patterns_of_several_dialects(oz_start, endpoint):
     subjects = ("Foo.x", "order.old", "order.newer", "bar:c1", "order.new", "bar:a1")
     with library.Publisher(endpoint, dialect="redis") as publisher:
         for subject in ("Foo.x", "order.new", "bar:a1"):
-            publisher.wait_for_subscribers(subject=subject, timeout=60)
+            publisher.wait_for_subscribers(subject, timeout=60)
         for number, subject in enumerate(subjects):
             publisher.publish(subject, b"%d" % number)
         assert subscriber.end().lines == ["Foo.x 0", "order.new 4", "bar:a1 5"]
@@ -239,12 +231,18 @@ def test_a_subscriber_that_stands_still_is_waited_for(oz_start, endpoint):
     publisher.process.stdin.write(b"first\n")
     assert subscriber.stdout_line() == "a first"
     subscriber.process.send_signal(signal.SIGSTOP)
-    publisher.process.stdin.write(b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000)))
-    publisher.process.stdin.close()
+
+    def feed():
+        # Blocks while the command waits for the subscriber.
+        publisher.process.stdin.write(b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000)))
+        publisher.process.stdin.close()
+
+    feeding = Thread(feed)
     with pytest.raises(subprocess.TimeoutExpired):
         publisher.process.wait(0.5)
     subscriber.process.send_signal(signal.SIGCONT)
     assert [int(line.split()[1]) for line in subscriber.end().lines] == list(range(20_000))
+    feeding.outcome()
     assert publisher.process.wait(60) == 0
 
 

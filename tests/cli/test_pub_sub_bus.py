@@ -9,6 +9,7 @@ import pytest
 
 import oz as library
 from oz.cli.on_bus import BusSubscriber
+from oz.protocol.messages import Message
 from support.inside import engine_of
 from support.node_commands import DEADLINE, on_bus
 from support.waiting import until
@@ -160,7 +161,7 @@ def test_a_signal_ends_the_publisher_with_a_goodbye(node, oz_start, directory):
 def test_losses_in_words(capsys, kind, about, count, said):
     advisory = library.Advisory(kind, None, None, "", "warning", count, about)
     with click.Context(click.Command("sub"), info_name="sub") as ctx:
-        message = library.Message("_OZ.ADVISORY.WARN.X", advisory, [], None, 0)
+        message = Message("_OZ.ADVISORY.WARN.X", advisory, [], None, 0)
         BusSubscriber(ctx, None, None)._say_loss(message)
     assert capsys.readouterr().err == f"sub: {said}\n"
 

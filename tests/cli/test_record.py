@@ -35,9 +35,10 @@ def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, t
     ready = running.ready_line()
     assert (
         ready
-        == f"oz record: ready, connecting to {publisher.endpoint}, recording in {directory} from offset 0"
+        == f"oz record: ready, connected to {publisher.endpoint}, recording in {directory} from offset 0"
     )
-    publisher.wait_for_subscribers(2 if filtering == "prefix" else 1, timeout=waiting.DEADLINE)
+    count = 2 if filtering == "prefix" else 1
+    publisher.wait_for_subscribers(count=count, timeout=waiting.DEADLINE)
     for at in range(3000):
         publisher.publish("a.1" if at % 2 else "b.1", b"%d" % at)
     publisher.flush()
@@ -57,7 +58,7 @@ def test_what_is_published_again_is_recorded_once(oz_start, publisher, tmp_path)
     running.ready_line()
     publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
     for number in (0, 1, 0, 1, 2):
-        publisher.publish("a", b"%d" % number, message_id=(b"run", number))
+        publisher.publish("a", b"%d" % number, id=(b"run", number))
     publisher.flush()
     running.interrupt()
     assert running.end().code == 0
@@ -86,7 +87,7 @@ def test_a_publisher_that_does_not_answer_is_said_and_ready_when_it_does(oz_star
     running = oz_start(
         "record", "a.*", "--journal", str(directory), "--connect", endpoint, "--filtering", "publisher"
     )
-    assert "not every publisher has answered yet" in running.line_with(running.process.stderr, b"answered")
+    assert f"nothing answers at {endpoint}" in running.line_with(running.process.stderr, b"not ready")
     with oz.Publisher(endpoint) as pub:
         assert running.ready_line().startswith("oz record: ready")
         pub.publish("a.1", b"1")
@@ -132,8 +133,10 @@ def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_start, tmp_pat
         (("a", "--journal", "x", "--connect", "nowhere"), "nowhere"),
         (("a", "--journal", "x", "--sync", "often"), "batch"),
         (("a", "--journal", "x", "--sync", "0"), "batch"),
-        (("a", "--journal", "x", "--dedupe"), "--filtering publisher"),
-        (("a", "--journal", "x", "--dedupe", "--bus", "b"), "--filtering publisher"),
+        (("a", "--journal", "x", "--dedupe", "--filtering", "prefix"), "--filtering prefix"),
+        (("a", "--journal", "x", "--group", "g", "--filtering", "prefix"), "--filtering prefix"),
+        (("a", "--journal", "x", "--dedupe", "--bus", "b"), "--bus"),
+        (("a", "--journal", "x", "--filtering", "publisher", "--bus", "b"), "--bus"),
         (("a", "--journal", "x", "--bus", "b", "--connect", "tcp://127.0.0.1:9"), "--peers"),
     ],
 )

@@ -68,9 +68,9 @@ def open_sockets():
     for count, filtering in enumerate(("publisher", "prefix"), 1):
         subscriber = oz.Subscriber(publisher.endpoint, filtering=filtering)
         yield subscriber.subscribe("a.*")
-        publisher.wait_for_subscribers(count, timeout=SECONDS)
+        publisher.wait_for_subscribers(count=count, timeout=SECONDS)
         publisher.publish("a.b", b"x")
-        subscriber.receive(SECONDS)
+        subscriber.receive(timeout=SECONDS)
         yield subscriber
     recorder = oz.services.Recorder(DIRECTORY / f"recorded-{os.getpid()}", "r.>", source=publisher.endpoint)
     start_daemon(recorder.run)
@@ -110,9 +110,9 @@ def open_loops():
         publisher = oz.asyncio.Publisher(bind=ANY_PORT)
         subscriber = oz.asyncio.Subscriber(publisher.endpoint, filtering="publisher")
         subscriber.subscribe("a.*")
-        await publisher.wait_for_subscribers(1, timeout=SECONDS)
+        await publisher.wait_for_subscribers(timeout=SECONDS)
         await publisher.publish("a.b", b"x")
-        await subscriber.receive(SECONDS)
+        await subscriber.receive(timeout=SECONDS)
         node = oz.asyncio.Node("two", bus="c", nameserver=DEAD_ENDPOINT, join_timeout=0)
         await node.start()
         node.subscribe("a.*")

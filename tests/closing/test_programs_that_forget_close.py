@@ -88,7 +88,7 @@ import oz
 publishers = [oz.Publisher(bind="tcp://127.0.0.1:*") for number in range(3)]
 print(*(one.endpoint for one in publishers), flush=True)
 for publisher in publishers:
-    publisher.wait_for_subscribers(1, timeout=60)
+    publisher.wait_for_subscribers(timeout=60)
     for number in range(300):
         publisher.publish("a.b", bytes(100_000))
 print("ready", flush=True)
@@ -110,26 +110,28 @@ def test_publishers_with_stalled_subscribers_share_the_time_to_send():
         code, messages = end_of(process)
         # The default of `close` is 5 s for each of the three.
         assert time.monotonic() - began < 12
-    assert code == 0
-    assert "messages still unsent" in messages
+    assert (code, messages) == (0, "")
 
 
-def test_a_dropped_publisher_waits_no_longer_than_the_end_of_a_program(caplog):
+def test_a_dropped_publisher_waits_no_longer_than_the_end_of_a_program():
     """A program that drops its publisher does not wait the 5 s of `close` for a stuck subscriber."""
-    publisher = oz.Publisher("tcp://127.0.0.1:*", high_water_mark=100_000)
+    publisher = oz.Publisher(
+        "tcp://127.0.0.1:*", options=oz.Options(high_water_mark=100_000, pending_bytes=1 << 30)
+    )
     with zmq.Context() as context, context.socket(zmq.SUB) as stuck:
         stuck.set(zmq.RCVHWM, 1)
         stuck.subscribe(b"")
         stuck.connect(publisher.endpoint)
-        publisher.wait_for_subscribers(1, timeout=DEADLINE)
+        publisher.wait_for_subscribers(timeout=DEADLINE)
         # More than the buffers of the sockets and of the system hold.
         for _ in range(1_000):
             publisher.publish("a.b", bytes(100_000))
         dropped = [publisher]
         del publisher
+        began = time.monotonic()
         with pytest.warns(ResourceWarning):
             dropped.clear()
-    assert f"closed after {CLOSE_TIMEOUT:.0f} s with messages still unsent" in caplog.text
+        assert time.monotonic() - began < CLOSE_TIMEOUT + 1
 
 
 LATE_PUBLISHER = """

@@ -28,7 +28,6 @@ from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import XpubSink
 from oz.wire.extras import rich
 from oz.wire.keys import DeliveryOptions, stream_key
-from support.inside import engine_of
 from support.sizes import size
 from support.waiting import DEADLINE
 
@@ -356,7 +355,7 @@ def test_sending_leaves_no_reference_behind(ours):
         ours.log.clear()
 
     work()
-    held = (subject, payload, recipients, ours.streams[0], None, True, ours.accumulator)
+    held = (subject, payload, recipients, ours.streams[0], ours.accumulator)
     gc.collect()
     before = [sys.getrefcount(one) for one in held]
     for _ in range(size(1_000, 100_000)):
@@ -364,18 +363,6 @@ def test_sending_leaves_no_reference_behind(ours):
     gc.collect()
     after = [sys.getrefcount(one) for one in held]
     assert all(abs(then - now) < 100 for then, now in zip(before, after, strict=True))
-
-
-def test_sockets_use_it_and_those_of_a_loop_do_not():
-    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
-        sub.subscribe("a.*")
-        sub.wait_ready(DEADLINE)
-        assert type(engine_of(pub).sender.send_alone) is HOT.SendAlone
-        for number in range(10):
-            pub.publish("a.b", b"%d" % number)
-            message = sub.receive(DEADLINE)
-            assert (message.payload, message.position) == (b"%d" % number, number)
-        assert pub.stats.sent == sub.stats.received == sub.stats.delivered == 10
 
 
 def test_sockets_that_send_frame_after_frame_have_none(monkeypatch, ours):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.compiled import HOT
-from oz.message import Arrival, RoutedMessage
+from oz.protocol.messages import Arrival, RoutedMessage
 from oz.protocol.publisher import batching
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.subscriber import columns

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from compiled.lone_frames import A, B, Denying, decoder, frame, shown, standing
 from oz.compiled import HOT
-from oz.message import LoneMessage
+from oz.protocol.messages import LoneMessage
 from oz.protocol.subscriber import lone as shortening
 from oz.protocol.subscriber.contradictions import Doubt
 from oz.protocol.subscriber.decoder import BatchDecoder

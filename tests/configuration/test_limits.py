@@ -12,26 +12,28 @@ def test_limits_are_the_usual_ones_without_a_file():
 
 
 def test_a_file_gives_some_of_them(write_file):
-    path = write_file("[limits]\npatterns = 7\nqueued = inf\nhandshake = 0.5\n")
-    assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, queued=math.inf, handshake=0.5)
+    path = write_file("[limits]\npatterns = 7\npattern_time = inf\nhandshake = 0.5\n")
+    assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, pattern_time=math.inf, handshake=0.5)
     assert [(one.name, one.source) for one in survey().limits] == [
         ("patterns", f"file {path}"),
-        ("queued", f"file {path}"),
+        ("pattern_time", f"file {path}"),
         ("handshake", f"file {path}"),
     ]
-    assert "limits=oz.Limits(" in repr(resolve())
+    assert "limits=Limits(patterns=7" in repr(resolve())
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("paterns = 5", "line 4: paterns = 5: no limit is called so; did you mean patterns?"),
-        ('"zzz" = 5', "line 4: zzz = 5: no limit is called so; docs/limits.md lists them"),
-        ("patterns = 0", "line 4: patterns = 0: patterns is a number above 0"),
-        ("patterns = nan", "line 4: patterns = nan: patterns is a number above 0"),
-        ("patterns = true", "line 4: patterns = True: patterns is a number above 0"),
-        ('patterns = "many"', "line 4: patterns = 'many': patterns is a number above 0"),
-        ("patterns.most = 5", "oz.toml: patterns = {'most': 5}: patterns is a number above 0"),
+        ("paterns = 5", "line 4: paterns = 5: no limit has this name; did you mean patterns?"),
+        ('"zzz" = 5', "line 4: zzz = 5: no limit has this name; docs/limits.md lists them"),
+        ("patterns = 0", "line 4: patterns = 0: it is a whole number above 0"),
+        ("patterns = nan", "line 4: patterns = nan: it is a whole number above 0"),
+        ("patterns = true", "line 4: patterns = True: it is a whole number above 0"),
+        ('patterns = "many"', "line 4: patterns = 'many': it is a whole number above 0"),
+        ("patterns = inf", "line 4: patterns = inf: it is a whole number above 0"),
+        ("handshake = nan", "line 4: handshake = nan: it is a number above 0"),
+        ("patterns.most = 5", "oz.toml: patterns = {'most': 5}: it is a whole number above 0"),
     ],
 )
 def test_a_wrong_limit_is_refused_with_its_line(line, said, write_file):
@@ -64,7 +66,16 @@ def test_a_file_that_does_not_parse_is_told_to_services_too(write_file):
 def test_a_node_takes_those_of_the_file_unless_it_is_given_some(write_file):
     write_file("[limits]\npatterns = 7\n")
     assert node_settings().publishing.limits.patterns == 7
-    given = oz.Limits(streams=3)
-    assert node_settings(limits=given).publishing.limits == given
+    assert node_settings(limits=oz.Limits(patterns=3)).publishing.limits.patterns == 3
     with pytest.raises(TypeError, match=r"limits is oz\.Limits"):
         node_settings(limits={"patterns": 7})
+
+
+def test_a_node_derives_its_limits_from_the_public_ones():
+    given = oz.Limits(
+        patterns=1, pattern_time=2.0, subscription_bytes=3, message_bytes=4, peers=5, handshake=6.0
+    )
+    found = node_settings(limits=given).publishing.limits
+    assert (found.patterns, found.pattern_time, found.all_pattern_time) == (1, 2.0, 2.0)
+    assert (found.key_bytes, found.plain_bytes, found.message_size) == (3, 3, 4)
+    assert (found.nodes, found.handshake) == (5, 6.0)

@@ -1,9 +1,9 @@
 """Adapter: the only file of the contract tests that knows how the API of oz is spelled.
 
 Tests are written once, without a loop, in the spelling of the target API. They import nothing of oz: they
-get an `Api` from the fixture `api`, and classes from this module. When an issue changes the API, this file
-changes and the tests stay. A call that today's oz lacks raises `NotImplementedError`; a test of it carries
-`not_yet` with `raises=NotImplementedError`.
+get an `Api` from the fixture `api`, and classes from this module. Publishers and subscribers have that
+spelling. Nodes keep their own until issue 43: a call that they lack raises `NotImplementedError`, and a test
+of it carries `not_yet` with `raises=NotImplementedError`.
 
 **Shells.** `Api("sync")` wraps `oz`, `Api("asyncio")` wraps `oz.asyncio`. An asyncio object lives in an
 event loop in a background thread, and each call of the test is one coroutine there (`Portal`). Handlers are
@@ -34,14 +34,7 @@ ever.
 - `errors.Timeout`, `errors.NoResponders`, …: the error classes; `compile_pattern`, `PatternIndex`,
   `validate_subject`
 
-Today's socket subscriptions have no `receive`. The adapter reads the subscriber and sorts messages by
-`message.subscriptions`, so a test uses either `subscriber.receive` or `subscription.receive` on one
-subscriber.
-
 Every object of an `Api` is closed when the test ends. A closed object may be closed again.
-
-**Cores.** With `OZ_CONTRACT_CORE=links` publishers and subscribers are those of `oz.publisher` and
-`oz.subscriber`, over links. They have the spelling of the target API. Nodes stay today's.
 """
 
 import asyncio
@@ -51,7 +44,6 @@ import os
 import select
 import threading
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import ClassVar
@@ -62,9 +54,6 @@ import zmq.auth
 import oz
 import oz.services
 from support.waiting import DEADLINE, Thread
-
-IS_LINKS = os.environ.get("OZ_CONTRACT_CORE") == "links"
-"""Whether publishers and subscribers use links."""
 
 IS_COMPILED = oz.__compiled__
 """Whether this process runs the compiled part. `OZ_COMPILED=0` turns it off."""
@@ -92,7 +81,7 @@ _ERRORS = [
 
 
 class _Absent(Exception):
-    """Error class that today's oz lacks: nothing raises it."""
+    """Error class that oz lacks: nothing raises it."""
 
 
 errors = SimpleNamespace(**{name: getattr(oz, name, type(name, (_Absent,), {})) for name in _ERRORS})
@@ -100,14 +89,22 @@ errors = SimpleNamespace(**{name: getattr(oz, name, type(name, (_Absent,), {})) 
 
 
 def _require_absent(**options):
-    """Raise NotImplementedError if an option is used that today's oz lacks."""
+    """Raise NotImplementedError if an option is used that nodes lack."""
     for name, value in options.items():
         if value:
-            raise NotImplementedError(f"oz has no {name}={value!r} yet")
+            raise NotImplementedError(f"nodes have no {name}={value!r} yet")
 
 
 class Options(dict):
     """Options of a publisher or subscriber, keyword only, as `oz.Options`."""
+
+    def for_socket(self):
+        """Return the options as an object of oz."""
+        return oz.Options(**self)
+
+
+class NodeOptions(Options):
+    """Options of a node, keyword only, as `oz.NodeOptions`."""
 
     _TODAY: ClassVar = {
         "high_water_mark": "high_water_mark",
@@ -118,56 +115,35 @@ class Options(dict):
         "dedupe": "dedupe",
         "multicast": "multicast",
         "limits": "limits",
+        **{
+            name: name
+            for name in ("advertise", "directory", "lost_after", "threads", "echo", "error_replies")
+        },
     }
-
-    def for_socket(self):
-        """Return the options as keyword arguments of a publisher or subscriber."""
-        if not IS_LINKS:
-            return self.today()
-        from oz import options
-
-        return {"options": options.Options(**self)}
 
     def today(self):
-        """Return the options as keyword arguments of today's constructors."""
+        """Return the options as keyword arguments of `oz.Node`."""
         _require_absent(**{name: self[name] for name in self if name not in self._TODAY})
         return {self._TODAY[name]: value for name, value in self.items()}
-
-
-class NodeOptions(Options):
-    """Options of a node, keyword only, as `oz.NodeOptions`."""
-
-    _TODAY: ClassVar = Options._TODAY | {
-        name: name for name in ("advertise", "directory", "lost_after", "threads", "echo", "error_replies")
-    }
 
 
 class Delivery(dict):
     """Delivery options of a subscription, keyword only, as `oz.Delivery`."""
 
     def for_socket(self):
-        """Return the options as keyword arguments of a subscriber's `subscribe`."""
-        if not IS_LINKS:
-            return self.today()
-        from oz import options
-
-        return {"delivery": options.Delivery(**self)}
+        """Return the options as an object of oz."""
+        return oz.Delivery(**self)
 
     def today(self):
-        """Return the options as keyword arguments of today's `subscribe`."""
+        """Return the options as keyword arguments of a node's `subscribe`."""
         given = dict(self)
         _require_absent(prefetch=given.pop("prefetch", None), redeliver=given.pop("redeliver", None))
         return given
 
 
 def limits(**values):
-    """Return `oz.Limits` from names of the target API."""
-    if IS_LINKS:
-        from oz import options
-
-        return options.Limits(**values)
-    today = {"message_bytes": "message_size", "subscription_bytes": "key_bytes"}
-    return oz.Limits(**{today.get(name, name): value for name, value in values.items()})
+    """Return `oz.Limits`."""
+    return oz.Limits(**values)
 
 
 # shells -------------------------------------------------------------------------------------------
@@ -190,20 +166,6 @@ class Direct:
 
     def close(self):
         pass
-
-    def publisher_class(self):
-        if IS_LINKS:
-            from oz.publisher.sync import Publisher
-
-            return Publisher
-        return oz.Publisher
-
-    def subscriber_class(self):
-        if IS_LINKS:
-            from oz.subscriber.sync import Subscriber
-
-            return Subscriber
-        return oz.Subscriber
 
 
 class Portal:
@@ -235,20 +197,6 @@ class Portal:
     def record_futures(self, futures):
         """Append the futures of this thread's calls to a list, so that they can be cancelled."""
         self._current.futures = futures
-
-    def publisher_class(self):
-        if IS_LINKS:
-            from oz.publisher.aio import Publisher
-
-            return Publisher
-        return oz.asyncio.Publisher
-
-    def subscriber_class(self):
-        if IS_LINKS:
-            from oz.subscriber.aio import Subscriber
-
-            return Subscriber
-        return oz.asyncio.Subscriber
 
     def iterate(self, iterable):
         iterator = self.call(iterable.__aiter__)
@@ -345,18 +293,18 @@ class Api:
         context=None,
         options=None,
     ):
-        if not IS_LINKS:
-            _require_absent(links=links)
         raw = self.shell.call(
-            self.shell.publisher_class(),
+            self.shell.module.Publisher,
             bind,
             connect,
             codec=codec,
             dialect=dialect,
-            on_full=on_full if IS_LINKS else _on_full(on_full),
+            on_full=on_full,
             last_value=last_value,
-            **_given(links=links, security=security, context=context or self._context_for(bind, connect)),
-            **Options(options or {}).for_socket(),
+            links=links,
+            security=security,
+            context=context or self._context_for(bind, connect),
+            options=Options(options or {}).for_socket(),
         )
         return self._keep(Publisher(self, raw))
 
@@ -374,22 +322,18 @@ class Api:
         context=None,
         options=None,
     ):
-        if not IS_LINKS:
-            _require_absent(links=links, filtering=filtering == "auto" and filtering)
         raw = self.shell.call(
-            self.shell.subscriber_class(),
+            self.shell.module.Subscriber,
             connect,
             bind,
             codec=codec,
             dialect=dialect,
             filtering=filtering,
-            **_given(
-                links=links,
-                security=security,
-                context=context or self._context_for(bind, connect),
-                on_gap=on_gap and (lambda gap: on_gap(Gap(gap))),
-            ),
-            **Options(options or {}).for_socket(),
+            links=links,
+            on_gap=on_gap and (lambda gap: on_gap(Gap(gap))),
+            security=security,
+            context=context or self._context_for(bind, connect),
+            options=Options(options or {}).for_socket(),
         )
         return self._keep(Subscriber(self, raw, filtering))
 
@@ -414,7 +358,7 @@ class Api:
             name,
             bus=bus,
             dialect=dialect,
-            on_full=_on_full(on_full),
+            on_full="error" if on_full == "raise" else on_full,
             last_value=last_value,
             **_given(
                 nameserver=[one for one in connect if one in self._name_servers] or None,
@@ -477,10 +421,6 @@ def _given(**options):
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _on_full(value):
-    return {"raise": "error"}.get(value, value)
-
-
 # messages -----------------------------------------------------------------------------------------
 
 
@@ -504,7 +444,6 @@ class _Wrapper:
 class Message(_Wrapper):
     """Message as a subscriber gets it."""
 
-    _TODAY: ClassVar = {"id": "message_id"}
     _FIELDS = (
         "subject",
         "subject_bytes",
@@ -525,9 +464,7 @@ class Message(_Wrapper):
         if name not in self._FIELDS:
             raise AttributeError(name)
         if not hasattr(self._raw, name):
-            name = self._TODAY.get(name, name)
-        if not hasattr(self._raw, name):
-            raise NotImplementedError(f"oz has no Message.{name} yet")
+            raise NotImplementedError(f"messages of nodes have no {name} yet")
         return getattr(self._raw, name)
 
     def __repr__(self):
@@ -538,7 +475,7 @@ class Message(_Wrapper):
 
     def ack(self):
         if not hasattr(self._raw, "ack"):
-            raise NotImplementedError("oz has no Message.ack yet")
+            raise NotImplementedError("messages of nodes have no ack yet")
         self._call("ack")
 
     def is_for(self, subscription):
@@ -556,7 +493,7 @@ class Gap:
     @property
     def reason(self):
         if not hasattr(self._raw, "reason"):
-            raise NotImplementedError("oz has no Gap.reason yet")
+            raise NotImplementedError("gaps of nodes have no reason yet")
         return self._raw.reason
 
 
@@ -578,14 +515,12 @@ class Event:
 class Stats:
     """Counters of an object, by their names in the target API."""
 
-    _TODAY: ClassVar = {"unmatched": "unwanted"}
-
-    def __init__(self, raw):
-        self._raw = raw
+    def __init__(self, raw, names):
+        self._raw, self._names = raw, names
 
     def __getattr__(self, name):
         try:
-            return getattr(self._raw, name if IS_LINKS else self._TODAY.get(name, name))
+            return getattr(self._raw, self._names.get(name, name))
         except AttributeError:
             raise NotImplementedError(f"oz has no counter {name} yet") from None
 
@@ -596,13 +531,16 @@ class Stats:
 class _Endpoints(_Wrapper):
     """Calls that sockets and nodes share."""
 
+    _COUNTERS: ClassVar = {}
+    """Names of counters that differ from the target API."""
+
     @property
     def endpoint(self):
         return self._get("endpoint")
 
     @property
     def stats(self):
-        return Stats(self._get("stats"))
+        return Stats(self._get("stats"), self._COUNTERS)
 
     def bind(self, endpoint):
         self._call("bind", endpoint)
@@ -617,42 +555,24 @@ class _Endpoints(_Wrapper):
         self._call("disconnect", endpoint)
 
 
-class _Publishing(_Endpoints):
-    """Calls that publishers and nodes share."""
+class Publisher(_Endpoints):
+    """Publisher over sockets."""
 
     def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
-        name = "id" if self._is_new else "message_id"
-        self._call("publish", subject, payload, headers=headers, key=key, **{name: id})
+        self._call("publish", subject, payload, headers=headers, key=key, id=id)
 
     def publish_many(self, pairs):
         """Publish pairs of subject and payload; return how many."""
-        if isinstance(self, Node):
-            # Today's node has no publish_many.
-            pairs = list(pairs)
-            for subject, payload in pairs:
-                self.publish(subject, payload)
-            return len(pairs)
         return self._call("publish_many", pairs)
 
     def flush(self):
         self._call("flush")
 
     def has_subscribers(self, subject):
-        return self._call("has_subscribers" if self._is_new else "interest", subject)
+        return self._call("has_subscribers", subject)
 
     def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
-        if self._is_new:
-            self._call("wait_for_subscribers", subject, count=count, timeout=timeout)
-        else:
-            self._call("wait_for_subscribers", count, subject, timeout)
-
-    @property
-    def _is_new(self):
-        return IS_LINKS and isinstance(self, Publisher)
-
-
-class Publisher(_Publishing):
-    """Publisher over sockets."""
+        self._call("wait_for_subscribers", subject, count=count, timeout=timeout)
 
     @contextlib.contextmanager
     def batch(self):
@@ -691,23 +611,21 @@ class Publisher(_Publishing):
 
     def faulty_endpoint(self, filtering):
         """Return the endpoint that a proxy stands for."""
-        return self._get("link_endpoints")[0] if IS_LINKS and filtering == "publisher" else self.endpoint
+        return self._get("link_endpoints")[0] if filtering == "publisher" else self.endpoint
 
     def subscriber_through(self, proxy, *, filtering, **options):
         """Return a subscriber that reaches this publisher through a proxy."""
-        if IS_LINKS and filtering == "publisher":
+        if filtering == "publisher":
             options["links"] = {self.endpoint: proxy.endpoint}
             return self._api.subscriber(self.endpoint, filtering=filtering, **options)
         return self._api.subscriber(proxy.endpoint, filtering=filtering, **options)
 
     @property
     def subscribers(self):
-        if not hasattr(type(self._raw), "subscribers"):
-            raise NotImplementedError("oz has no Publisher.subscribers yet")
         return self._get("subscribers")
 
     def close(self, *, timeout=5.0):
-        """Close; return how many messages were not acknowledged, None with today's oz."""
+        """Close; return how many messages were not acknowledged."""
         return self._call("close", timeout=timeout)
 
 
@@ -717,7 +635,6 @@ class Subscriber(_Endpoints):
     def __init__(self, api, raw, filtering):
         super().__init__(api, raw)
         self.filtering = filtering
-        self.subscriptions = []
 
     def subscribe(
         self,
@@ -732,27 +649,20 @@ class Subscriber(_Endpoints):
         max_messages=None,
         delivery=None,
     ):
-        if not IS_LINKS:
-            _require_absent(ack=ack != "received" and ack)
-        is_inline = IS_LINKS and (delivery or {}).get("inline", False)
         delivery = Delivery(delivery or {}).for_socket()
         raw = self._call(
             "subscribe",
             pattern,
-            **_given(
-                ack=ack if IS_LINKS else None,
-                handler=self._api.shell.handler(handler, self._message, inline=is_inline),
-                dialect=dialect,
-                group=group,
-                overflow=overflow,
-                max_messages=max_messages,
-            ),
-            **({"last_value": True} if last_value else {}),
-            **delivery,
+            self._api.shell.handler(handler, self._message, delivery.inline),
+            dialect=dialect,
+            group=group,
+            overflow=overflow,
+            last_value=last_value,
+            ack=ack,
+            max_messages=max_messages,
+            delivery=delivery,
         )
-        made = SocketSubscription(self._api, raw, self)
-        self.subscriptions.append(made)
-        return made
+        return SocketSubscription(self._api, raw, self)
 
     def receive(self, *, timeout=DEADLINE):
         return self._message(self._call("receive", timeout=timeout))
@@ -772,11 +682,8 @@ class Subscriber(_Endpoints):
             raise errors.Timeout("cancelled") from None
 
     def check_readable(self):
-        """Ask the socket whether it is readable, as a foreign event loop does."""
-        if hasattr(self._raw, "getsockopt"):
-            self._call("getsockopt", zmq.EVENTS)
-        else:
-            select.select([self._raw.fileno()], [], [], 0)
+        """Ask whether the descriptor is readable, as a foreign event loop does."""
+        select.select([self._raw.fileno()], [], [], 0)
 
     def __iter__(self):
         return map(self._message, self._api.shell.iterate(self._raw))
@@ -792,16 +699,35 @@ class Subscriber(_Endpoints):
 
     @property
     def publishers(self):
-        if not hasattr(type(self._raw), "publishers"):
-            raise NotImplementedError("oz has no Subscriber.publishers yet")
         return self._get("publishers")
 
     def close(self, *, timeout=None):
         self._call("close")
 
 
-class Node(_Publishing):
+class Node(_Endpoints):
     """Node of a bus."""
+
+    _COUNTERS: ClassVar = {"unmatched": "unwanted"}
+
+    def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
+        self._call("publish", subject, payload, headers=headers, key=key, message_id=id)
+
+    def publish_many(self, pairs):
+        """Publish pairs of subject and payload; return how many. Nodes have no such call yet."""
+        pairs = list(pairs)
+        for subject, payload in pairs:
+            self.publish(subject, payload)
+        return len(pairs)
+
+    def flush(self):
+        self._call("flush")
+
+    def has_subscribers(self, subject):
+        return self._call("interest", subject)
+
+    def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
+        self._call("wait_for_subscribers", count, subject, timeout)
 
     @property
     def name(self):
@@ -875,69 +801,57 @@ class _Subscription(_Wrapper):
         return self._get("active")
 
     @property
-    def pending(self):
-        if IS_LINKS and isinstance(self, SocketSubscription):
-            return self._get("pending")
-        if not hasattr(self._raw, "waiting"):
-            raise NotImplementedError("oz has no Subscription.pending for sockets yet")
-        return self._get("waiting")
-
-    @property
     def dropped(self):
-        if not hasattr(self._raw, "dropped"):
-            raise NotImplementedError("oz has no Subscription.dropped for sockets yet")
         return self._get("dropped")
 
     def unsubscribe(self):
         self._call("unsubscribe")
 
-    def drain(self, *, timeout=DEADLINE):
-        """End the subscription after the messages on their way; return whether publishers confirmed it."""
-        if IS_LINKS and isinstance(self, SocketSubscription):
-            return self._call("drain", timeout=timeout)
-        return self._call("drain", timeout)
-
     def receive_all(self, count, *, timeout=DEADLINE):
         """Return the payloads of the next messages."""
         return [self.receive(timeout=timeout).payload for _ in range(count)]
-
-
-class NodeSubscription(_Subscription):
-    """Subscription of a node."""
-
-    def receive(self, *, timeout=DEADLINE):
-        return self._message(self._call("receive", timeout))
 
     def __iter__(self):
         return map(self._message, self._api.shell.iterate(self._raw))
 
 
+class NodeSubscription(_Subscription):
+    """Subscription of a node."""
+
+    @property
+    def pending(self):
+        return self._get("waiting")
+
+    def receive(self, *, timeout=DEADLINE):
+        return self._message(self._call("receive", timeout))
+
+    def drain(self, *, timeout=DEADLINE):
+        """End the subscription after the messages on their way; return whether publishers confirmed it."""
+        return self._call("drain", timeout)
+
+
 class SocketSubscription(_Subscription):
-    """Subscription of a `Subscriber`: its queue is filled by reading the subscriber."""
+    """Subscription of a `Subscriber`."""
 
     def __init__(self, api, raw, subscriber):
         super().__init__(api, raw)
         self._subscriber = subscriber
-        self._queue = deque()
 
     @property
     def prefixes(self):
         """Literal prefixes of the patterns, as bytes."""
         return [prefix for pattern in self._raw.patterns for prefix in pattern.prefixes]
 
-    def receive(self, *, timeout=DEADLINE):
-        while not self._queue:
-            message = self._subscriber.receive(timeout=timeout)
-            wanting = [one for one in self._subscriber.subscriptions if message.is_for(one)]
-            # A message that matches no subscription is a fault of oz, so the test must see it.
-            for one in wanting or [self]:
-                one._queue.append(message)
-        return self._queue.popleft()
+    @property
+    def pending(self):
+        return self._get("pending")
 
-    def __iter__(self):
-        with contextlib.suppress(errors.ClosedError):
-            while True:
-                yield self.receive(timeout=None)
+    def receive(self, *, timeout=DEADLINE):
+        return self._message(self._call("receive", timeout=timeout))
+
+    def drain(self, *, timeout=DEADLINE):
+        """End the subscription after the messages on their way; return whether publishers confirmed it."""
+        return self._call("drain", timeout=timeout)
 
 
 def wait_until_served(publisher, subscription):
@@ -1049,11 +963,13 @@ def journal_error():
     return oz.JournalError
 
 
-def recorder(directory, patterns, endpoint):
-    """Return a recorder of an endpoint: `run()`, `stop()`, `close()`."""
+def recorder(directory, patterns, endpoint, links=None):
+    """Return a recorder of an endpoint, over its link endpoint: `run()`, `stop()`, `close()`."""
     from oz.services.recorder import Recorder
 
-    return Recorder(directory, patterns, source=endpoint, subscriber={"filtering": "publisher"})
+    return Recorder(
+        directory, patterns, source=endpoint, subscriber={"filtering": "publisher", "links": links}
+    )
 
 
 def record_node(directory, patterns, node):

@@ -42,7 +42,7 @@ from contextlib import contextmanager
 import pytest
 
 from contract import promises
-from contract.adapter import IS_COMPILED, IS_LINKS, Api, NodeOptions, environment, wait_until_served
+from contract.adapter import IS_COMPILED, Api, NodeOptions, environment, wait_until_served
 from support.fault_proxy import FaultProxy
 from support.ports import has_ipv6
 from support.scripts import ENVIRONMENT, started
@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc):
     axes = [axis for axis in promises.AXES if axis in metafunc.fixturenames]
     mark = metafunc.definition.get_closest_marker("promise")
     cases = metafunc.definition.get_closest_marker("cases")
-    not_yet = [] if IS_LINKS else list(metafunc.definition.iter_markers("not_yet"))
+    not_yet = list(metafunc.definition.iter_markers("not_yet"))
     if not axes:
         assert not cases, "a test without variants needs pytest.mark.parametrize"
         return

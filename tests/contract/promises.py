@@ -4,7 +4,7 @@
 `not_for={"inproc": "reason"}` names variants for which the promise is not made. A key is a value of an
 axis, or several values joined by "+": `"node+asyncio"`.
 
-`@not_yet("issue 42: …", raises=…)` marks a promise that today's oz does not keep; `only="prefix"` limits it
+`@not_yet("issue 42: …", raises=…)` marks a promise that oz does not keep yet; `only="prefix"` limits it
 to variants. The test must fail with the class in `raises`: AssertionError, an error of the adapter, or
 NotImplementedError for a call that does not exist.
 
@@ -71,7 +71,7 @@ def cases(names, values, *, ids=None):
 
 
 def not_yet(reason, *, raises, only=None):
-    """Return the marker of a promise that today's oz does not keep."""
+    """Return the marker of a promise that oz does not keep yet."""
     return pytest.mark.not_yet(reason, raises=raises, only=only)
 
 

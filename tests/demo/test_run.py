@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import oz
+from oz.demo.run import END
 from support import scripts, waiting
 from support.sizes import in_suite
 
@@ -34,5 +36,8 @@ def test_the_publisher_ends_with_the_demo_however_that_ends(number):
 
 
 def test_the_publisher_process_ends_in_order_while_its_parent_lives():
-    with scripts.started("-m", "oz.demo.run", "0") as process:  # zero subscribers to wait for
+    with scripts.started("-m", "oz.demo.run", "1") as process:
+        with oz.Subscriber(process.stdout.readline().strip(), codec="msgpack") as subscriber:
+            subscriber.subscribe(END)
+            assert subscriber.receive(timeout=2 * waiting.DEADLINE).subject == END
         assert (process.wait(2 * waiting.DEADLINE), process.stderr.read()) == (0, "")

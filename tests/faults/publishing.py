@@ -128,7 +128,7 @@ def describe(publisher, source):
             }
             for one in publisher.subscribers
         ],
-        "missed": sum(stats.missed.values()),
+        "dropped": sum(stats.dropped.values()),
         "given_up": stats.given_up,
         "redelivered": stats.redelivered,
         "rejected": stats.rejected,

@@ -58,4 +58,4 @@ def test_no_fault_of_a_connection_loses_a_message(kind, tmp_path):
         for events in run.finish():
             oracle.check_complete(events, published)
         info = run.info()
-        assert info["missed"] == info["given_up"] == 0
+        assert info["dropped"] == info["given_up"] == 0

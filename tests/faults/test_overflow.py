@@ -60,7 +60,7 @@ def test_each_message_that_a_policy_drops_is_counted(kind, reading, tmp_path):
             run.settle(len(faulty))
             published = run.publisher.ask(do="burst", count=50)["published"]
             run.settle(len(faulty))
-        missed = run.info()["missed"]
+        dropped = run.info()["dropped"]
         problems, reported = [], 0
         for reader, events in zip(faulty, run.finish(), strict=True):
             policy = faulty[reader][1]
@@ -77,7 +77,7 @@ def test_each_message_that_a_policy_drops_is_counted(kind, reading, tmp_path):
             except AssertionError as error:
                 problems.append(f"{reader.name}: {str(error)[:400]}")
         assert not problems, "\n".join(problems)
-        assert missed == reported
+        assert dropped == reported
 
 
 @pytest.mark.sized
@@ -101,4 +101,4 @@ def test_a_publisher_that_does_not_drop_waits_for_slow_subscribers(kind, on_full
         info = run.info()
         for events in run.finish():
             oracle.check_complete(events, info["published"])
-        assert info["missed"] == 0
+        assert info["dropped"] == 0

@@ -1,14 +1,15 @@
 """The full queue of a subscription keeps the gaps that publishers have reported."""
 
 from faults import oracle
-from oz.subscriber.message import Arrival, Gap, Message
+from oz.message import Gap
+from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Queue
 
 ORIGIN = b"origin of a test"
 
 
 def message(number):
-    return Message("t", b"", number, number, 0, None, None, Arrival(ORIGIN, 0), None)
+    return Message("t", b"", None, Arrival(ORIGIN, 0, sequence=number), 0)
 
 
 def test_gaps_of_publishers_survive_a_full_queue():

@@ -8,7 +8,7 @@ from contextlib import suppress
 from fuzz.settings_targets import read_forwarder, read_settings, read_told
 from oz.errors import PatternError, PatternTimeout, ProtocolError, SubjectError
 from oz.protocol.declared import restore
-from oz.wire import batch, datagram, discovery, keys, positions
+from oz.wire import batch, datagrams, discovery, keys, positions
 from oz.wire.announcement import unpack_announcement
 from oz.wire.keys import Declared
 
@@ -64,11 +64,7 @@ def read_batch(data: bytes) -> None:
 def read_datagram(data: bytes) -> None:
     """Read a packet of a multicast publisher."""
     with suppress(ProtocolError):
-        prefix, head, at = datagram.parse(data)
-        if head.flags & batch.CONTROL:
-            datagram.parse_control(data, at)
-        else:
-            datagram.parse_messages(data, prefix, at, head)
+        datagrams.decode(data)
 
 
 def read_announcement(data: bytes) -> None:

@@ -66,7 +66,7 @@ def test_oz_sub_writes_nothing_unseen(options):
         command = ["-m", "oz", "sub", "redis:a.*", "--count", "1", *options]
         routed = ["--filtering", "publisher"] if "--headers" in options else []
         with subprocess.Popen(
-            [sys.executable, *command, *routed, "--connect", publisher.last_endpoint, "--timeout", "60"],
+            [sys.executable, *command, *routed, "--connect", publisher.endpoint, "--timeout", "60"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as subscriber:

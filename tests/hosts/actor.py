@@ -106,7 +106,8 @@ class Actor:
         return self.log
 
     def interest(self, subject):
-        return self.held.interest(subject)
+        has = self.held.interest if isinstance(self.held, oz.Node) else self.held.has_subscribers
+        return has(subject)
 
     def name(self):
         return self.held.name

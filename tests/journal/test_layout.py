@@ -157,7 +157,7 @@ def test_frames_and_ids_pass_through_the_headers():
     assert unpack_headers(packed) == ({"a": 1}, [b"2", b"3"], (b"series", 4))
     [record] = back([{"subject": "s", "payload": b"1", "headers": packed}])
     assert record.frames == [b"s", b"1", b"2", b"3"]
-    assert record.message_id == (b"series", 4)
+    assert record.id == (b"series", 4)
     assert rows([record]) == rows([{"subject": "s", "payload": b"1", "headers": packed, "time_ns": NOW}])
 
 

@@ -141,14 +141,11 @@ def test_hello_of_another_session_on_a_route_ends_the_first():
     assert publisher.sessions.by_id == {b"another session!": other}
 
 
-def test_a_session_resends_at_most_four_times_at_once():
+def test_a_session_resumes_as_often_as_its_connection_changes():
     publisher, session = up()
     for attempt in range(2, 12):
         publisher.hello(attempt=attempt, epoch=session.epoch)
-    assert session.attempt == 5
-    publisher.now += 2.5
-    publisher.hello(attempt=12, epoch=session.epoch)
-    assert session.attempt == 12
+        assert session.attempt == attempt
 
 
 def test_another_version_is_refused():
@@ -164,6 +161,9 @@ def test_a_session_of_another_key_is_refused():
     assert publisher.replies() == [(OTHER_ROUTE, Bye(links.KEY_REFUSED, links.PUBLISHER, 0, {}))]
     assert session.route == ROUTE
     publisher.read(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), ROUTE, "bob")
+    # The routing id belongs to another key now: the session goes on with a connection of its own key.
+    assert session.state == "down"
+    publisher.hello(OTHER_ROUTE, attempt=2, user="alice")
     assert session.state == "up"
 
 
@@ -224,6 +224,18 @@ def test_declare_after_the_end_is_discarded():
     assert publisher.sessions.publish("b.1", b"") is False
 
 
+def test_a_session_counts_when_its_declaration_is_complete():
+    publisher = Publisher()
+    publisher.hello()
+    assert publisher.sessions.count(None, b"") == 0
+    part = Declare(1, 0, False, {0: StreamOptions()}, [Item(1, 0, "nats", "a.*")], [])
+    publisher.read(links.encode_declare(part))
+    assert publisher.sessions.count(None, b"") == 0
+    assert publisher.sessions.count("a.1", b"a.1") == 1
+    publisher.declare("b.*", revision=1, base=1, sid=2)
+    assert publisher.sessions.count(None, b"") == 1
+
+
 def test_hello_discards_a_declaration_that_is_not_complete():
     publisher, session = up()
     part = Declare(2, 0, False, {0: StreamOptions()}, [Item(2, 0, "nats", "b.*")], [])
@@ -246,7 +258,7 @@ def test_messages_before_a_declaration_go_out_before_its_answer_counts():
 
 
 def test_refusals_name_rule_and_witness():
-    def authorize(user, item, pattern):
+    def authorize(user, item, pattern, group):
         return Refusal(item.sid, "denied", "deny a.>", "a.x")
 
     publisher = Publisher(authorize=authorize)
@@ -437,7 +449,7 @@ def test_eagain_keeps_the_frames():
 
 def test_head_and_body_go_again_together():
     publisher, session = up()
-    publisher.publish("a.1", payload=b"x" * 9_000)
+    publisher.publish("a.1", payload=b"x" * 70_000)
     frames = session.next_frames()
     assert len(frames) == 2
     assert session.next_frames() == frames

@@ -24,10 +24,10 @@ SUBJECT = "m.x"
 HELLO = b"hello"
 MULTICAST = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=30)
 OPTIONS = {
-    "prefix": {},
+    "prefix": {"filtering": "prefix"},
     "publisher": {"filtering": "publisher"},
-    "shared": {"filtering": "publisher", "shared": True},
-    "multicast": {"multicast": MULTICAST},
+    "auto": {},
+    "multicast": {"options": oz.Options(multicast=MULTICAST)},
 }
 NODES = ("node", "asyncio node")
 
@@ -46,13 +46,9 @@ class Receiver:
         self.heard = threading.Event()
         self.end = None
         self.at_first = None
-        self.is_stopping = False
 
     def take(self, payload):
         self.heard.set()
-        if self.is_stopping:
-            self.sub.close()
-            return
         if payload == HELLO:
             return
         self.got.append(int(payload))
@@ -66,7 +62,7 @@ class Receiver:
         """Subscribe; give what is received from."""
         handler = {"handler": self.handle} if self.way.handles else {}
         self.subscription = sub.subscribe("m.*", **handler)
-        return self.subscription if is_node(sub) else sub
+        return self.subscription if is_node(sub) or self.way.is_own else sub
 
     @property
     def drained(self):
@@ -94,35 +90,19 @@ class Blocking(Receiver):
             self.end = OVER
         except Exception as error:
             self.end = error
-        if not is_node(self.sub):
-            self.sub.close()
 
     def drain_at_first(self):
-        """Drain after the first message; a socket in its own thread, since it has one owner."""
-        if is_node(self.sub):
-            self.at_first = lambda: self._others.append(Thread(self.drained.drain))
-        else:
-            self.at_first = self.drained.drain
+        """Drain in another thread after the first message."""
+        self.at_first = lambda: self._others.append(Thread(self.drained.drain))
 
     def close_from_elsewhere(self):
-        """Close from the thread of the test; give the error that it got."""
-        try:
-            self.sub.close()
-        except oz.OzError as error:
-            return error
-        return None
+        """Close from the thread of the test."""
+        self.sub.close()
 
     def dispose(self):
-        if not is_node(self.sub):
-            # Only its own thread may close it, at the next message.
-            self.is_stopping = True
-            return
-        self.sub.close(timeout=1.0)
+        self.sub.close(**({"timeout": 1.0} if is_node(self.sub) else {}))
         for thread in (self._thread, *self._others):
             thread.outcome()
-
-    def is_gone(self):
-        return not self._thread.is_alive()
 
 
 class Awaited(Receiver):
@@ -152,11 +132,6 @@ class Awaited(Receiver):
         try:
             await self.way.awaited(self._source, self.take, self.patience)
             self.end = OVER
-        except asyncio.CancelledError as error:
-            if asyncio.current_task().cancelling():
-                raise
-            # pyzmq cancels what polls a socket that is closed.
-            self.end = error
         except Exception as error:
             self.end = error
 
@@ -191,16 +166,13 @@ class Awaited(Receiver):
     def dispose(self):
         self._loop.run(self._dispose())
 
-    def is_gone(self):
-        return True
-
     async def _dispose(self):
         if self._drained is not None:
             await self._drained
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
-        await self.sub.close(timeout=1.0)
+        await self.sub.close(**({"timeout": 1.0} if is_node(self.sub) else {}))
 
 
 class Loop:
@@ -254,8 +226,8 @@ class Scene(ExitStack):
         if self.shell in NODES:
             self.publisher = oz.Node("source", directory=self.directory, codec=PLAIN)
         else:
-            options = {"multicast": MULTICAST} if self.filtering == "multicast" else {}
-            self.publisher = oz.Publisher(self._endpoint, **options)
+            options = oz.Options(multicast=MULTICAST if self.filtering == "multicast" else None)
+            self.publisher = oz.Publisher(self._endpoint, options=options)
 
     def restart_publisher(self):
         # All has come. One of multicast stays for all that time: some may still ask for repairs.
@@ -321,13 +293,6 @@ class Scene(ExitStack):
         try:
             for receiver in self.receivers:
                 receiver.dispose()
-
-            def are_gone():
-                self.publisher.publish(SUBJECT, HELLO)
-                self.publisher.flush()
-                return all(receiver.is_gone() for receiver in self.receivers)
-
-            until(are_gone)
         finally:
             self.publisher.close(timeout=1.0)
 

@@ -15,7 +15,7 @@ from matrix.receivers import MULTICAST, NODES, OPTIONS, Scene
 from matrix.ways import OVER, WAYS
 from support.sizes import size
 
-NO_OPTIONS_OF_NODES = [("filtering", "prefix"), ("shared", True), ("multicast", MULTICAST)]
+NO_OPTIONS_OF_NODES = [("filtering", "prefix"), ("multicast", MULTICAST)]
 SHELLS = ("sync", "asyncio", "uvloop", *NODES)
 SILENCE = size(1.2, 3.0)
 """Seconds; no wait inside is cut into pieces as long as either."""
@@ -128,18 +128,14 @@ def test_every_way_goes_on_when_the_publisher_comes_again(shell, filtering):
 
 @in_every_place
 def test_every_way_ends_when_somebody_else_closes(shell, filtering):
-    """Where there are threads a socket has one owner: who closes it from another is told, and it goes on."""
     with Scene(shell, filtering) as scene:
-        # libzmq forbids to close a socket that another thread polls: nothing holds for that.
-        scene.receive([way for way in ways_of(shell) if way.is_held or shell != "sync"])
-        refused = {one: one.close_from_elsewhere() for one in scene.receivers}
+        scene.receive([way for way in ways_of(shell) if not way.is_foreign])
+        for one in scene.receivers:
+            one.close_from_elsewhere()
 
         def is_right(one):
-            if isinstance(refused[one], oz.OwnershipError):
-                return shell == "sync" and has_all(scene)(one)
             return ended_as(one.way, one.end) or is_called(shell, one)
 
-        scene.publish(3)
         assert scene.outcomes(is_right) == {}
 
 
@@ -153,18 +149,14 @@ def test_every_way_gets_the_rest_and_ends_when_drained(shell, filtering):
 
         def is_right(one):
             # What was not in one piece with the first, or comes from who does not answer, need not come.
-            fewest = 50 if filtering in ("publisher", "shared") else 1
-            is_over = ended_as(one.way, one.end) or one.way.is_foreign or is_called(shell, one)
+            fewest = 50 if filtering in ("publisher", "auto") else 1
+            is_over = ended_as(one.way, one.end) or is_called(shell, one)
             return len(one.got) >= fewest and in_order(one) and is_over
 
         assert scene.outcomes(is_right) == {}
 
 
 REFUSED = [
-    ("sync", {"shared": True}, ValueError),
-    ("asyncio", {"shared": True}, ValueError),
-    ("sync", {"multicast": MULTICAST, "filtering": "publisher"}, ValueError),
-    ("asyncio", {"multicast": MULTICAST, "filtering": "publisher"}, ValueError),
     *((shell, {option: value}, TypeError) for shell in NODES for option, value in NO_OPTIONS_OF_NODES),
 ]
 """What no socket or node of that kind can be made with."""
@@ -186,9 +178,3 @@ def test_nodes_have_only_some_of_the_ways(shell):
             if error := way.refused.get(shell):
                 with pytest.raises(error):
                     getattr(subscription, way.method)
-
-
-@pytest.mark.parametrize("filtering", ["prefix", "multicast"])
-def test_readiness_needs_a_publisher_that_filters(filtering):
-    with oz.Subscriber(**OPTIONS[filtering]) as sub, pytest.raises(ValueError, match="filtering"):
-        sub.wait_ready(timeout=0)

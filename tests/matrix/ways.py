@@ -4,32 +4,16 @@ A way goes on until its receiver is closed or drained, and gives each payload to
 `patience` seconds at a time where a time can be given, and then goes on.
 """
 
-import asyncio
+import select
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
 import zmq
-import zmq.asyncio
 
 import oz
 import oz.asyncio
-from support.inside import engine_of
-
-
-def payloads_of(one):
-    """Give those of a message, or of a batch of them."""
-    return [one.payload] if isinstance(one, oz.Message) else one.payloads
-
-
-def in_ms(seconds):
-    return ceil(seconds * 1000)
-
-
-def wanted(frames):
-    return frames[-1]
-
 
 # blocking -------------------------------------------------------------------------------------------------
 
@@ -57,54 +41,35 @@ def many(sub, take, patience):
                 take(message.payload)
 
 
-def batches(sub, take, patience):
-    while True:
-        with suppress(oz.Timeout):
-            for one in sub.receive_batches(timeout=patience):
-                for payload in payloads_of(one):
-                    take(payload)
-
-
 def run(sub, take, patience):
-    while True:
-        sub.run(patience)
-        if sub.closed or engine_of(sub).is_drained:
-            return
+    while sub.subscriptions:
+        sub.run(timeout=patience)
 
 
 def run_for_ever(sub, take, patience):
     sub.run()
 
 
-def multipart(sub, take, patience):
-    sub.rcvtimeo = in_ms(patience)
-    while True:
-        with suppress(zmq.Again):
-            take(wanted(sub.recv_multipart()))
-
-
 def take_all(sub, take):
     """Take what is there after an event: only as much as a program would that has other sockets too."""
-    with suppress(zmq.Again):
+    with suppress(oz.Timeout):
         while True:
-            take(wanted(sub.recv_multipart(zmq.NOBLOCK)))
+            take(sub.receive(timeout=0).payload)
 
 
-def poll(sub, take, patience):
+def poller(sub, take, patience):
+    made = oz.Poller()
+    made.register(sub, zmq.POLLIN)
     while True:
-        if sub.poll(in_ms(patience)):
+        if made.poll(ceil(patience * 1000)):
             take_all(sub, take)
 
 
-def poller_of(kind):
-    def with_poller(sub, take, patience):
-        poller = kind()
-        poller.register(sub, zmq.POLLIN)
-        while True:
-            if poller.poll(in_ms(patience)):
-                take_all(sub, take)
-
-    return with_poller
+def descriptor(sub, take, patience):
+    while True:
+        # At least once a second, so that publishers are answered.
+        select.select([sub.fileno()], [], [], min(patience, 1.0))
+        take_all(sub, take)
 
 
 # awaited --------------------------------------------------------------------------------------------------
@@ -133,58 +98,19 @@ async def many_awaited(sub, take, patience):
                 take(message.payload)
 
 
-async def batches_awaited(sub, take, patience):
-    while True:
-        with suppress(oz.Timeout):
-            for one in await sub.receive_batches(timeout=patience):
-                for payload in payloads_of(one):
-                    take(payload)
-
-
 async def run_awaited(sub, take, patience):
-    while True:
-        await sub.run(patience)
-        if sub.closed or engine_of(sub).is_drained:
-            return
+    while sub.subscriptions:
+        await sub.run(timeout=patience)
 
 
 async def run_for_ever_awaited(sub, take, patience):
     await sub.run()
 
 
-async def multipart_awaited(sub, take, patience):
-    sub.rcvtimeo = in_ms(patience)
-    while True:
-        with suppress(zmq.Again):
-            take(wanted(await sub.recv_multipart()))
-
-
-async def take_all_awaited(sub, take):
-    with suppress(zmq.Again):
-        while True:
-            take(wanted(await sub.recv_multipart(zmq.NOBLOCK)))
-
-
-async def poll_awaited(sub, take, patience):
-    while True:
-        if await sub.poll(in_ms(patience)):
-            await take_all_awaited(sub, take)
-
-
-async def poller_awaited(sub, take, patience):
-    poller = zmq.asyncio.Poller()
-    poller.register(sub, zmq.POLLIN)
-    while True:
-        if await poller.poll(in_ms(patience)):
-            await take_all_awaited(sub, take)
-
-
 # the table ------------------------------------------------------------------------------------------------
 
 OVER = "it returned"
 CLOSED = oz.ClosedError
-NO_SOCKET = zmq.ZMQError
-CANCELLED = (zmq.ZMQError, asyncio.CancelledError)
 
 
 @dataclass(frozen=True)
@@ -197,14 +123,14 @@ class Way:
     end: Any
     handles: bool = False
     patient: bool = True  # takes a time to wait
-    is_held: bool = True  # the socket knows that a thread waits in it; of what is not oz's it does not
-    is_foreign: bool = False  # it knows of readability alone: not that nothing comes any more
+    is_own: bool = False  # it receives from the subscription
+    is_foreign: bool = False  # it waits for a descriptor, which closing the receiver closes
     refused: dict[str, Any] = field(default_factory=dict)  # where it is not there, and what says so
 
     @property
     def method(self):
         """The method that it stands on."""
-        return {"run in time": "run", "oz.Poller": "poll", "zmq.Poller": "fileno"}.get(self.name, self.name)
+        return {"run in time": "run", "oz.Poller": "fileno", "descriptor": "fileno"}.get(self.name, self.name)
 
 
 ON_NODES = {"node": AttributeError, "asyncio node": AttributeError}
@@ -214,20 +140,11 @@ WAYS = [
     Way("receive", receive, receive_awaited, CLOSED, patient=False),
     Way("iterate", iterate, iterate_awaited, OVER, patient=False),
     Way("receive_many", many, many_awaited, CLOSED, refused=ON_NODES),
-    Way("receive_batches", batches, batches_awaited, CLOSED, refused=ON_NODES),
+    Way("own receive", receive_in_time, receive_in_time_awaited, CLOSED, is_own=True),
+    Way("own iteration", iterate, iterate_awaited, OVER, patient=False, is_own=True),
     Way("run in time", run, run_awaited, OVER, handles=True, refused=ON_NODES),
     Way("run", run_for_ever, run_for_ever_awaited, OVER, handles=True, patient=False, refused=ON_NODES),
     Way("handler", receive_in_time, receive_in_time_awaited, CLOSED, handles=True),
-    Way("recv_multipart", multipart, multipart_awaited, NO_SOCKET, refused=ON_NODES),
-    Way("poll", poll, poll_awaited, CANCELLED, refused=ON_NODES),
-    Way("oz.Poller", poller_of(oz.Poller), None, NO_SOCKET, refused=ON_NODES),
-    Way(
-        "zmq.Poller",
-        poller_of(zmq.Poller),
-        poller_awaited,
-        CANCELLED,
-        refused=ON_NODES,
-        is_held=False,
-        is_foreign=True,
-    ),
+    Way("oz.Poller", poller, None, CLOSED, refused=ON_NODES),
+    Way("descriptor", descriptor, None, CLOSED, refused=ON_NODES, is_foreign=True),
 ]

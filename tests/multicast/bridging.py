@@ -1,37 +1,44 @@
-"""A gateway that runs in a thread of the test, and the applications around it."""
+"""A gateway that runs in a thread of the test, and the programs around it."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
-import oz
+from multicast.loopback import publisher_at, subscriber_at
+from oz.errors import Timeout
+from oz.options import Multicast
+from oz.publisher.sync import Publisher
 from oz.services.gateway import Gateway
+from oz.subscriber.sync import Subscriber
 from support.inside import engine_of
 from support.ports import lasting_udp_port
 from support.waiting import DEADLINE, Thread, until
 
 GROUP = "239.192.7.2"
-OPTIONS = oz.Multicast(rate_kbps=11_000, recovery=5.0)
+OPTIONS = Multicast(rate_kbps=11_000, recovery=5.0)
 # For it a machine that is busy for a while is no silence.
 PATIENT = replace(OPTIONS, stale_after=30.0)
+LOCAL_PUBLISHERS = 6
 
 
 def free_endpoint():
-    """Give a multicast endpoint on the loopback whose UDP port nobody has."""
+    """Return a multicast endpoint on the loopback interface whose UDP port is free."""
     return f"epgm://127.0.0.1;{GROUP}:{lasting_udp_port()}"
 
 
 class Bridge(ExitStack):
-    """A gateway and what speaks through it; all of it is closed at the end."""
+    """A gateway and the programs that use it; all are closed at the end."""
 
     def __init__(self, directory, **options):
         super().__init__()
         self.inward, self.outward = free_endpoint(), free_endpoint()
-        self.subscribers, self.publishers = f"ipc://{directory}/sub", f"ipc://{directory}/pub"
+        self.subscribers, self.publishers = f"ipc://{directory}/sub", f"ipc://{directory}/plain"
+        self._free = [f"ipc://{directory}/pub{number}" for number in range(LOCAL_PUBLISHERS)]
         ways = {
             "receive": self.inward,
             "send": self.outward,
             "subscribers": self.subscribers,
             "publishers": self.publishers,
+            "connect": [*self._free],
         }
         self.gateway = self.enter_context(Gateway(**{**ways, "multicast": OPTIONS, **options}))
         self._thread = None
@@ -59,35 +66,41 @@ class Bridge(ExitStack):
         return next(one for one in self.gateway.workers if one.role == role)
 
     def local_publisher(self):
-        made = self.enter_context(oz.Publisher(connect=self.publishers, on_full="block"))
+        """Return a publisher to which the gateway has a link."""
+        made = Publisher(self._free.pop(), on_full="block")
+        self.callback(made.close, timeout=0)
+        made.wait_for_subscribers(timeout=DEADLINE)
+        return made
+
+    def plain_publisher(self):
+        """Return a publisher that connects to the gateway."""
+        made = Publisher(connect=self.publishers, on_full="block")
+        self.callback(made.close, timeout=0)
         made.wait_for_subscribers(timeout=DEADLINE)
         return made
 
     def local_subscriber(self, pattern="a.>"):
-        listener = Listener(oz.Subscriber(self.subscribers, filtering="publisher", on_gap=lambda gap: None))
-        self.enter_context(listener.socket)
+        listener = Listener(Subscriber(self.subscribers, filtering="publisher", on_gap=lambda gap: None))
+        self.callback(listener.socket.close)
         listener.socket.subscribe(pattern)
         listener.socket.wait_ready(timeout=DEADLINE)
         return listener
 
     def far_publisher(self):
-        return self.enter_context(oz.Publisher(self.inward, multicast=OPTIONS, on_full="block"))
+        made = publisher_at(self.inward, OPTIONS, on_full="block")
+        self.callback(made.close, timeout=0)
+        return made
 
     def far_subscriber(self):
-        listener = Listener(
-            oz.Subscriber(
-                self.outward, multicast=PATIENT, on_gap=lambda gap: None, on_advisory=lambda _: None
-            )
-        )
-        self.enter_context(listener.socket)
-        listener.socket.subscribe("")
+        listener = Listener(subscriber_at(self.outward, PATIENT, on_gap=lambda gap: None))
+        self.callback(listener.socket.close)
+        listener.socket.subscribe(b"")
         return listener
 
     def connect_far(self, publisher, listener):
-        """Publish until what was published last is heard; give how many that took.
+        """Publish until the last message is heard; return the number of messages.
 
-        Multicast knows no readiness. Who comes late was never meant to have what was published before, so
-        that this is neither delivered nor lost.
+        Multicast has no readiness. Messages before a subscriber joined are neither delivered nor lost.
         """
         before, hello = listener.known, Hello(publisher, listener)
         self.until(hello.is_heard)
@@ -96,35 +109,42 @@ class Bridge(ExitStack):
         return hello.published
 
     def until_heard(self, publisher, listener):
-        """Publish until what was published last is heard again; give how many that took.
+        """Publish until the last message is heard again; return the number of messages.
 
-        A process that begins is ready before the kernel hands it packets.
+        A new process is ready before the kernel delivers packets to it.
         """
         hello = Hello(publisher, listener)
         self.until(hello.is_heard)
         return hello.published
 
     def _until_records_are_heard(self, publisher, listener, is_heard):
-        """Wait for what may yet be said of messages before the first one that was heard.
+        """Wait until it is known whether messages before the first one were lost.
 
-        The next record of the publisher says whether it began when somebody listened: then they are lost.
+        The next record of the publisher shows whether it began while a subscriber listened.
         """
-        senders = getattr(engine_of(listener.socket).receiver, "senders", None)
-        if senders is not None:
+        sources = [
+            one.multicast for one in engine_of(listener.socket).places.values() if one.multicast is not None
+        ]
+        if sources:
+            senders = sources[0].listener.receiver.senders
             self.until(lambda: listener.take() or all(one.first is None for one in senders.values()))
             return
-        said = engine_of(publisher).records.beats_at
-        self.until(lambda: engine_of(publisher).records.beats_at > said)
+        sender = getattr(engine_of(publisher), "_sender", None)
+        if sender is not None:
+            # The second of two records decides.
+            for _ in range(2):
+                beat = sender.next_beat
+                self.until(lambda beat=beat: sender.next_beat > beat)
         # The gateway hears the record before the first of these, and reports losses before the second.
         for _ in range(2):
             self.until(is_heard)
 
 
 class Hello:
-    """What is published until it is heard.
+    """A message that is published until it is heard.
 
     Attributes:
-        published: how often that was so far.
+        published: number of messages.
     """
 
     def __init__(self, publisher, listener):
@@ -140,7 +160,7 @@ class Hello:
 
 
 class Listener:
-    """A subscriber and what it got."""
+    """A subscriber and the messages that it received."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -149,16 +169,16 @@ class Listener:
 
     @property
     def known(self):
-        """How many messages were delivered or reported lost."""
+        """Number of messages that were delivered or reported lost."""
         return len(self.messages) + self.socket.stats.lost
 
     def take(self, timeout=0.05):
-        with suppress(oz.Timeout):
+        with suppress(Timeout):
             while True:
                 self.messages.append(self.socket.receive(timeout=timeout))
 
     def settle(self, published, timeout=2 * DEADLINE):
-        """Receive until all is delivered or reported lost; give how many were lost."""
+        """Receive until all messages are delivered or reported lost; return the number of lost ones."""
 
         def is_settled():
             self.take()

@@ -2,8 +2,7 @@
 
 import pytest
 
-import oz
-from multicast.loopback import FAST, GROUP, joined
+from multicast.loopback import GROUP, joined, publisher_at, subscriber_at
 from support.ports import lasting_udp_port
 
 
@@ -14,11 +13,8 @@ def endpoint():
 
 @pytest.fixture
 def pair(endpoint):
-    with (
-        oz.Subscriber(endpoint, multicast=FAST) as subscriber,
-        oz.Publisher(endpoint, multicast=FAST) as publisher,
-    ):
+    with subscriber_at(endpoint) as subscriber, publisher_at(endpoint) as publisher:
         subscriber.subscribe("md.>")
-        joined(subscriber, 1)
+        joined(subscriber)
         yield publisher, subscriber
-        publisher.close(0)
+        publisher.close(timeout=0)

@@ -12,24 +12,25 @@ import zmq
 
 from multicast.raw import SETTLES, is_all, messages
 from oz.errors import ProtocolError
-from oz.transport.multicast.group import MulticastGroup
-from oz.transport.multicast.receiver import Listening
+from oz.multicast.group import configure
+from oz.multicast.listening import Listener
 
 
 class Kept:
     """One receiver of libpgm: it hands on what it gets while somebody takes it, and counts that for good."""
 
-    def __init__(self, context, group, endpoint, number):
+    def __init__(self, listener, number):
         self.address = f"inproc://kept-{number}"
         self.seen, self.came_at = {}, time.monotonic()
+        context = listener.socket.context
         self._front = context.socket(zmq.XPUB)
         self._front.setsockopt(zmq.SNDHWM, 0)
         self._front.bind(self.address)
         self._receiver = context.socket(zmq.SUB)
-        group.configure(self._receiver)
+        configure(self._receiver, listener.options, is_publisher=False)
         self._receiver.setsockopt(zmq.RCVHWM, 0)
         self._receiver.subscribe("")
-        self._receiver.connect(endpoint)
+        self._receiver.connect(listener.endpoint)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -65,31 +66,24 @@ class Kept:
 
 
 class Keeping:
-    """Has the subscribers of this process listen through receivers that are kept; use it in `with`."""
+    """Has the listeners of this process listen through receivers that are kept; use it in `with`."""
 
     def __init__(self):
         self.kept = []
-        self._admit, self._reconnect = MulticastGroup.admit, Listening._reconnect
+        self._connect, self._reconnect = Listener._connect, Listener._reconnect
 
     def __enter__(self):
-        def admit(group, socket, text):
-            endpoint = self._admit(group, socket, text)
-            return self._begin(socket, group, endpoint)
+        def reconnect(listener):
+            listener.reconnects += 1
+            listener.socket.disconnect(self.kept[-1].address)
+            self._begin(listener)
 
-        def reconnect(socket, endpoint):
-            self._give_up(socket, endpoint)
-
-        MulticastGroup.admit, Listening._reconnect = admit, staticmethod(reconnect)
+        Listener._connect, Listener._reconnect = lambda listener: self._begin(listener), reconnect
         return self
 
-    def _begin(self, socket, group, endpoint):
-        self._group = group
-        self.kept.append(Kept(socket.context, group, endpoint, len(self.kept)))
-        return self.kept[-1].address
-
-    def _give_up(self, socket, endpoint):
-        zmq.backend.Socket.disconnect(socket, self.kept[-1].address)
-        zmq.backend.Socket.connect(socket, self._begin(socket, self._group, endpoint))
+    def _begin(self, listener):
+        self.kept.append(Kept(listener, len(self.kept)))
+        listener.socket.connect(self.kept[-1].address)
 
     def first(self, sent):
         """Give what the first receiver got, when it has all that was sent or nothing comes any more."""
@@ -104,4 +98,4 @@ class Keeping:
             one.close()
 
     def __exit__(self, *_):
-        MulticastGroup.admit, Listening._reconnect = self._admit, staticmethod(self._reconnect)
+        Listener._connect, Listener._reconnect = self._connect, self._reconnect

@@ -9,7 +9,8 @@ import sys
 import time
 import zlib
 
-import oz
+from oz.errors import Timeout
+from oz.subscriber.sync import Subscriber
 
 LONGEST = 120
 SETTLES = 1.5
@@ -17,7 +18,7 @@ SETTLES = 1.5
 
 def main(endpoint):
     lost, seen, wrong, double, has_left = [], set(), 0, 0, False
-    with oz.Subscriber(endpoint, filtering="publisher", on_gap=lost.append) as sub:
+    with Subscriber(endpoint, filtering="publisher", on_gap=lost.append) as sub:
         sub.subscribe(["md.>", "_OZ.gateway.left"])
         sub.wait_ready(timeout=LONGEST)
         print("ready", flush=True)
@@ -25,7 +26,7 @@ def main(endpoint):
         while time.monotonic() < ends:
             try:
                 message = sub.receive(timeout=SETTLES)
-            except oz.Timeout:
+            except Timeout:
                 if has_left:
                     break
                 continue

@@ -1,27 +1,36 @@
-"""What tests of multicast on the loopback interface have in common; no privilege is needed there."""
+"""Publishers and subscribers of multicast on the loopback interface, which needs no privilege."""
 
-import pytest
+from contextlib import suppress
+
 import zmq
 
-import oz
-from support.inside import engine_of
-from support.waiting import DEADLINE, until
+from oz.errors import Timeout
+from oz.options import Multicast, Options
+from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
+from support.waiting import DEADLINE
 
 GROUP = "239.192.7.2"
-# A machine that is busy for seconds is no silence: nothing of what these tests send is lost.
-FAST = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=30)
-SLOW = oz.Multicast(rate_kbps=1_000, recovery=10.0, stale_after=30)
+# A machine that is busy for seconds is no silence: no message of these tests is lost.
+FAST = Multicast(rate_kbps=100_000, recovery=10.0, stale_after=30)
+SLOW = Multicast(rate_kbps=1_000, recovery=10.0, stale_after=30)
 
 
-def joined(subscriber, count):
-    """Wait until so many publishers were heard: from now on everything of theirs is accounted for."""
+def options(multicast=FAST, **fields):
+    return Options(multicast=multicast, **fields)
 
-    def is_heard():
-        with pytest.raises(oz.Timeout):
-            subscriber.receive(timeout=0)
-        return len(engine_of(subscriber).receiver.senders) >= count
 
-    until(is_heard)
+def publisher_at(endpoint, multicast=FAST, *, on_full="drop", codec=None, **fields):
+    return Publisher(endpoint, on_full=on_full, codec=codec, options=options(multicast, **fields))
+
+
+def subscriber_at(endpoint, multicast=FAST, *, on_gap=None, codec=None, **fields):
+    return Subscriber(endpoint, on_gap=on_gap, codec=codec, options=options(multicast, **fields))
+
+
+def joined(subscriber):
+    """Wait until a publisher is heard: from now on every message is delivered or reported lost."""
+    subscriber.wait_ready(timeout=DEADLINE)
 
 
 def payloads(subscriber, count):
@@ -29,12 +38,14 @@ def payloads(subscriber, count):
 
 
 def receive_nothing(subscriber):
-    with pytest.raises(oz.Timeout):
+    """Receive for a moment; return whether nothing came."""
+    with suppress(Timeout):
         subscriber.receive(timeout=0.02)
+        return False
     return True
 
 
-def raw_publisher(context, endpoint, **options):
+def raw_publisher(context, endpoint):
     socket = context.socket(zmq.PUB)
     socket.linger = 0
     socket.rate, socket.recovery_ivl = FAST.rate_kbps, 1000

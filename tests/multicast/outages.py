@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from multicast.playing import scene
 from multicast.rows import PACE, Row
-from oz.protocol.multicast.plan import Load, plan
+from oz.multicast.plan import Load, plan
 
 
 def outages(network):

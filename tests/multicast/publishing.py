@@ -12,7 +12,8 @@ import sys
 import time
 import zlib
 
-import oz
+from oz.options import Multicast, Options
+from oz.publisher.sync import Publisher
 
 
 def payload(number, size):
@@ -41,7 +42,7 @@ def main(
     goes_on=False,
     **options,
 ):
-    publisher = oz.Publisher(endpoint, multicast=oz.Multicast(**options), on_full=on_full)
+    publisher = Publisher(endpoint, options=Options(multicast=Multicast(**options)), on_full=on_full)
     with publisher:
         print("ready", flush=True)
         sys.stdin.readline()
@@ -53,7 +54,7 @@ def main(
             big = largest and number % 100 == 99
             publisher.publish(f"md.{name}.{number % 7}", payload(number, largest if big else size))
         stats = publisher.stats
-        print(json.dumps({"name": name, "sent": stats.sent, "missed": stats.missed}), flush=True)
+        print(json.dumps({"name": name, "sent": stats.sent, "missed": stats.dropped["full"]}), flush=True)
         sys.stdin.readline()
         publisher.close(timeout=closing)
 

@@ -14,19 +14,19 @@ import time
 
 import zmq
 
-import oz
-from oz.transport.multicast.group import MulticastGroup
-from oz.wire.batch import CONTROL
-from oz.wire.datagram import parse, parse_messages
+from oz.errors import ProtocolError
+from oz.multicast.group import configure
+from oz.options import Multicast
+from oz.wire.datagrams import Record, decode
 
 SETTLES = 15.0
 
 
 def messages(frame):
-    prefix, head, at = parse(frame)
-    if head.flags & CONTROL:
+    _, flat = decode(frame)
+    if isinstance(flat, Record):
         return
-    for subject, payload in zip(*parse_messages(frame, prefix, at, head), strict=True):
+    for subject, payload in zip(flat[0::3], flat[1::3], strict=True):
         yield subject.decode().split(".")[1], struct.unpack_from(">Q", payload)[0]
 
 
@@ -44,9 +44,8 @@ def is_all(seen, expected):
 def main(endpoint, pattern="", **options):
     seen, broken, expected = {}, 0, []
     threading.Thread(target=listen, args=(expected,), daemon=True).start()
-    group = MulticastGroup(oz.Multicast(**options), is_publisher=False, is_plain=True)
     with zmq.Context() as context, context.socket(zmq.SUB) as sub:
-        group.configure(sub)
+        configure(sub, Multicast(**options), is_publisher=False)
         sub.setsockopt(zmq.LINGER, 0)
         sub.setsockopt(zmq.RCVHWM, 0)
         sub.subscribe("")
@@ -60,7 +59,7 @@ def main(endpoint, pattern="", **options):
                 for name, number in messages(sub.recv()):
                     came_at = time.monotonic()
                     seen.setdefault(name, set()).add(number)
-            except oz.ProtocolError:
+            except ProtocolError:
                 broken += 1
     rows = {name: {"delivered": len(numbers), "first": min(numbers)} for name, numbers in seen.items()}
     print(json.dumps({"publishers": rows, "broken": broken}), flush=True)

@@ -14,8 +14,10 @@ import zlib
 from collections import Counter
 from contextlib import ExitStack
 
-import oz
 from multicast.keeping import Keeping
+from oz.errors import Timeout
+from oz.options import Multicast, Options
+from oz.subscriber.sync import Subscriber
 from support.inside import engine_of
 
 SETTLES = 0.3
@@ -26,7 +28,7 @@ class Tally:
     def __init__(self):
         self.delivered, self.lost, self.wrong, self.double = Counter(), Counter(), Counter(), Counter()
         self.first, self.names, self.seen = {}, {}, set()
-        self.advisories, self.gaps, self.unknown = [], [], 0
+        self.advisories, self.gaps, self.unknown, self.told = [], [], 0, 0
 
     def take(self, message):
         origin, name = message.origin, message.subject.split(".")[1]
@@ -41,13 +43,17 @@ class Tally:
         self.seen.add((origin, number))
         self.delivered[origin] += 1
 
-    def on_gap(self, gap):
-        if gap.count is None:
+    def on_loss(self, loss):
+        """Count a loss. A gap has no number of its first message, so that this is called before `on_gap`."""
+        if loss.count is None:
             self.unknown += 1
             return
-        self.gaps.append((gap.sequence, gap.count))
-        self.lost[gap.origin] += gap.count
-        self.first[gap.origin] = min(self.first.get(gap.origin, gap.sequence), gap.sequence)
+        self.gaps.append((loss.sequence, loss.count))
+        self.lost[loss.origin] += loss.count
+        self.first[loss.origin] = min(self.first.get(loss.origin, loss.sequence), loss.sequence)
+
+    def on_gap(self, gap):
+        self.told += gap.count or 0
 
     def accounts_for(self, sent, senders):
         """Tell whether all that was sent is accounted for, and it is judged what came before that."""
@@ -87,44 +93,47 @@ def main(endpoint, deadline=150, pattern="md.>", naps=False, keeps=False, **opti
         naps: whether it rests for a moment after every 50 messages, and ends when it is told that messages
             may be missing which nobody counts.
         keeps: whether it says what the receiver got that it began with, which goes on when it is given up.
-        options: of `oz.Multicast`.
+        options: of `Multicast`.
     """
     tally, expected = Tally(), []
     threading.Thread(target=listen, args=(expected,), daemon=True).start()
     started = time.monotonic()
 
-    def on_advisory(advisory):
-        tally.advisories.append((advisory.kind, round(time.monotonic() - started, 2)))
+    def on_notice(notice):
+        tally.advisories.append((notice.kind, round(time.monotonic() - started, 2)))
 
     with ExitStack() as stack:
         keeping = stack.enter_context(Keeping()) if keeps else None
-        multicast = oz.Multicast(**options)
-        sub = oz.Subscriber(endpoint, multicast=multicast, on_gap=tally.on_gap, on_advisory=on_advisory)
+        sub = Subscriber(endpoint, on_gap=tally.on_gap, options=Options(multicast=Multicast(**options)))
         stack.enter_context(sub)
+        source = engine_of(sub).places[endpoint].multicast
+        listener, report = source.listener, source._report
+        listener._on_notice = on_notice
+        source._report = lambda loss: (tally.on_loss(loss), report(loss))
         if keeping:
             stack.callback(keeping.close)
         sub.subscribe(pattern)
-        senders = engine_of(sub).receiver.senders
+        senders = listener.receiver.senders
         print("ready", flush=True)
         while time.monotonic() < started + deadline:
             try:
                 tally.take(sub.receive(timeout=SETTLES))
                 if naps and not sub.stats.delivered % 50:
                     time.sleep(NAP)
-            except oz.Timeout:
+            except Timeout:
                 if expected and (tally.accounts_for(expected[-1], senders) or (naps and tally.unknown)):
                     break
         stats = sub.stats
+        assert tally.told == stats.lost, (tally.told, stats)
         first = keeping.first(expected[-1]) if keeping else None
-    counts = {
-        name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed", "reconnects")
-    }
+    counts = {name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed")}
     said = {
         "publishers": tally.rows(),
         "advisories": tally.advisories,
         "unknown": tally.unknown,
         "gaps": tally.gaps,
         "first_receiver": first,
+        "reconnects": listener.reconnects,
     }
     print(json.dumps({**said, **counts}), flush=True)
 

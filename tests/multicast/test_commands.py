@@ -33,8 +33,8 @@ def test_what_pub_multicasts_is_printed_by_sub(endpoint):
         env=ENVIRONMENT,
     )
     try:
-        assert listener.stderr.readline() == f"oz sub: ready, connecting to {endpoint}\n"
-        # Ready is the socket, and not yet the network: what comes before is no loss, and missed.
+        assert "no publisher is heard" in listener.stderr.readline()
+        # It has joined, and the kernel may not deliver packets yet.
         for _ in range(5):
             done = subprocess.run(
                 oz("pub", "a.b", "hello", "--bind", endpoint),
@@ -75,13 +75,16 @@ def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
     [
         (("sub", "a.b", "--connect", "epgm://nope0;239.192.7.3:5555"), "names interface nope0"),
         (("sub", "a.b", "--connect", "epgm://0.0.0.0;239.192.7.3:5555"), "names interface 0.0.0.0"),
-        (("sub", "a.b", "--headers", "--connect", "epgm://lo;239.192.7.3:5555"), "no way back"),
+        (("sub", "a.b", "--group", "g", "--connect", "epgm://lo;239.192.7.3:5555"), "has no links"),
         (("pub", "a.b", "x", "--bind", "epgm://lo;10.0.0.1:5555"), "names group 10.0.0.1"),
-        (("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"), "no last_value"),
+        (
+            ("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"),
+            "last values need links",
+        ),
     ],
 )
-def test_what_multicast_cannot_is_wrong_usage_and_said_in_a_line(arguments, reason):
+def test_a_use_that_multicast_does_not_have_is_an_error_of_one_line(arguments, reason):
     done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=LONGEST)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode in (1, 2), done.stderr
     assert reason in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

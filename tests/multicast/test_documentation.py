@@ -21,9 +21,10 @@ def test_an_example_runs(block):
     try:
         exec(compile(text, str(PAGE), "exec"), names)
     finally:
-        for name in ("publisher", "subscriber"):
-            if name in names:
-                names[name].close(0)
+        if "publisher" in names:
+            names["publisher"].close(timeout=0)
+        if "subscriber" in names:
+            names["subscriber"].close()
 
 
 def test_there_is_something_to_run():

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import zmq
 
 from multicast import needs
 from support.ports import lasting_udp_port
@@ -114,24 +113,6 @@ SOCKET_OPTIONS = {
     "high_water_mark": [0, 1, 2**31 - 1, 2**31, -1],
     "codec": ["msgpack"],
 }
-VALUES = [
-    0,
-    1,
-    -1,
-    2,
-    7,
-    256,
-    65_536,
-    2**31 - 1,
-    2**31,
-    -(2**31),
-    2**63,
-    "b:",
-    "b:" + "x" * 300,
-    "text",
-    None,
-    1.5,
-]
 HOLDERS = ["Publisher", "Subscriber", "reuse", "loopback", "any"]
 
 
@@ -153,18 +134,6 @@ def number_cases():
     ]
 
 
-def option_cases():
-    """Every option that pyzmq knows, set on a socket before it connects, with all sorts of values."""
-    cases = []
-    names = sorted(option.name for option in zmq.SocketOption)
-    for kind in KINDS:
-        for name in names:
-            cases += [
-                given(kind, sockopts=[(name, value)]) for value in random.Random(name).sample(VALUES, 3)
-            ]
-    return cases
-
-
 def held_cases():
     cases = [given(kind, holder=holder) for kind in KINDS for holder in HOLDERS]
     return cases + [given(kind, files=files) for kind in KINDS for files in (12, 16, 20, 24, 30, 40)]
@@ -179,12 +148,9 @@ def mixed_cases(count=150):
         options = {
             name: chance.choice(values) for name, values in SOCKET_OPTIONS.items() if chance.random() < 0.2
         }
-        sockopts = [
-            (option.name, chance.choice(VALUES)) for option in chance.sample(list(zmq.SocketOption), 3)
-        ]
         endpoint = chance.choice(ENDPOINTS) if chance.random() < 0.3 else ENDPOINTS[0]
         holder = chance.choice([*HOLDERS, None, None, None, None])
-        more = {"options": options, "sockopts": sockopts, "holder": holder}
+        more = {"options": options, "holder": holder}
         cases.append(given(chance.choice(KINDS), endpoint, multicast=multicast, **more))
     return cases
 
@@ -217,11 +183,6 @@ def test_no_case_ends_the_process(cases):
     assert 0 < used < len(lines)
     for case, line in zip(tried, lines, strict=True):
         assert line == "used" or len(line) > 30, (case, line)
-
-
-@pytest.mark.parametrize("half", [0, 1])
-def test_no_option_of_zeromq_ends_the_process(half):
-    outcomes(option_cases()[half::2])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

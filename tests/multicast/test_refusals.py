@@ -1,97 +1,125 @@
-"""What multicast sockets refuse over `epgm://` on the loopback interface, and say why."""
+"""Arguments and calls that multicast refuses, with the reason."""
 
 import pytest
-import zmq
 
-import oz
-import oz.asyncio
 from multicast import needs
-from multicast.loopback import FAST, GROUP, joined, payloads
+from multicast.loopback import (
+    FAST,
+    GROUP,
+    joined,
+    options,
+    payloads,
+    publisher_at,
+    receive_nothing,
+    subscriber_at,
+)
+from oz.errors import ConfigurationError
+from oz.options import Options
+from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
+from oz.transport.endpoints import EndpointError
+from support.keyring import Keyring
 from support.ports import lasting_udp_port
+from support.waiting import until
 
 pytestmark = [needs.pgm, pytest.mark.timeout(180)]
 
 
+def test_a_subscriber_refuses_filtering_by_the_publisher(endpoint):
+    with pytest.raises(ConfigurationError, match="has no links"):
+        Subscriber(endpoint, filtering="publisher")
+
+
+def test_a_subscriber_refuses_keys_that_would_be_ignored(endpoint, tmp_path):
+    security = Keyring(tmp_path, "desk").security("desk")
+    with pytest.raises(EndpointError, match="multicast has no keys"):
+        Subscriber(endpoint, security=security)
+
+
+def test_a_subscriber_does_not_bind_multicast(endpoint):
+    with pytest.raises(EndpointError, match="connect="):
+        Subscriber(bind=endpoint)
+
+
 @pytest.mark.parametrize(
-    ("options", "says"),
+    "arguments", [{"group": "g"}, {"overflow": "conflate"}, {"last_value": True}, {"ack": "handled"}]
+)
+def test_a_subscription_refuses_what_needs_a_link(endpoint, arguments):
+    with subscriber_at(endpoint) as subscriber, pytest.raises(ConfigurationError, match="has no links"):
+        subscriber.subscribe("md.>", **arguments)
+    with Subscriber() as subscriber:
+        subscriber.subscribe("md.>", **arguments)
+        with pytest.raises(ConfigurationError, match="has no links"):
+            subscriber.connect(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
     [
-        ({"filtering": "publisher"}, "no way back"),
-        ({"filtering": "publisher", "plain": True}, "no way back"),
-        ({"shared": True}, "no way back"),
-        ({"delimiter": b" "}, "plain=True"),
-        ({"plain": True, "on_gap": print}, "on_gap"),
-        ({"plain": True, "on_advisory": print}, "on_advisory"),
+        ({"last_value": True}, "last values need links"),
+        ({"links": "tcp://127.0.0.1:5555"}, "no links"),
+        ({"security": "keys.toml"}, "no keys"),
+        ({"options": options(delimiter=b" ")}, "plain=True"),
     ],
 )
-def test_a_subscriber_refuses_what_multicast_cannot_do(endpoint, options, says):
-    with pytest.raises(ValueError, match=says):
-        oz.Subscriber(endpoint, **options)
+def test_a_publisher_refuses_what_multicast_cannot_do(endpoint, arguments, says):
+    with pytest.raises(ConfigurationError, match=says):
+        Publisher(endpoint, **arguments)
 
 
-@pytest.mark.parametrize("options", [{"group": "g"}, {"overflow": "conflate"}, {"last_value": True}])
-def test_a_subscription_refuses_what_multicast_cannot_do(endpoint, options):
-    with (
-        oz.Subscriber(endpoint) as subscriber,
-        pytest.raises(ValueError, match="multicast goes to everybody"),
-    ):
-        subscriber.subscribe("md.>", **options)
-
-
-def test_a_publisher_refuses_what_multicast_cannot_do(endpoint):
-    for options, says in (({"last_value": True}, "last_value"), ({"delimiter": b" "}, "plain=True")):
-        with pytest.raises(ValueError, match=says):
-            oz.Publisher(endpoint, **options)
-    with oz.Publisher(endpoint) as publisher:
-        with pytest.raises(ValueError, match="hears nothing"):
+def test_a_publisher_cannot_count_subscribers_and_has_one_endpoint(endpoint):
+    with publisher_at(endpoint) as publisher:
+        with pytest.raises(ConfigurationError, match="do not answer"):
             publisher.wait_for_subscribers(timeout=0)
-        with pytest.raises(ValueError, match="hears nothing"):
-            publisher.interest("md.x")
-        with pytest.raises(ValueError, match="second endpoint"):
+        with pytest.raises(ConfigurationError, match="do not answer"):
+            publisher.has_subscribers("md.x")
+        with pytest.raises(EndpointError, match="second endpoint"):
             publisher.bind(f"epgm://lo;{GROUP}:{lasting_udp_port()}")
-        with pytest.raises(ValueError, match="none of multicast"):
+        with pytest.raises(EndpointError, match="no multicast endpoint"):
             publisher.bind("tcp://127.0.0.1:*")
-        publisher.close(0)
+        assert publisher.subscribers == []
+        assert publisher.link_endpoints == ()
+        publisher.close(timeout=0)
 
 
-@pytest.mark.parametrize("option", ["CURVE_SERVER", "PLAIN_SERVER", "ZAP_DOMAIN"])
-def test_security_that_would_be_ignored_is_refused(endpoint, option):
-    with oz.Subscriber(endpoint) as subscriber, pytest.raises(ValueError, match="CURVE"):
-        subscriber.setsockopt(getattr(zmq, option), 1)
+def test_a_publisher_of_links_does_not_become_one_for_multicast(endpoint):
+    with (
+        Publisher("tcp://127.0.0.1:*") as publisher,
+        pytest.raises(ConfigurationError, match="options=Options"),
+    ):
+        publisher.bind(endpoint)
 
 
-def test_options_of_zeromq_are_those_of_multicast(endpoint):
-    with oz.Subscriber(endpoint) as subscriber:
-        with pytest.raises(ValueError, match="RATE"):
-            subscriber.setsockopt(zmq.RATE, 5)
-        with pytest.raises(ValueError, match="MULTICAST_MAXTPDU"):
-            subscriber.multicast_maxtpdu = 5
-        subscriber.rcvhwm = 10
+def test_options_of_another_type_are_refused():
+    with pytest.raises(ConfigurationError, match=r"oz\.Multicast"):
+        Options(multicast={"rate_kbps": 5})
 
 
 def test_a_second_publisher_on_one_port_is_refused_until_the_first_has_closed(endpoint):
-    with oz.Publisher(endpoint) as first:
-        with pytest.raises(ValueError, match="another publisher holds UDP port"):
-            oz.Publisher(endpoint)
-        first.close(0)
-    oz.Publisher(endpoint).close(0)
+    with publisher_at(endpoint) as first:
+        with pytest.raises(EndpointError, match="another publisher on this host has UDP port"):
+            publisher_at(endpoint)
+        first.close(timeout=0)
+    publisher_at(endpoint).close(timeout=0)
 
 
-def test_multicast_needs_a_socket_that_was_made_for_it(endpoint):
-    with oz.Subscriber() as subscriber, pytest.raises(ValueError, match=r"multicast=oz\.Multicast"):
-        subscriber.connect(endpoint)
-    with pytest.raises(TypeError, match=r"oz\.Multicast"):
-        oz.Subscriber(endpoint, multicast={"rate_kbps": 5})
-    with pytest.raises(ValueError, match="without it plain subscribers"):
-        oz.Publisher("tcp://127.0.0.1:*", plain=True)
-
-
-def test_an_endpoint_may_be_left_and_taken_again(endpoint):
-    with oz.Subscriber(endpoint, multicast=FAST) as subscriber:
+def test_an_endpoint_may_be_left_and_joined_again(endpoint):
+    with subscriber_at(endpoint) as subscriber:
         subscriber.disconnect(endpoint)
+        assert subscriber.publishers == []
         subscriber.connect(endpoint)
         subscriber.subscribe("md.>")
-        with oz.Publisher(endpoint, multicast=FAST) as publisher:
-            joined(subscriber, 1)
-            publisher.publish("md.x", b"1")
-            assert payloads(subscriber, 1) == [b"1"]
-            publisher.close(0)
+        with publisher_at(endpoint, FAST) as publisher:
+            joined(subscriber)
+            publisher.unbind(endpoint)
+            assert publisher.endpoints == ()
+            publisher.bind(endpoint)
+
+            def arrives():
+                publisher.publish("md.x", b"1")
+                return not receive_nothing(subscriber)
+
+            until(arrives)
+            publisher.publish("md.x", b"2")
+            until(lambda: payloads(subscriber, 1) == [b"2"])
+            publisher.close(timeout=0)

@@ -8,11 +8,21 @@ import time
 import pytest
 import zmq
 
-import oz
-import oz.asyncio
+import oz.publisher.aio
+import oz.subscriber.aio
 from multicast import needs
-from multicast.loopback import FAST, joined, payloads, raw_publisher
-from support.inside import engine_of
+from multicast.loopback import (
+    FAST,
+    joined,
+    options,
+    payloads,
+    publisher_at,
+    raw_publisher,
+    receive_nothing,
+    subscriber_at,
+)
+from oz.errors import ClosedError, Timeout
+from oz.options import Multicast
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
 
@@ -24,21 +34,22 @@ def test_messages_of_all_kinds_arrive_in_order(pair):
     large = bytes(range(256)) * 4096
     publisher.publish("md.one", b"1")
     publisher.publish("other", b"not wanted")
-    publisher.publish("md.two", b"2", headers={"trace": "7f3a"})
-    publisher.publish("md.three", [b"3", b"more"])
+    publisher.publish("md.two", b"2", headers={"trace": "7f3a"}, id=b"id")
+    publisher.publish("md.three")
     publisher.publish("md.four", large)
     publisher.publish_many((f"md.{number}", b"%d" % number) for number in range(1000))
     got = [subscriber.receive(timeout=DEADLINE) for _ in range(4)]
     assert [message.subject for message in got] == ["md.one", "md.two", "md.three", "md.four"]
-    assert got[1].headers == {"trace": "7f3a"}
-    assert got[2].frames == [b"md.three", b"3", b"more"]
+    assert (got[1].headers, got[1].id) == ({"trace": "7f3a"}, b"id")
+    assert got[2].frames == [b"md.three", b""]
     assert got[3].payload == large
     assert [message.sequence for message in got] == [0, 2, 3, 4]
+    assert [message.position for message in got] == [0, 2, 3, 4]
     assert len({message.origin for message in got}) == 1
     assert payloads(subscriber, 1000) == [b"%d" % number for number in range(1000)]
     stats = subscriber.stats
     assert (stats.received, stats.delivered, stats.filtered, stats.lost) == (1005, 1004, 1, 0)
-    assert publisher.stats.sent == 1005
+    assert (publisher.stats.published, publisher.stats.sent) == (1005, 1005)
 
 
 def test_a_message_of_a_megabyte_is_cut_into_packets(pair):
@@ -51,171 +62,282 @@ def test_a_message_of_a_megabyte_is_cut_into_packets(pair):
     assert subscriber.stats.malformed == 0
 
 
-def test_a_message_that_is_on_its_way_for_longer_than_stale_after_is_delivered(endpoint):
-    # 2.4 seconds of it, in which nothing else can be heard. A machine may be busy for longer than it bears.
-    slow = oz.Multicast(rate_kbps=1_000, recovery=10.0, stale_after=1.0)
+def test_a_message_that_takes_longer_than_stale_after_is_delivered(endpoint):
+    # 2.4 seconds, in which nothing else can be heard. A machine may be busy for longer than the watchdog waits.
+    slow = Multicast(rate_kbps=1_000, recovery=10.0, stale_after=1.0)
     assert any(delivers(endpoint, slow, bytes(250_000)) for _ in range(3))
 
 
-def delivers(endpoint, options, payload):
-    with (
-        oz.Subscriber(endpoint, multicast=options) as subscriber,
-        oz.Publisher(endpoint, multicast=options) as publisher,
-    ):
+def delivers(endpoint, multicast, payload):
+    with subscriber_at(endpoint, multicast) as subscriber, publisher_at(endpoint, multicast) as publisher:
         subscriber.subscribe("md.>")
-        joined(subscriber, 1)
+        joined(subscriber)
         publisher.publish("md.large", payload)
         publisher.publish("md.behind", b"")
         first = subscriber.receive(timeout=DEADLINE)
-        publisher.close(0)
+        publisher.close(timeout=0)
         return (first.payload, first.gap) == (payload, 0)
 
 
-def test_everybody_who_listens_gets_each_message(endpoint):
+def test_every_subscriber_gets_each_message(endpoint):
     with (
-        oz.Subscriber(endpoint, multicast=FAST) as one,
-        oz.Subscriber(endpoint, multicast=FAST) as other,
-        oz.Publisher(endpoint, multicast=FAST) as publisher,
+        subscriber_at(endpoint) as one,
+        subscriber_at(endpoint) as other,
+        publisher_at(endpoint) as publisher,
     ):
         one.subscribe("md.>")
         other.subscribe("*.x")
-        joined(one, 1)
-        joined(other, 1)
+        joined(one)
+        joined(other)
         publisher.publish("md.x", b"both")
         assert payloads(one, 1) == payloads(other, 1) == [b"both"]
-        publisher.close(0)
+        publisher.close(timeout=0)
 
 
-def test_codec_handlers_batches_and_poller_work_as_ever(endpoint):
+def test_codec_handlers_and_limits_of_subscriptions(endpoint):
     with (
-        oz.Subscriber(endpoint, multicast=FAST, codec="msgpack") as subscriber,
-        oz.Publisher(endpoint, multicast=FAST, codec="msgpack") as publisher,
+        subscriber_at(endpoint, codec="msgpack") as subscriber,
+        publisher_at(endpoint, codec="msgpack") as publisher,
     ):
         handled = []
-        subscription = subscriber.subscribe("md.h", handler=handled.append)
+        subscriber.subscribe("md.h", handler=handled.append)
         subscriber.subscribe("md.>", max_messages=2)
-        joined(subscriber, 1)
+        joined(subscriber)
         for number in range(3):
             publisher.publish("md.h", {"n": number})
         assert payloads(subscriber, 2) == [{"n": 0}, {"n": 1}]
         until(lambda: subscriber.run(timeout=0.05) >= 0 and len(handled) == 3)
-        subscription.unsubscribe()
-        subscriber.subscribe("md.p")
-        poller = oz.Poller()
-        poller.register(subscriber, zmq.POLLIN)
-        publisher.publish("md.p", 7)
-        assert dict(poller.poll(1000 * DEADLINE)) == {subscriber: zmq.POLLIN}
-        assert subscriber.receive(timeout=0).payload == 7
-        publisher.close(0)
+        assert [message.payload for message in handled] == [{"n": 0}, {"n": 1}, {"n": 2}]
+        publisher.close(timeout=0)
 
 
-def test_batches_are_received_as_columns(pair):
+def test_a_payload_that_the_codec_refuses_is_a_gap(endpoint):
+    gaps = []
+    with (
+        subscriber_at(endpoint, codec="json", on_gap=gaps.append) as subscriber,
+        publisher_at(endpoint) as publisher,
+    ):
+        subscriber.subscribe("md.>")
+        joined(subscriber)
+        publisher.publish("md.x", b"{")
+        publisher.publish("md.x", b"{}")
+        assert payloads(subscriber, 1) == [{}]
+        assert [(gap.count, gap.reason) for gap in gaps] == [(1, "malformed")]
+        assert subscriber.stats.malformed == 1
+        publisher.close(timeout=0)
+
+
+def test_a_repeated_id_is_dropped_on_request(endpoint):
+    with subscriber_at(endpoint, dedupe=True) as subscriber, publisher_at(endpoint) as publisher:
+        subscriber.subscribe("md.>")
+        joined(subscriber)
+        for message_id in (b"1", b"2", b"1", b"3"):
+            publisher.publish("md.x", message_id, id=message_id)
+        assert payloads(subscriber, 3) == [b"1", b"2", b"3"]
+        assert subscriber.stats.repeated == 1
+        publisher.close(timeout=0)
+
+
+def test_the_descriptor_signals_a_message(pair):
     publisher, subscriber = pair
-    with publisher.batch():
-        for number in range(20):
-            publisher.publish(f"md.{number}", b"%d" % number)
-    rows = []
-    while len(rows) < 20:
-        for one in subscriber.receive_batches(timeout=DEADLINE):
-            rows += one.payloads if hasattr(one, "payloads") else [one.payload]
-    assert rows == [b"%d" % number for number in range(20)]
+    poller = zmq.Poller()
+    poller.register(subscriber.fileno(), zmq.POLLIN)
+
+    def arrives():
+        poller.poll(1000 * DEADLINE)
+        return not receive_nothing(subscriber)
+
+    publisher.publish("md.x", b"1")
+    until(arrives)
 
 
-def test_asyncio_sockets_do_the_same(endpoint):
+def test_a_subscriber_shows_the_publishers_of_an_endpoint(endpoint):
+    with subscriber_at(endpoint) as subscriber:
+        subscriber.subscribe("md.>")
+        with pytest.raises(Timeout, match="no publisher is heard at epgm://"):
+            subscriber.wait_ready(timeout=0)
+        (info,) = subscriber.publishers
+        assert (info.endpoint, info.mode, info.origin) == (endpoint, "connecting", None)
+        with publisher_at(endpoint) as publisher:
+            joined(subscriber)
+            publisher.publish("md.x")
+            message = subscriber.receive(timeout=DEADLINE)
+            (info,) = subscriber.publishers
+            assert (info.mode, info.origin) == ("multicast", message.origin)
+            assert info.last_heard < DEADLINE
+            publisher.close(timeout=0)
+
+
+def test_drain_delivers_what_has_arrived(pair):
+    publisher, subscriber = pair
+    publisher.publish_many((f"md.{number}", b"%d" % number) for number in range(100))
+    publisher.publish("other")
+    until(lambda: not subscriber.run(timeout=0.02) and subscriber.stats.received == 101)
+    assert subscriber.drain(timeout=DEADLINE)
+    assert payloads(subscriber, 100) == [b"%d" % number for number in range(100)]
+    with pytest.raises(ClosedError):
+        subscriber.receive(timeout=0)
+
+
+def test_multicast_and_tcp_in_one_subscriber(endpoint):
+    with (
+        oz.publisher.sync.Publisher("tcp://127.0.0.1:*") as local,
+        subscriber_at(endpoint) as subscriber,
+        publisher_at(endpoint) as publisher,
+    ):
+        subscriber.connect(local.endpoint)
+        subscriber.subscribe("md.>")
+        joined(subscriber)
+        local.publish("md.tcp")
+        publisher.publish("md.pgm")
+        got = {subscriber.receive(timeout=DEADLINE).subject for _ in range(2)}
+        assert got == {"md.tcp", "md.pgm"}
+        publisher.close(timeout=0)
+
+
+def test_asyncio(endpoint):
     async def main():
         async with (
-            oz.asyncio.Subscriber(endpoint, multicast=FAST) as subscriber,
-            oz.asyncio.Publisher(endpoint, multicast=FAST) as publisher,
+            oz.subscriber.aio.Subscriber(endpoint, options=options()) as subscriber,
+            oz.publisher.aio.Publisher(endpoint, options=options()) as publisher,
         ):
             subscriber.subscribe("md.>")
-            while not engine_of(subscriber).receiver.senders:
-                with pytest.raises(oz.Timeout):
-                    await subscriber.receive(timeout=0.01)
+            await subscriber.wait_ready(timeout=DEADLINE)
             for number in range(500):
                 await publisher.publish("md.x", b"%d" % number, headers={"n": number})
             got = [await subscriber.receive(timeout=DEADLINE) for _ in range(500)]
             assert [message.headers["n"] for message in got] == list(range(500))
-            await publisher.close(0)
+            await publisher.close(timeout=0)
 
     asyncio.run(main())
 
 
-def test_the_calls_of_pyzmq_send_frames_of_multicast_too(pair):
-    publisher, subscriber = pair
-    publisher.send_multipart([b"md.raw", b"a", b"b"])
-    publisher.send(b"md.raw", zmq.SNDMORE)
-    publisher.send(b"c")
-    assert [subscriber.receive(timeout=DEADLINE).frames[1:] for _ in range(2)] == [[b"a", b"b"], [b"c"]]
-    assert subscriber.stats.malformed == 0
+def test_waits_of_asyncio_outlast_a_silence(endpoint):
+    async def iterate(subscriber):
+        async for message in subscriber:
+            return message.payload
+
+    async def receive(subscriber):
+        return (await subscriber.receive()).payload
+
+    async def main():
+        ways = [iterate, receive]
+        subscribers = [oz.subscriber.aio.Subscriber(endpoint, options=options()) for _ in ways]
+        waiting = []
+        for subscriber, way in zip(subscribers, ways, strict=True):
+            subscriber.subscribe("md.>")
+            waiting.append(asyncio.create_task(way(subscriber)))
+        # Not even a record comes.
+        await asyncio.sleep(1.2)
+        assert not any(one.done() for one in waiting), waiting
+        async with oz.publisher.aio.Publisher(endpoint, options=options()) as publisher:
+            everything = asyncio.gather(*waiting)
+            ends = time.monotonic() + DEADLINE
+            while not everything.done() and time.monotonic() < ends:
+                await publisher.publish("md.a", b"1")
+                await asyncio.sleep(0.05)
+            assert await asyncio.wait_for(everything, DEADLINE) == [b"1"] * len(ways)
+            for subscriber in subscribers:
+                await subscriber.close()
+            await publisher.close(timeout=0)
+
+    asyncio.run(main())
 
 
-# plain ZeroMQ -------------------------------------------------------------------------------------------
+# plain ZeroMQ
+
+
+PLAIN = Multicast(rate_kbps=FAST.rate_kbps, recovery=10.0, plain=True)
 
 
 def test_plain_subscribers_are_served_on_request(endpoint):
     with (
         zmq.Context() as context,
         context.socket(zmq.SUB) as raw,
-        oz.Subscriber(endpoint, multicast=FAST, plain=True) as subscriber,
-        oz.Publisher(endpoint, multicast=FAST, plain=True) as publisher,
+        subscriber_at(endpoint, PLAIN) as subscriber,
+        publisher_at(endpoint, PLAIN) as publisher,
     ):
         raw.rate, raw.recovery_ivl, raw.linger = FAST.rate_kbps, 1000, 0
         raw.connect(publisher.endpoint)
         raw.subscribe(b"md.")
         subscriber.subscribe("md.*")
+        got = []
 
         def arrives():
             publisher.publish("md.x", b"plain")
-            return raw.poll(20) and subscriber.poll(20)
+            if not got:
+                try:
+                    got.append(subscriber.receive(timeout=0.02))
+                except Timeout:
+                    return False
+            return raw.poll(20)
 
         until(arrives)
         assert raw.recv_multipart() == [b"md.x", b"plain"]
-        message = subscriber.receive(timeout=DEADLINE)
-        assert (message.subject, message.payload, message.origin) == ("md.x", b"plain", None)
-        publisher.close(0)
+        assert (got[0].subject, got[0].payload, got[0].origin) == ("md.x", b"plain", None)
+        publisher.close(timeout=0)
 
 
 def test_plain_publishers_are_heard_on_request(endpoint):
     with (
         zmq.Context() as context,
-        oz.Subscriber(endpoint, multicast=FAST, plain=True, delimiter=b" ") as subscriber,
+        subscriber_at(endpoint, PLAIN, delimiter=b" ") as subscriber,
         raw_publisher(context, endpoint) as raw,
     ):
         subscriber.subscribe("md.*")
+        got = []
 
         def arrives():
             raw.send(b"md.x 12:00")
-            return subscriber.poll(20)
+            try:
+                got.append(subscriber.receive(timeout=0.02))
+            except Timeout:
+                return False
+            return True
 
         until(arrives)
-        assert subscriber.receive(timeout=DEADLINE).payload == b"12:00"
+        assert (got[0].subject, got[0].payload) == ("md.x", b"12:00")
 
 
-# the end ------------------------------------------------------------------------------------------------
+# the end
 
 
-def test_closing_takes_the_time_that_repairs_need_or_the_time_given(endpoint, monkeypatch):
+def test_close_takes_the_time_that_repairs_need_or_the_time_given(endpoint, monkeypatch):
     started = time.monotonic()
-    oz.Publisher(endpoint).close(timeout=1.0)
+    publisher_at(endpoint).close(timeout=1.0)
     assert 1.0 <= time.monotonic() - started < DEADLINE
-    monkeypatch.setattr("oz.protocol.multicast.sender.FAREWELL", 2 * DEADLINE)
+    monkeypatch.setattr("oz.multicast.sender.FAREWELL", 2 * DEADLINE)
     started = time.monotonic()
-    oz.Publisher(endpoint).close(timeout=0)
+    publisher_at(endpoint).close(timeout=0)
     assert time.monotonic() - started < DEADLINE
 
 
-def test_nothing_is_written_to_the_output_of_the_application(endpoint):
+def test_close_returns_when_repairs_are_over(endpoint, monkeypatch):
+    monkeypatch.setattr("oz.multicast.sender.FAREWELL", 0.1)
+    with subscriber_at(endpoint) as subscriber, publisher_at(endpoint) as publisher:
+        subscriber.subscribe("md.>")
+        joined(subscriber)
+        publisher.publish("md.x", b"last")
+        started = time.monotonic()
+        assert publisher.close(timeout=2 * DEADLINE) == 0
+        assert 0.1 <= time.monotonic() - started < DEADLINE
+        assert payloads(subscriber, 1) == [b"last"]
+
+
+def test_nothing_is_written_to_the_output_of_the_program(endpoint):
     program = (
         "import oz, sys\n"
-        "sub = oz.Subscriber(sys.argv[1]); sub.subscribe('md.>')\n"
-        "pub = oz.Publisher(sys.argv[1])\n"
+        "from oz.publisher.sync import Publisher\n"
+        "from oz.subscriber.sync import Subscriber\n"
+        "sub = Subscriber(sys.argv[1]); sub.subscribe('md.>')\n"
+        "pub = Publisher(sys.argv[1])\n"
         "while True:\n"
         "    pub.publish('md.x')\n"
         "    try:\n"
         "        print(sub.receive(timeout=0.2).subject); break\n"
         "    except oz.Timeout:\n"
         "        continue\n"
-        "pub.close(0)\n"
+        "pub.close(timeout=0)\n"
     )
     # The subscriber is left open: the interpreter ends all the same.
     done = subprocess.run(
@@ -226,46 +348,3 @@ def test_nothing_is_written_to_the_output_of_the_application(endpoint):
         env=ENVIRONMENT,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "md.x\n", "")
-
-
-def test_every_way_to_wait_in_asyncio_outlasts_a_silence(endpoint):
-    async def iterate(subscriber):
-        async for message in subscriber:
-            return message.payload
-
-    async def poll(subscriber):
-        assert await subscriber.poll() == zmq.POLLIN
-        return (await subscriber.recv_multipart())[1]
-
-    async def payload_of(waiting):
-        return (await waiting).payload
-
-    ways = [
-        lambda subscriber: payload_of(subscriber.receive()),
-        lambda subscriber: payload_of(subscriber.receive(timeout=DEADLINE)),
-        iterate,
-        poll,
-    ]
-
-    async def main():
-        subscribers = [oz.asyncio.Subscriber(endpoint, multicast=FAST) for _ in ways]
-        waiting = []
-        for subscriber, way in zip(subscribers, ways, strict=True):
-            subscriber.subscribe("md.>")
-            subscriber.rcvtimeo = 100 if way is not poll else -1
-            waiting.append(asyncio.create_task(way(subscriber)))
-        # Longer than anything inside waits at a time; not even a heartbeat comes.
-        await asyncio.sleep(1.2)
-        assert not any(one.done() for one in waiting), waiting
-        async with oz.asyncio.Publisher(endpoint, multicast=FAST) as publisher:
-            everything = asyncio.gather(*waiting)
-            ends = time.monotonic() + DEADLINE
-            while not everything.done() and time.monotonic() < ends:
-                await publisher.publish("md.a", b"1")
-                await asyncio.sleep(0.05)
-            assert await asyncio.wait_for(everything, DEADLINE) == [b"1"] * len(ways)
-            for subscriber in subscribers:
-                subscriber.close(0)
-            publisher.close(0)
-
-    asyncio.run(main())

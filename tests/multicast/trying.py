@@ -1,7 +1,6 @@
 """Try what a user might pass: reads cases as lines of JSON, and says of each what came of it.
 
-A case is a kind of socket, an endpoint, options of `oz.Multicast`, of the socket, and of ZeroMQ to be set
-before the endpoint is given, and who holds the port.
+A case is a class, an endpoint, options of `Multicast`, options of the class, and a holder of the port.
 """
 
 import json
@@ -11,12 +10,15 @@ import socket
 import sys
 import time
 import warnings
-from contextlib import suppress
 
 import zmq
 
-import oz
+from oz.errors import OzError
+from oz.options import Multicast, Options
+from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
 
+KINDS = {"Publisher": Publisher, "Subscriber": Subscriber}
 IN_THE_BACKGROUND = 0.03
 """Seconds in which libzmq's thread opens the PGM socket, or ends the process."""
 
@@ -24,8 +26,8 @@ IN_THE_BACKGROUND = 0.03
 def hold(who, port):
     if who is None:
         return None
-    if who in ("Publisher", "Subscriber"):
-        return getattr(oz, who)(f"epgm://127.0.0.1;239.192.7.9:{port}")
+    if who in KINDS:
+        return KINDS[who](f"epgm://127.0.0.1;239.192.7.9:{port}")
     holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     if who == "reuse":
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,22 +35,24 @@ def hold(who, port):
     return holder
 
 
-def value_of(value):
-    return value.encode() if isinstance(value, str) and value.startswith("b:") else value
+def close(made):
+    if isinstance(made, Publisher):
+        made.close(timeout=0)
+    else:
+        made.close()
 
 
-def try_one(kind, endpoint, multicast=None, options=None, sockopts=(), holder=None, port=0, files=None):
+def try_one(kind, endpoint, multicast=None, options=None, holder=None, port=0, files=None):
     held = hold(holder, port)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, limits[1]))
     try:
-        chosen = None if multicast is None else oz.Multicast(**multicast)
-        made = getattr(oz, kind)(multicast=chosen or oz.Multicast(), **(options or {}))
+        options = dict(options or {})
+        fields = dict(multicast or {}, plain=options.pop("plain", False))
+        codec = options.pop("codec", None)
+        made = KINDS[kind](codec=codec, options=Options(multicast=Multicast(**fields), **options))
         try:
-            for name, value in sockopts:
-                with suppress(ValueError, TypeError, zmq.ZMQError, OverflowError):
-                    made.setsockopt(getattr(zmq, name), value_of(value))
             made.connect(endpoint)
             if kind == "Publisher":
                 made.publish("md.x", b"x" * 5000)
@@ -56,11 +60,11 @@ def try_one(kind, endpoint, multicast=None, options=None, sockopts=(), holder=No
                 made.subscribe("md.>")
             time.sleep(IN_THE_BACKGROUND)
         finally:
-            made.close(0)
+            close(made)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         if held is not None:
-            held.close(*([0] if isinstance(held, zmq.Socket) else []))
+            close(held)
 
 
 def main():
@@ -76,7 +80,7 @@ def main():
         try:
             try_one(**json.loads(line))
             print("used", flush=True)
-        except (oz.OzError, ValueError, TypeError, zmq.ZMQError) as error:
+        except (OzError, ValueError, TypeError, zmq.ZMQError) as error:
             print(type(error).__name__, error, flush=True)
 
 

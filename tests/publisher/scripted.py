@@ -29,15 +29,17 @@ class Peer:
     """
 
     def __init__(self, endpoint, *texts, context=None, member=None, largest_frame=64 << 20, window=1_024,
-                 last_value=False, **options):  # fmt: skip
+                 last_value=False, equip=None, new_id=lambda: os.urandom(16), **options):  # fmt: skip
         self.endpoint = endpoint
         self._context = context or zmq.Context()
         self._is_own = context is None
         self.router = dialling_router(self._context, message_bytes=64 << 20, window=256)
+        if equip is not None:
+            equip(self.router)
         self.subscriptions = Subscriptions()
         self.options = StreamOptions(**options) if options else DEFAULT_OPTIONS
         self.member = member or os.urandom(16)
-        self.link = Link(self.member, self.subscriptions, lambda: os.urandom(16), largest_frame=largest_frame,
+        self.link = Link(self.member, self.subscriptions, new_id, largest_frame=largest_frame,
                          largest_window=window)  # fmt: skip
         self.messages, self.positions, self.redelivered, self.gaps, self.refused = [], [], [], [], []
         self.frames = []
@@ -79,7 +81,12 @@ class Peer:
             self.link.taken(time.monotonic())
 
     def _send(self, frame):
-        self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+        try:
+            self.router.send_multipart([self._handle, frame], zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            # A connection that the publisher has refused is gone, and a frame to it is lost.
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
 
     def turn(self, seconds=0.02):
         """Read what has arrived within a time, and send what is due."""

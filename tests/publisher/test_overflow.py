@@ -44,7 +44,7 @@ def test_policies_that_drop(make, join, overflow):
     assert len(got) >= 50
     # The window holds the first messages. Behind them the policy decides.
     assert (got[-1] == 499) is (overflow == "drop_oldest")
-    assert publisher.stats.missed["full"] == 500 - len(got)
+    assert publisher.stats.dropped["full"] == 500 - len(got)
 
 
 def test_max_pending_is_the_bound_of_a_subscription(make, join):
@@ -64,7 +64,7 @@ def test_conflation_keeps_the_newest_of_each_subject(make, join):
     publish(publisher, 200, subjects=4)
     catch_up(peer, 200)
     assert numbers(peer)[-4:] == [196, 197, 198, 199]
-    assert publisher.stats.missed["conflated"] == 200 - len(peer.messages)
+    assert publisher.stats.dropped["conflated"] == 200 - len(peer.messages)
 
 
 def test_raise_refuses_the_message(make, join):
@@ -74,7 +74,7 @@ def test_raise_refuses_the_message(make, join):
     with pytest.raises(WouldBlock, match=r"a\.0.*high_water_mark"):
         publish(publisher, 1_000)
     stats = publisher.stats
-    assert stats.dropped == 1
+    assert stats.refused == 1
     assert stats.sent >= 50
     peer.is_acking = True
     assert len(peer.receive(stats.sent)) == stats.sent

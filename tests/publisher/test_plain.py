@@ -1,12 +1,14 @@
 """Plain ZeroMQ subscribers of a publisher: SUB and XSUB, beside links, behind proxies, and without links."""
 
 import threading
+import time
 from contextlib import suppress
 
 import pytest
 import zmq
 
 from oz.errors import WouldBlock
+from oz.publisher.sync import Publisher
 from support.waiting import Thread, until
 
 
@@ -166,8 +168,8 @@ def test_a_full_plain_subscriber_refuses(make, context, on_full):
     with pytest.raises(WouldBlock):
         publisher.publish_many([("a", b"x" * 100_000)] * 1_000)
     stats = publisher.stats
-    assert stats.dropped == 1
-    assert stats.published == stats.sent + 1
+    assert stats.refused == 1
+    assert stats.published == stats.sent
 
 
 def test_messages_of_foreign_subscribers_do_no_harm(make, context):
@@ -178,3 +180,26 @@ def test_messages_of_foreign_subscribers_do_no_harm(make, context):
     publisher.wait_for_subscribers("a")
     publisher.publish("a", b"x")
     assert socket.recv_multipart() == [b"a", b"x"]
+
+
+def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
+    """The publisher sends to plain subscribers without a look at the socket each time."""
+    with Publisher("tcp://127.0.0.1:*") as pub, zmq.Context() as context:
+        with context.socket(zmq.SUB) as first, context.socket(zmq.SUB) as second:
+            for one in (first, second):
+                one.setsockopt(zmq.LINGER, 0)
+                one.connect(pub.endpoint)
+            first.subscribe(b"a.")
+            pub.wait_for_subscribers("a.x")
+            for number in range(100):
+                pub.publish("a.x", b"%d" % number)
+            pub.publish("b.x", b"early")
+            second.subscribe(b"b.")
+            end = time.monotonic() + 20
+            while not pub.has_subscribers("b.x") and time.monotonic() < end:
+                pub.publish("a.x", b"more")
+            pub.publish("b.x", b"late")
+            assert second.poll(20_000)
+            assert second.recv_multipart() == [b"b.x", b"late"]
+            assert [first.recv_multipart()[1] for _ in range(100)] == [b"%d" % n for n in range(100)]
+        assert pub.stats.unmatched == 1

@@ -169,11 +169,14 @@ def test_messages_of_all_sizes_arrive(make, join):
 def test_a_message_larger_than_the_subscriber_accepts_is_dropped_for_it(make, join):
     publisher = make()
     small, other = join(publisher, "a", largest_frame=2 << 20), join(publisher, "a")
+    attempt = small.link.attempt
     published(publisher, ("a", b"1"), ("a", b"x" * (3 << 20)), ("a", b"2"))
     assert small.receive(2) == [b"1", b"2"]
     other.receive(3)
     assert small.lost == [(1, "dropped")]
-    assert publisher.stats.missed["too_large"] == 1
+    # The connection stays.
+    assert small.link.attempt == attempt
+    assert publisher.stats.dropped["too_large"] == 1
     (dropped,) = [one.dropped for one in publisher.subscribers if one.member == small.member.hex()]
     assert dropped["too_large"] == 1
 
@@ -196,7 +199,7 @@ def test_published_is_the_sum_of_its_parts(make, join):
             publisher.publish(subject, b"")
     publisher.flush()
     stats = publisher.stats
-    assert (stats.published, stats.sent, stats.unmatched, stats.dropped) == (300, 100, 200, 0)
+    assert (stats.published, stats.sent, stats.unmatched, stats.refused) == (300, 100, 200, 0)
 
 
 def test_last_values_do_not_count_as_sent(make):

@@ -85,7 +85,7 @@ def test_over_resume_bytes_the_exact_count_is_reported(proxied):
     assert numbers == sorted(set(numbers))
     assert {reason for _, reason in peer.lost} == {"dropped"}
     assert len(numbers) + sum(gap.count for gap in peer.gaps) == 1_000
-    assert publisher.stats.missed["full"] == sum(gap.count for gap in peer.gaps)
+    assert publisher.stats.dropped["full"] == sum(gap.count for gap in peer.gaps)
     assert len(numbers) >= 100
 
 

@@ -22,7 +22,7 @@ def wait_blocking(kind, endpoint):
     else:
         with oz.Subscriber(endpoint, filtering="publisher") as sub:
             sub.subscribe("md.eu")
-            sub.wait_ready(0.2)
+            sub.wait_ready(timeout=0.2)
 
 
 async def wait_in_loop(kind, endpoint):
@@ -32,7 +32,7 @@ async def wait_in_loop(kind, endpoint):
     else:
         async with oz.asyncio.Subscriber(endpoint, filtering="publisher") as sub:
             sub.subscribe("md.eu")
-            await sub.wait_ready(0.2)
+            await sub.wait_ready(timeout=0.2)
 
 
 @pytest.mark.parametrize("is_asyncio", [False, True])

@@ -8,11 +8,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 import oz
-from oz.transport import attachments as attachments_module
 from support.curve_server import SODIUM, CurveServer
-from support.inside import attachments_of, engine_of
-from support.keyring import published_anew
-from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -58,67 +54,6 @@ def test_a_listener_that_says_that_it_is_another_user_is_not_believed(ring, bind
     server.close()
 
 
-def test_what_waits_of_a_key_that_is_exchanged_does_not_count_as_the_next_one_s(ring):
-    """Who had the endpoint before sends what it may not, and goes; who has it next may send that."""
-    with zmq.Context() as context, ring.equip(context.socket(zmq.PUB), "desk") as before:
-        before.linger = 0
-        endpoint = lasting_endpoint()
-        before.bind(endpoint)
-        security = ring.security("feed", permissions=True)
-        with oz.Subscriber(endpoint, security=security) as sub:
-            sub.subscribe(["orders.>", "md.>"])
-            receive_until(sub, lambda: before.send_multipart([b"orders.1", b""]) or sub.stats.denied)
-            for _ in range(10):
-                before.send_multipart([b"orders.forged", b""])
-            assert zmq.Socket.poll(engine_of(sub).socket, 1000 * DEADLINE)
-            before.close(0)
-            with published_anew(endpoint, ring.security("other")) as pub:
-                # As the monitor has it done, once it has told of handshakes that failed.
-                exchange(sub, endpoint, ring.public("other"))
-                found = []
-
-                def has_come():
-                    pub.publish("orders.honest", b"")
-                    found.extend(receive_until(sub, lambda: True))
-                    return "orders.honest" in found
-
-                until(has_come)
-                assert set(found) == {"orders.honest"}
-
-
-def exchange(sub, endpoint, key):
-    """Have an endpoint called by another key."""
-    attachments = attachments_of(sub)
-    engine_of(sub).end_connections(lambda: attachments.call_again(engine_of(sub).socket, endpoint, key))
-
-
-def test_an_endpoint_has_its_key_until_its_connection_has_ended(ring, monkeypatch):
-    seen = []
-    with (
-        oz.Publisher("tcp://127.0.0.1:*", security=ring.security("other")) as pub,
-        oz.Subscriber(pub.endpoint, security=ring.security("feed")) as sub,
-    ):
-        attachments, endpoint = attachments_of(sub), pub.endpoint
-        real = attachments_module.backend_of
-
-        class Watching:
-            def __init__(self, backend):
-                self._backend = backend
-
-            def __getattr__(self, name):
-                return getattr(self._backend, name)
-
-            def disconnect(self, socket, endpoint):
-                seen.append(attachments.called[endpoint])
-                self._backend.disconnect(socket, endpoint)
-                seen.append(attachments.called[endpoint])
-
-        monkeypatch.setattr(attachments_module, "backend_of", lambda socket: Watching(real(socket)))
-        attachments.call_again(engine_of(sub).socket, endpoint, ring.public("desk"))
-        assert seen == [ring.public("other")] * 2
-        assert attachments.called[endpoint] != ring.public("other")
-
-
 # who comes without a key ------------------------------------------------------------------------------------
 
 
@@ -139,11 +74,11 @@ def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):
             oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk"))
         )
         sub.subscribe("md.>")
-        sub.wait_ready(DEADLINE)
+        sub.wait_ready(timeout=DEADLINE)
         for number in range(100):
             pub.publish("md.1", b"%d" % number)
         assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
-        assert len(engine_of(pub).router.streams) == 1
+        assert len(pub.subscribers) == 1
 
 
 @pytest.mark.parametrize("kind", ["plain", "wrong server key", "no trusted key"])
@@ -151,7 +86,7 @@ def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):
 def test_who_has_no_trusted_key_neither_hears_nor_says_anything(ring, kind, binds):
     ring.make("stranger")
     security = ring.security("feed")
-    options = {"filtering": "publisher"} if binds == "subscriber" else {"dialect": "zmq"}
+    options = {} if binds == "subscriber" else {"dialect": "zmq"}
     made = (oz.Publisher if binds == "publisher" else oz.Subscriber)(
         bind="tcp://127.0.0.1:*", security=security, **options
     )
@@ -181,5 +116,5 @@ def test_who_has_no_trusted_key_neither_hears_nor_says_anything(ring, kind, bind
         raw.disable_monitor()
         events.close(0)
         if binds == "publisher":
-            assert not made.interest("md.1")
+            assert not made.has_subscribers("md.1")
         assert not raw.poll(0)

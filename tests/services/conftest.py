@@ -68,7 +68,7 @@ def publisher():
 @pytest.fixture
 def met():
     """Wait until subscriptions have arrived at a publisher."""
-    return lambda pub, count=1: pub.wait_for_subscribers(count, timeout=DEADLINE)
+    return lambda pub, count=1: pub.wait_for_subscribers(count=count, timeout=DEADLINE)
 
 
 @pytest.fixture

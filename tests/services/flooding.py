@@ -12,7 +12,8 @@ import oz
 def main(drops):
     over = threading.Event()
     count = 0
-    with oz.Publisher("tcp://127.0.0.1:*", on_full="drop" if drops else "block", high_water_mark=20) as pub:
+    options = oz.Options(high_water_mark=1000, resume_bytes=100_000) if drops else oz.Options()
+    with oz.Publisher("tcp://127.0.0.1:*", on_full="drop" if drops else "block", options=options) as pub:
         print(pub.endpoint, flush=True)
         pub.wait_for_subscribers(timeout=60)
         threading.Thread(target=lambda: (sys.stdin.readline(), over.set()), daemon=True).start()

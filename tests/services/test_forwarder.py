@@ -83,7 +83,7 @@ def test_everything_that_goes_with_a_message_crosses(joined):
     first, second = (wanted.receive(DEADLINE) for _ in range(2))
     assert first.payload == large
     assert {name: first.headers[name] for name in headers} == headers
-    assert first.message_id == (b"series", 7)
+    assert first.id == (b"series", 7)
     assert second.frames == [b"a.c", b"one", b"two"]
 
 

@@ -1,6 +1,5 @@
 """Services keep to limits that they are given."""
 
-import math
 import time
 from tempfile import TemporaryDirectory
 
@@ -9,14 +8,14 @@ import zmq
 
 import oz
 from oz.protocol.node.registry import Registry
-from oz.services import NameServer, Proxy, Recorder
+from oz.security.limits import node_limits
+from oz.services import NameServer, Proxy
 from oz.services.forwarder import Forwarder
-from oz.services.sockets import ServiceSubscriber
 from oz.wire.discovery import Announce, pack
 from support.announcing import announcement
 from support.inside import ends_of, socket_of
 
-LIMITS = oz.Limits(message_size=70_000, handshake=1.5, queued=math.inf, nodes=2)
+LIMITS = oz.Limits(message_bytes=70_000, handshake=1.5, peers=2)
 
 
 def said(socket):
@@ -26,13 +25,10 @@ def said(socket):
 def test_a_name_server_takes_requests_of_its_protocol_only_and_its_other_limits_from_the_caller():
     with NameServer("tcp://127.0.0.1:*", limits=LIMITS) as server:
         assert said(socket_of(server)) == (8_192, 1_500)
-        assert socket_of(server).get(zmq.SNDHWM) == 0, "no limit"
-    with NameServer("tcp://127.0.0.1:*") as server:
-        assert socket_of(server).get(zmq.SNDHWM) == 2_048
 
 
 def test_a_name_server_keeps_no_more_nodes_than_its_limits_say():
-    registry = Registry(bytes(16), "ns", limits=LIMITS)
+    registry = Registry(bytes(16), "ns", limits=node_limits(LIMITS))
     for number in range(3):
         registry.receive(b"%d" % number, pack(Announce(announcement(number), True)), time.monotonic())
     assert len(registry.nodes) == 2
@@ -50,15 +46,9 @@ def test_each_leg_of_a_forwarder_has_limits():
     with TemporaryDirectory(prefix="oz-") as place:
         legs = [{"bus": bus, "directory": place, "limits": LIMITS} for bus in "ab"]
         with Forwarder(legs) as forwarder:
-            assert [leg.engine.settings.publishing.limits for leg in forwarder.legs] == [LIMITS, LIMITS]
-
-
-def test_what_a_service_subscribes_with_bounds_publishers(tmp_path):
-    pytest.importorskip("pyarrow")
-    with Recorder(
-        tmp_path / "j", "a.>", source=[], subscriber={"bind": "tcp://127.0.0.1:*", "limits": LIMITS}
-    ) as recorder:
-        assert said(recorder.subscriber) == (70_000, 1_500)
+            assert [leg.engine.settings.publishing.limits for leg in forwarder.legs] == [
+                node_limits(LIMITS)
+            ] * 2
 
 
 @pytest.mark.parametrize(
@@ -66,7 +56,6 @@ def test_what_a_service_subscribes_with_bounds_publishers(tmp_path):
     [
         lambda limits: NameServer("tcp://127.0.0.1:*", limits=limits),
         lambda limits: Proxy(frontend="tcp://127.0.0.1:*", backend="tcp://127.0.0.1:*", limits=limits),
-        lambda limits: ServiceSubscriber(bind="tcp://127.0.0.1:*", limits=limits),
     ],
 )
 def test_a_service_refuses_what_are_no_limits(make):

@@ -12,29 +12,19 @@ import time
 from collections import Counter
 from functools import partial
 
-from simulation.crowds import Crowd, Equals
 from simulation.forwarding import ForwarderWorld
-from simulation.hostile import ForgedWorld, HostileWorld
+from simulation.links import LinkWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.members import MemberWorld
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
-from simulation.secure import SecureWorld
-from simulation.world import World, run
+from simulation.running import run
 
 PART = 20
 NODES_EVERY, MEMBERS_EVERY, FORWARDERS_EVERY = 25, 30, 50
 """Intervals, in seeds, at which these worlds run in addition."""
-OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
-"""What is run of every tenth seed, by its last digit."""
-
 WORLDS = {
-    "sockets": World,
-    "crowd": Crowd,
-    "equals": Equals,
-    "forged": ForgedWorld,
-    "hostile": HostileWorld,
-    "secure": SecureWorld,
+    "links": LinkWorld,
     "nodes": NodeWorld,
     "members": MemberWorld,
     "forwarders": ForwarderWorld,
@@ -44,8 +34,8 @@ ENOUGH = 1_000
 
 
 def worlds(seed):
-    """Return what is run of a seed: nodes and forwarders only now and then, as they take longer."""
-    kinds = [OTHERS.get(seed % 10, World)]
+    """Return the worlds of a seed: nodes and forwarders only now and then, as they take longer."""
+    kinds = [LinkWorld]
     if seed % NODES_EVERY == 0:
         kinds.append(NodeWorld)
     if seed % MEMBERS_EVERY == 4:
@@ -57,7 +47,7 @@ def worlds(seed):
 
 def warm_up():
     """Run a seed of each kind, for what is imported, compiled and remembered then: processes inherit it."""
-    for kind in (World, HostileWorld, SecureWorld, NodeWorld, MemberWorld, ForwarderWorld):
+    for kind in WORLDS.values():
         run(0, kind=kind)
     gc.freeze()
 
@@ -116,14 +106,14 @@ def main(arguments=None):
     parser.add_argument(
         "--world",
         choices=WORLDS,
-        help="the one that is run of each seed (default: those that are its own; with --seed: sockets)",
+        help="the one that is run of each seed (default: those that are its own; with --seed: links)",
     )
     parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
     parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
     given = parser.parse_args(arguments)
     logging.getLogger("oz").setLevel(logging.CRITICAL)
     if given.seed is not None:
-        return replay(WORLDS[given.world or "sockets"], given.seed, given.faults)
+        return replay(WORLDS[given.world or "links"], given.seed, given.faults)
     seeds = range(given.first, given.first + given.seeds)
     began = time.monotonic()
     parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]

@@ -23,8 +23,8 @@ from oz.transport.node.notices import Watcher
 from simulation.failing import unfailing
 from simulation.forwarders import SimForwarder
 from simulation.heard import Account, Heard, Published
+from simulation.ledger import check
 from simulation.nodes import NAMESERVER, SimNameServer
-from simulation.oracle import check
 from simulation.pausing import Machine
 from simulation.ways import Ways
 from support.inside import engine_of

@@ -14,7 +14,7 @@ import oz
 import oz.testing
 from oz.protocol.node.registry import Registry
 from simulation.failing import unfailing
-from simulation.oracle import check
+from simulation.ledger import check
 from simulation.processes import NOBLOCK, Process
 
 NAMES = ("desk", "risk", "lab")

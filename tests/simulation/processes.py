@@ -1,7 +1,7 @@
-"""Processes of the simulation on sockets of the model: what all have in common, a proxy, a plain subscriber.
+"""Processes of the simulation that are made of model sockets, such as a name server.
 
-A process does what the engines of `oz.transport` do, without threads, loops and options: it wakes up when its
-socket has news or when a deadline of its machines is over. It can be frozen, killed, and started again.
+A process wakes up when its socket has news or at a deadline of its machines. It can be frozen, killed, and started
+again.
 """
 
 from __future__ import annotations
@@ -10,25 +10,9 @@ from functools import partial
 
 import zmq
 
-import oz
-from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
-from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.context import Context
-from oz.wire.codec import find_codec
-from oz.wire.keys import ID_SIZE, OWN, Declaration, Declared, DeliveryOptions
-from simulation.ledger import check, matches
-from simulation.spoiling import NOT_TEXT
-from support.model_proxy import ModelProxy
 
 NOBLOCK = int(zmq.NOBLOCK)
-SUBSCRIBE, UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
-MALFORMED = OWN + b"D\xff"
-"""What nobody may ask for, and somebody does."""
-
-UNKNOWN = Declaration(b"of the future".ljust(ID_SIZE), 1, DeliveryOptions(), patterns=(Declared(99, b"a.*"),))
-"""Pattern of an unknown dialect."""
-
-DELIMITER = b" "
 
 BOOTED = 1_000.0
 """Seconds that the clock of a process shows more than the network's, once more for each of its lives: no
@@ -146,95 +130,3 @@ class Process:
             made.set(getattr(zmq, name), value)
         made.notify = self.wake
         return made
-
-
-class SimPlainSubscriber(Process):
-    """A subscriber that filters by prefixes, as any of ZeroMQ, and by its patterns.
-
-    All that comes is also read as it would come in one frame, with a delimiter.
-
-    Attributes:
-        standing: the patterns that it asks for.
-        given: numbers and subjects, in the order in which they came.
-        refused: the subjects of messages that none of its patterns wanted.
-    """
-
-    def __init__(self, world, name, *, endpoints, patterns):
-        super().__init__(world, name)
-        self.endpoints, self.patterns = endpoints, patterns
-        self.standing, self.given, self.refused = {}, [], []
-        self.spoiled = 0
-
-    def begin(self):
-        self.sub = self.socket(zmq.SUB)
-        codec = find_codec("json")
-        self.receiver, self.splitting = PrefixReceiver(codec), SplittingReceiver(DELIMITER, codec)
-        self.receiver.refusals.on_refused = self.splitting.refusals.on_refused = self.refused.append
-        self.sub.set(SUBSCRIBE, MALFORMED)
-        self.sub.set(SUBSCRIBE, UNKNOWN.encode())
-        for pattern in self.patterns:
-            self.subscribe(pattern)
-        for endpoint in self.endpoints:
-            self.sub.connect(endpoint)
-
-    def subscribe(self, text):
-        """Ask for a pattern."""
-        self.standing[text] = subscription = Subscribed([oz.compile(text)], None, print)
-        self.splitting.table.add(subscription)
-        for prefix in self.receiver.table.add(subscription):
-            self.sub.set(SUBSCRIBE, prefix)
-
-    def unsubscribe(self, text):
-        """Ask no longer for a pattern."""
-        subscription = self.standing.pop(text)
-        self.splitting.table.remove(subscription)
-        for prefix in self.receiver.table.remove(subscription):
-            self.sub.set(UNSUBSCRIBE, prefix)
-
-    def begin_end(self):
-        self.close()
-
-    def turn(self):
-        while self.sub.has_in():
-            frames = self.sub.recv_multipart(NOBLOCK)
-            self.spoiled += frames[0] == NOT_TEXT
-            message = self.receiver.accept(frames, 0)
-            whole = [DELIMITER.join(frames)]
-            split = self.splitting.accept(whole, 0)
-            if message is not None:
-                self.given.append((message.payload, message.subject))
-                check(
-                    any(matches(text, message.subject) for text in self.standing),
-                    "plain: {!r} is not asked for", message.subject,
-                )  # fmt: skip
-            first, second = (
-                one and (one.subject, one.payload, one.route.subscriptions) for one in (message, split)
-            )
-            check(first == second, "plain: {} is {} in one frame", first, second)
-            check(split is None or split.frames is whole, "plain: {} is not what came", split)
-
-
-class SimProxy(Process):
-    """A plain proxy."""
-
-    def __init__(self, world, name, *, front, back, is_verbose, mark):
-        super().__init__(world, name)
-        self.front, self.back, self.is_verbose, self.mark = front, back, is_verbose, mark
-
-    def begin(self):
-        front = self.socket(zmq.XSUB, SNDHWM=self.mark, RCVHWM=self.mark)
-        back = self.socket(zmq.XPUB, SNDHWM=self.mark, RCVHWM=self.mark)
-        if self.is_verbose:
-            back.set(zmq.XPUB_VERBOSER, 1)
-        front.bind(self.front)
-        back.bind(self.back)
-        self._proxy = ModelProxy(front, back)
-
-    def freeze(self):
-        """Go on: a proxy has no more than what its sockets do."""
-
-    def begin_end(self):
-        self.close()
-
-    def turn(self):
-        return None

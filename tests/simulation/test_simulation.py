@@ -7,8 +7,8 @@ import pytest
 
 from simulation.__main__ import run_some
 from simulation.forwarding import ForwarderWorld
+from simulation.links import LinkWorld
 from simulation.minimising import minimise
-from simulation.world import World
 from support.sizes import size
 
 SEEDS, PART = size(12, 300), 4
@@ -41,10 +41,10 @@ def test_seed_of_forwarders_replays_exactly():
 
 
 def test_seed_replays_exactly():
-    one, other = World(7).run(), World(7).run()
+    one, other = LinkWorld(7).run(), LinkWorld(7).run()
     assert one.mechanisms == other.mechanisms
-    assert [ledger.by_origin for ledger in one.oracle.ledgers] == [
-        ledger.by_origin for ledger in other.oracle.ledgers
+    assert [(life.name, life.heard, life.gaps) for life in one.lives] == [
+        (life.name, life.heard, life.gaps) for life in other.lives
     ]
 
 

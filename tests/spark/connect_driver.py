@@ -18,7 +18,7 @@ def main(journal, directory):
     stream = spark.readStream.format("oz").load(journal).select("offset").writeStream.format("parquet")
     stream = stream.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
     stream.start(f"{directory}/rows").awaitTermination(400)
-    sink = {"endpoint": f"ipc://{directory}/bus", "subscribers": 0, "timeout": 1}
+    sink = {"endpoint": f"ipc://{directory}/bus-1,ipc://{directory}/bus-2"}
     frame.select("subject", "payload").write.format("oz").mode("append").options(**sink).save()
     found = {
         "source": frame.count(),

@@ -1,10 +1,10 @@
 """Streaming queries in a process that a test kills.
 
-    python kill_driver.py MASTER rows|bus JOURNAL DIRECTORY TARGET ROWS
+    python kill_driver.py MASTER rows|bus JOURNAL DIRECTORY TARGET ROWS [TIMEOUT]
 
 `rows` writes the journal into Parquet files at TARGET, until the file `written` is in DIRECTORY and
 everything is read. `bus` publishes the journal at the endpoint TARGET, and ends at the end of the journal.
-DIRECTORY holds the checkpoint; ROWS is the limit of a micro-batch.
+DIRECTORY holds the checkpoint; ROWS is the limit of a micro-batch; TIMEOUT is an option of the sink.
 """
 
 import sys
@@ -43,12 +43,12 @@ def write_rows(spark, journal, directory, target, rows):
     query.stop()
 
 
-def publish(spark, journal, directory, target, rows):
+def publish(spark, journal, directory, target, rows, timeout=600):
     sink = (
         source(spark, journal, rows)
         .writeStream.format("oz")
         .option("endpoint", target)
-        .option("timeout", 600)
+        .option("timeout", timeout)
     )
     sink = sink.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True)
     sink.start().awaitTermination()

@@ -1,27 +1,27 @@
 """A subscriber for tests of the sink."""
 
 import threading
-
-import zmq
+import uuid
 
 import oz
 from support.waiting import DEADLINE, Thread, until
 
+TASKS = 4  # tasks that can publish at the same time
+
 
 class Listening:
-    """A subscriber that a thread reads: ZeroMQ sends its subscriptions only while somebody does."""
+    """A subscriber that a thread reads.
 
-    def __init__(
-        self, *patterns, filtering="prefix", bind="tcp://127.0.0.1:*", connect=None, interval=None, **more
-    ):
-        self.sub = oz.Subscriber(bind=bind, filtering=filtering, **more)
-        if interval is not None:
-            self.sub.setsockopt(zmq.RECONNECT_IVL, interval)
-        for pattern in patterns or (">",):
-            self.sub.subscribe(pattern)
-        if connect is not None:
-            self.sub.connect(connect)
-        self.endpoint = self.sub.endpoint
+    Attributes:
+        endpoint: the option `endpoint` of a sink.
+    """
+
+    def __init__(self, *patterns, endpoint=None, filtering="publisher", dedupe=False):
+        # Abstract names, because the kernel refuses a second listener.
+        ends = endpoint or [f"ipc://@oz-{uuid.uuid4().hex}" for _ in range(TASKS)]
+        self.endpoint = ",".join(ends)
+        self.sub = oz.Subscriber(ends, filtering=filtering, options=oz.Options(dedupe=dedupe))
+        self.sub.subscribe(list(patterns) or ">")
         self.messages = []
         self._ended, self._may_read = threading.Event(), threading.Event()
         self._may_read.set()
@@ -40,12 +40,12 @@ class Listening:
                     return
 
     def received(self, count, timeout=5 * DEADLINE):
-        """Wait for so many messages."""
+        """Wait for `count` messages."""
         until(lambda: len(self.messages) >= count, timeout)
         return list(self.messages)
 
     def pause_after(self, count):
-        """Stop reading once there are so many messages."""
+        """Stop reading after `count` messages."""
         self._pause_after = count
 
     def go_on(self):
@@ -54,7 +54,7 @@ class Listening:
         self._may_read.set()
 
     def close(self):
-        """End it, when all that has arrived is read."""
+        """Read the messages that have arrived, then close."""
         self.go_on()
         self._ended.set()
         self._thread.outcome(3 * DEADLINE)

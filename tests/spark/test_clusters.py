@@ -68,7 +68,7 @@ def test_a_stream_reads_each_record_once(engine, journal, tmp_path):
 
 
 def test_rows_of_tasks_that_fail_at_first_are_delivered_once(engine, journal):
-    with Listening(filtering="publisher", dedupe=True) as sub:
+    with Listening(dedupe=True) as sub:
         engine.run(jobs.publish_though_first_attempts_fail, journal, sub.endpoint)
         sub.received(ROWS)
     assert Counter(int(message.payload) for message in sub.messages) == Counter(range(ROWS))

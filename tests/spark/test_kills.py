@@ -29,6 +29,7 @@ from support.waiting import Thread, until
 ROWS, BATCH, KILLS = size((10_000, 2_500, 2), (1_000_000, 50_000, 20))
 SECONDS = 1_500.0
 APPEND = 500
+SUBSCRIBER_TIMEOUT = 10  # seconds until a task with a killed subscriber fails
 
 pytestmark = [pytest.mark.sized, pytest.mark.timeout(7200 if SOAK else 3000)]
 
@@ -182,7 +183,7 @@ def test_each_message_is_delivered_once(tmp_path):
     with Writer(tmp_path / "journal") as writer:
         for first in range(0, ROWS, APPEND):
             append(writer, first, ROWS)
-    with Listening("number.*", filtering="publisher", dedupe=True) as sub:
+    with Listening("number.*", dedupe=True) as sub:
         query = Killable(
             tmp_path / "log", "local[2,4]", "bus", tmp_path / "journal", tmp_path, sub.endpoint, BATCH
         )
@@ -207,3 +208,56 @@ def test_each_message_is_delivered_once(tmp_path):
     numbers = Counter(int(message.payload) for message in sub.messages)
     assert [number for number, times in numbers.items() if times > 1] == []
     assert set(range(ROWS)) - numbers.keys() == set()
+
+
+SUBSCRIBER = """
+import sys, oz
+with open(sys.argv[2], "ab", buffering=0) as file:
+    sub = oz.Subscriber(sys.argv[1].split(","), filtering="publisher", options=oz.Options(dedupe=True))
+    write = lambda message: file.write(message.payload + b"\\n")
+    sub.subscribe("number.*", handler=write, group="writers", ack="handled")
+    sub.run()
+"""
+
+
+@pytest.mark.heavy
+def test_each_row_is_handled_although_the_subscriber_is_killed(tmp_path):
+    chance = seeded()
+    with Writer(tmp_path / "journal") as writer:
+        for first in range(0, ROWS, APPEND):
+            append(writer, first, ROWS)
+    with Listening() as unused:
+        endpoint = unused.endpoint
+    handled = [tmp_path / f"handled-{number}" for number in range(KILLS + 1)]
+    query = Killable(
+        tmp_path / "log",
+        "local[2,4]",
+        "bus",
+        tmp_path / "journal",
+        tmp_path,
+        endpoint,
+        BATCH,
+        SUBSCRIBER_TIMEOUT,
+    )
+    try:
+        for number, path in enumerate(handled):
+            code = [sys.executable, "-c", SUBSCRIBER, endpoint, str(path)]
+            with subprocess.Popen(code, env=ENVIRONMENT) as process:
+                try:
+                    if number == KILLS:
+                        query.finish()
+                    else:
+                        enough = chance.randrange(1, ROWS // (KILLS + 1))
+                        until(lambda: query.has_ended or len(numbers_in(path)) >= enough, SECONDS)  # noqa: B023
+                finally:
+                    process.kill()
+    finally:
+        query.close()
+    found = [numbers_in(path) for path in handled]
+    print(f"{ROWS:,} rows, handled by the processes: {[len(numbers) for numbers in found]}")
+    assert set().union(*found) == set(range(ROWS))
+
+
+def numbers_in(path):
+    """Return the numbers of a subscriber; a kill may have cut the last line."""
+    return set(map(int, path.read_bytes().split(b"\n")[:-1])) if path.exists() else set()

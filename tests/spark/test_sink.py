@@ -1,7 +1,12 @@
 """The sink of `format("oz")`: rows become messages, at least once, with ids that stay."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,13 +15,20 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import msgpack
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from oz.spark.sink_rows import RowIds, unpack_headers
+import oz
+from oz.errors import SinkError
+from oz.spark.sink import Delivery, read_sink_options
+from oz.spark.sink_rows import Row, RowIds, unpack_headers
 from spark.sink_listening import Listening
+from support.ports import lasting_endpoint, lasting_port
+from support.scripts import ENVIRONMENT
+from support.waiting import DEADLINE, Thread, until
 
 
 def rows(spark, count, partitions=3):
@@ -39,7 +51,7 @@ def payloads(sub):
 
 
 def test_rows_arrive_once_and_in_order_within_a_partition(spark):
-    with Listening(filtering="publisher") as sub:
+    with Listening() as sub:
         publish(rows(spark, 3000), sub)
         sub.received(3000)
     numbers = [int(message.payload) for message in sub.messages]
@@ -49,45 +61,49 @@ def test_rows_arrive_once_and_in_order_within_a_partition(spark):
         assert mine == sorted(mine)
 
 
-def test_plain_zeromq_subscribers_get_subject_and_payload(spark):
-    with Listening("a.", filtering="prefix", dialect="zmq") as sub:
-        publish(rows(spark, 10), sub)
-        sub.received(10)
-    assert {(one.subject, one.payload) for one in sub.messages} == {
-        (f"a.{row}", b"%d" % row) for row in range(10)
-    }
+def test_plain_zeromq_subscribers_get_messages_beside_links(spark):
+    with Listening() as sub, zmq.Context() as context, context.socket(zmq.SUB) as plain:
+        plain.subscribe("a.")
+        for endpoint in sub.endpoint.split(","):
+            plain.connect(endpoint)
+        publish(rows(spark, 1, partitions=1), sub, subscribers=1)
+        sub.received(1)
+        # Whether ZeroMQ connects before the task publishes is chance.
+        publish(rows(spark, 5, partitions=1), sub)
+        sub.received(6)
+        while plain.poll(0):
+            subject, payload = plain.recv_multipart()
+            assert subject == b"a." + payload
 
 
 def test_structs_maps_and_recorded_headers_become_payloads_and_headers(spark):
-    packed = msgpack.packb({"unit": "s", "oz-frames": [b"more"], "oz-id": b"x", "oz-key": b"k"})
+    packed = msgpack.packb({"unit": "s", "oz-id": b"x", "oz-key": b"k"})
     frame = spark.createDataFrame(
         [("p", (1, Decimal("2.50"), None), {"h": "v"}, None), ("q", (2, None, float("nan")), None, packed)],
         "subject string, value struct<i: int, d: decimal(9, 2), f: double>, map map<string, string>, "
         "raw binary",
     )
-    with Listening(filtering="publisher") as sub:
+    with Listening() as sub:
         publish(frame.selectExpr("subject", "value payload", "map headers"), sub, payload="json")
         publish(frame.selectExpr("subject", "value payload", "raw headers"), sub)
         sub.received(4)
     found = {(one.subject, one.payload): one for one in sub.messages}
     assert found["p", b'{"i": 1, "d": "2.50", "f": null}'].headers == {"h": "v"}
     assert ("q", b'{"i": 2, "d": null, "f": "NaN"}') in found
-    framed = next(one for one in sub.messages if len(one.frames) == 3)
-    assert msgpack.unpackb(framed.frames[1])["i"] == 2
-    assert (framed.frames[2], framed.headers) == (b"more", {"unit": "s"})
-    assert unpack_headers(packed) == ({"unit": "s"}, [b"more"], b"k")
+    recorded = next(one for one in sub.messages if one.headers.get("unit") == "s")
+    assert msgpack.unpackb(recorded.payload)["i"] == 2
+    assert unpack_headers(packed) == ({"unit": "s"}, [], b"k")
 
 
 def test_one_subject_for_all_rows_and_raw_subjects(spark):
     frame = spark.createDataFrame(
         [("a.\ufffd", b"a.\xff", b"1")], "subject string, subject_raw binary, payload binary"
     )
-    with Listening("a.", filtering="prefix", dialect="zmq") as sub:
+    with Listening("zmq:a.") as sub:
         publish(frame, sub, dialect="zmq")
         publish(frame, sub, subject="a.b")
         sub.received(2)
-    assert {bytes(one.subject, "utf-8", "surrogateescape") if isinstance(one.subject, str) else one.subject
-            for one in sub.messages} == {b"a.\xff", b"a.b"}  # fmt: skip
+    assert {one.subject_bytes for one in sub.messages} == {b"a.\xff", b"a.b"}
 
 
 # ids --------------------------------------------------------------------------------------------------------
@@ -124,7 +140,7 @@ def test_a_column_id_identifies_a_row_in_all_batches_and_partitions():
 
 
 def test_writes_with_equal_names_are_delivered_once(spark):
-    with Listening(filtering="publisher", dedupe=True) as sub:
+    with Listening(dedupe=True) as sub:
         publish(rows(spark, 200), sub, run="day-1")
         publish(rows(spark, 200).orderBy(F.rand()).coalesce(1), sub, run="day-2")
         publish(rows(spark, 200, partitions=1), sub, run="day-2")  # the same partition, another order
@@ -136,7 +152,7 @@ def test_writes_with_equal_names_are_delivered_once(spark):
 
 def test_a_column_id_makes_rows_equal_across_partitions(spark):
     numbered = rows(spark, 200).withColumn("id", F.col("payload").cast("long"))
-    with Listening(filtering="publisher", dedupe=True) as sub:
+    with Listening(dedupe=True) as sub:
         publish(numbered, sub, run="again")
         publish(numbered.repartition(5), sub, run="again")
         publish(numbered.withColumn("id", F.col("id").cast("string")), sub, run="again")
@@ -156,7 +172,7 @@ def test_a_batch_that_spark_repeats_has_the_same_ids(spark, tmp_path, dedupe):
             availableNow=True
         ).start().awaitTermination()
 
-    with Listening(filtering="publisher", dedupe=dedupe) as sub:
+    with Listening(dedupe=dedupe) as sub:
         run(sub)
         # As if the driver had been killed before Spark recorded the end of the batch.
         shutil.rmtree(tmp_path / "checkpoint" / "commits")
@@ -183,7 +199,7 @@ def test_update_mode_through_foreach_batch(spark, tmp_path):
             availableNow=True
         ).start().awaitTermination()
 
-    with Listening(filtering="publisher", dedupe=True) as sub:
+    with Listening(dedupe=True) as sub:
         rows(spark, 20, partitions=1).write.parquet(str(source))
         run(sub)
         rows(spark, 10, partitions=1).write.mode("append").parquet(str(source))
@@ -202,14 +218,18 @@ def test_update_mode_through_foreach_batch(spark, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "option endpoint: give the address"),
+        ({}, "option endpoint: give an endpoint to bind to"),
+        ({"endpoint": "tcp://*:*"}, "must be a number"),
+        ({"endpoint": "tcp://*:5603-5600"}, "a range has 1 to"),
+        ({"endpoint": "epgm://lo;239.192.1.1:5555"}, "option endpoint"),
+        ({"bind": "ipc://x"}, "use endpoint"),
         ({"endpoint": "tcp://hub"}, "tcp://hub"),
         ({"endpoint": "ipc://x", "subscriber": "1"}, "use subscribers"),
         ({"endpoint": "ipc://x", "topic": "a"}, "use subject"),
         ({"endpoint": "ipc://x", "timeout": "-1"}, "seconds above 0"),
         ({"endpoint": "ipc://x", "subject": "a.*"}, "option subject"),
         ({"endpoint": "ipc://x", "payload": "xml"}, "one of msgpack, json"),
-        ({"endpoint": "ipc://x", "subscribers": "-1"}, "integer of at least 0"),
+        ({"endpoint": "ipc://x", "subscribers": "0"}, "integer of at least 1"),
     ],
 )
 def test_wrong_options_are_refused_with_the_remedy(spark, options, message):
@@ -232,10 +252,11 @@ def test_wrong_columns_are_refused_with_all_faults(spark):
         ("'a' subject, binary(null) payload", "the payload is null"),
         ("'a' subject, 'x' payload, binary('x') headers", "MessagePack map"),
         ("'a' subject, 'x' payload, -1 id", "at least 0"),
+        ("'a' subject, 'x' payload, x'81a96f7a2d6672616d657391c40161' headers", "recorded with 2 frames"),
     ],
 )
 def test_a_row_that_cannot_be_published_fails_with_its_place(spark, expression, message):
-    with Listening(filtering="publisher") as sub:
+    with Listening() as sub:
         assert message in error_of(spark.sql(f"select {expression}"), endpoint=sub.endpoint)
     assert not sub.messages
 
@@ -243,16 +264,145 @@ def test_a_row_that_cannot_be_published_fails_with_its_place(spark, expression, 
 def test_an_absent_subscriber_fails_the_write(spark, tmp_path):
     error = error_of(rows(spark, 1), endpoint=f"ipc://{tmp_path}/nobody", timeout="0.2")
     assert f"ipc://{tmp_path}/nobody" in error
-    assert "subscribers=0" in error
-    rows(spark, 1).write.format("oz").mode("append").options(
-        endpoint=f"ipc://{tmp_path}/nobody", subscribers=0, timeout=0.2
-    ).save()
+    assert "0 of 1 subscribers" in error
+
+
+def test_endpoints_in_use_fail_the_write_with_the_remedy(spark):
+    endpoint = lasting_endpoint()
+    with oz.Publisher(endpoint):
+        error = error_of(rows(spark, 1), endpoint=endpoint, timeout="0.2")
+    assert endpoint in error
+    assert "as many endpoints as tasks run at once" in error
+
+
+def test_tasks_share_the_ports_of_a_range(spark):
+    first, last = lasting_port(), lasting_port()
+    while last != first + 1:
+        first, last = last, lasting_port()
+    ends = [f"tcp://127.0.0.1:{port}" for port in (first, last)]
+    with Listening(endpoint=ends) as sub:
+        frame = rows(spark, 3000, partitions=4)
+        frame.write.format("oz").mode("append").option("endpoint", f"tcp://127.0.0.1:{first}-{last}").save()
+        sub.received(3000)
+    assert sorted(int(message.payload) for message in sub.messages) == list(range(3000))
 
 
 def test_a_subscriber_that_does_not_read_fails_the_write(spark):
-    with Listening(filtering="publisher") as sub:
+    with Listening() as sub:
         sub.pause_after(10)
         large = spark.range(0, 2000, 1, 1).selectExpr("'a.b' subject", "repeat('x', 100000) payload")
         error = error_of(large, endpoint=sub.endpoint, timeout="1")
         sub.go_on()
-    assert "check the subscriber" in error
+    assert "check the subscriber" in error or "check them" in error
+
+
+# a task and its subscriber, without Spark --------------------------------------------------------------------
+
+
+def options_for(sub, **more):
+    return read_sink_options({"endpoint": sub.endpoint, "timeout": "30", **more})
+
+
+def row(number):
+    return Row(b"a.b", b"%d" % number, None, None, b"%d" % number)
+
+
+@pytest.mark.parametrize("published", [0, 1, 100])
+def test_a_task_fails_if_its_subscriber_leaves(published):
+    with Listening() as sub:
+        delivery = Delivery(options_for(sub), 0)
+        for number in range(published):
+            delivery.publish(row(number))
+        sub.received(published)
+    until(lambda: not delivery._publisher.subscribers)
+    delivery.publish(row(published))
+    with pytest.raises(SinkError, match="a subscriber left"):
+        delivery.finish()
+
+
+def test_a_task_fails_if_its_subscriber_left_and_another_joined():
+    with Listening() as sub:
+        delivery = Delivery(options_for(sub), 0)
+    until(lambda: not delivery._publisher.subscribers)
+    delivery.publish(row(0))
+    with Listening(endpoint=sub.endpoint.split(",")) as other:
+        delivery._publisher.wait_for_subscribers()
+        delivery.publish(row(1))
+        other.received(1)
+        with pytest.raises(SinkError, match="0 have them all, of 1"):
+            delivery.finish()
+
+
+def test_a_task_fails_if_a_member_of_a_group_dies_with_unacknowledged_messages():
+    with Listening() as sub:
+        delivery = Delivery(options_for(sub, subscribers="1", timeout="2"), 0)
+        with running_subscriber(sub.endpoint) as other:
+            delivery._publisher.wait_for_subscribers(count=2)
+            other.send_signal(signal.SIGSTOP)
+            delivery.publish(row(0))
+            sub.received(1)
+            other.kill()
+            other.wait()
+            with pytest.raises(SinkError, match="1 of 2 subscribers have not acknowledged"):
+                delivery.finish()
+
+
+def test_a_task_waits_until_a_group_has_handled_its_messages():
+    with Listening() as unused:
+        pass
+    with oz.Subscriber(unused.endpoint.split(","), filtering="publisher") as sub:
+        sub.subscribe(">", group="workers", ack="handled")
+        delivery = Delivery(options_for(unused), 0)
+        delivery.publish(row(0))
+        message = sub.receive(timeout=DEADLINE)
+        finishing = Thread(delivery.finish)
+        # The subscriber has received the message, which the publisher knows after this.
+        until(lambda: has_no_message(sub) and not delivery._engine.sessions()[0].pending)
+        assert finishing.is_alive()
+        message.ack()
+        until(lambda: has_no_message(sub) and not finishing.is_alive())
+        finishing.outcome(DEADLINE)
+
+
+def has_no_message(sub):
+    """Poll a subscriber, which answers its publishers meanwhile."""
+    with pytest.raises(oz.Timeout):
+        sub.receive(timeout=0.01)
+    return True
+
+
+def test_a_killed_and_restarted_subscriber_gets_all_rows_of_the_repeated_task():
+    sub = Listening(dedupe=True)
+    ends = sub.endpoint
+    sub.close()
+    with running_subscriber(ends) as first:
+        delivery = Delivery(options_for(sub, timeout="10"), 0)
+        delivery.publish(row(0))
+        first.kill()
+        first.wait()
+        with Listening(endpoint=ends.split(","), dedupe=True) as again:
+            delivery.publish(row(1))
+            delivery._publisher.wait_for_subscribers(count=2)
+            delivery.publish(row(2))
+            delivery._options = replace(delivery._options, timeout=0.5)
+            with pytest.raises(SinkError, match="have not acknowledged"):
+                delivery.finish()
+            repeated = Delivery(options_for(again), 0)
+            for number in range(3):
+                repeated.publish(row(number))
+            repeated.finish()
+            again.received(3)
+        assert Counter(message.payload for message in again.messages) == {b"0": 1, b"1": 1, b"2": 1}
+
+
+@contextmanager
+def running_subscriber(endpoint):
+    """Run a subscriber in a process of its own, which is killed at the end."""
+    code = "import sys, oz; sub = oz.Subscriber(sys.argv[1].split(','), filtering='publisher'); "
+    code += "sub.subscribe('>'); [None for _ in sub]"
+    process = subprocess.Popen([sys.executable, "-c", code, endpoint], env=ENVIRONMENT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()

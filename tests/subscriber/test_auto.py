@@ -6,7 +6,6 @@ import pytest
 import zmq
 
 from oz.errors import Timeout
-from oz.subscriber.fallback import MOVING
 from oz.transport.endpoints import EndpointError
 from oz.transport.routers import link_endpoint
 from subscriber.publishing import free_endpoint
@@ -142,23 +141,6 @@ def test_a_plain_publisher_is_replaced_by_oz_and_back(make, plain, publish):
     third = plain(endpoint)
     settle(sub, "prefix")
     received(sub, lambda: third.publish("a.3"))
-
-
-def test_messages_of_a_link_before_its_answer_are_discarded_while_it_moves(make, publish):
-    publisher, jobs = publish(), []
-    sub = make(publisher.endpoint)
-    sub.subscribe("a.*")
-    sub.subscribe("job.*", jobs.append, group="workers")
-    sub.wait_ready()
-    # The time between WELCOME and ANSWER is too short for a test: the state is set.
-    (place,) = sub._engine.places.values()
-    place.fallback.state = MOVING
-    publisher.publish("a.1", "job.1")
-    until(lambda: sub.run(timeout=0.02) is not None and jobs)
-    assert sub.stats.repeated == 1
-    assert place.fallback.answered() is True
-    publisher.publish("a.2")
-    assert sub.receive(timeout=10).subject == "a.2"
 
 
 def drain_some(sub):

@@ -2,73 +2,114 @@
 
 import pytest
 
-from oz.subscriber.fallback import ANSWER_WITHIN, ASKING, LINK, MOVING, PREFIX, STANDING_WITHIN, Fallback
+from oz.subscriber.fallback import (
+    ANSWER_WITHIN,
+    ASKING,
+    BINDS_WITHIN,
+    LINK,
+    MOVING,
+    PREFIX,
+    STANDING_WITHIN,
+    Fallback,
+)
+
+OPEN, REACHED = "asking with a plain connection", "asking again"
+REVISION = 7
 
 
-def state(name, has_delivered=False):
+def state(name):
+    """Return a machine: in a state, or in ASKING with a plain connection, or after its handshake."""
     one = Fallback(100.0)
-    if name in (PREFIX, MOVING):
-        one.refused()
-        one.has_delivered = has_delivered
+    if name in (OPEN, REACHED, PREFIX):
+        assert one.refused(100.0)
+    if name in (REACHED, PREFIX):
+        one.reached(100.0)
+    if name == PREFIX:
+        assert one.refused(101.0)
     if name == MOVING:
-        one.welcomed()
+        one.has_delivered = True
+        one.move(REVISION)
     if name == LINK:
-        one.answered()
-    assert one.state == name
+        one.serve()
+    assert one.state == (ASKING if name in (OPEN, REACHED) else name)
     return one
 
 
 @pytest.mark.parametrize("stands", [False, True])
-def test_the_plain_connection_opens_when_the_time_is_over(stands):
+def test_a_link_has_time_to_answer_twice(stands):
     one, within = state(ASKING), STANDING_WITHIN if stands else ANSWER_WITHIN
-    if stands:
-        one.stands()
-    assert one.deadline == 100.0 + within
-    assert not one.tick(100.0 + within - 0.01)
-    assert one.tick(100.0 + within)
-    assert (one.state, one.has_plain) == (PREFIX, True)
-    assert not one.tick(200.0)
+    for start, after in ((100.0, ASKING), (300.0, PREFIX)):
+        if stands:
+            one.stands()
+        assert one.deadline == start + within
+        assert not one.tick(start + within - 0.01)
+        assert one.tick(start + within)
+        assert (one.state, one.has_plain) == (after, True)
+        # Without a publisher at the endpoint there is nothing to decide.
+        assert one.deadline == float("inf")
+        assert not one.tick(200.0)
+        if after == ASKING:
+            one.reached(300.0)
 
 
 @pytest.mark.parametrize(
     ("before", "event", "after", "has_plain"),
     [
-        (ASKING, "refused", PREFIX, True),
-        (ASKING, "welcomed", ASKING, False),
-        (ASKING, "answered", LINK, False),
-        (ASKING, "ended", PREFIX, True),
+        (ASKING, "refused", ASKING, True),
+        (ASKING, "serve", LINK, False),
+        (ASKING, "ended", ASKING, True),
         (ASKING, "duplicate", LINK, False),
+        (OPEN, "refused", ASKING, True),
+        (OPEN, "unreached", ASKING, True),
+        (OPEN, "ended", ASKING, True),
+        (REACHED, "refused", PREFIX, True),
+        (REACHED, "unreached", ASKING, True),
+        (REACHED, "ended", PREFIX, True),
+        (REACHED, "serve", LINK, False),
         (PREFIX, "refused", PREFIX, True),
-        (PREFIX, "welcomed", MOVING, True),
+        (PREFIX, "unreached", ASKING, True),
+        (PREFIX, "serve", LINK, False),
         (PREFIX, "ended", PREFIX, True),
         (PREFIX, "duplicate", LINK, False),
-        (MOVING, "answered", LINK, False),
-        (MOVING, "ended", PREFIX, True),
-        (MOVING, "refused", MOVING, True),
+        (MOVING, "ended", ASKING, True),
+        (MOVING, "refused", MOVING, False),
+        (MOVING, "unreached", MOVING, False),
         (MOVING, "duplicate", LINK, False),
         (LINK, "refused", LINK, False),
-        (LINK, "welcomed", LINK, False),
-        (LINK, "answered", LINK, False),
-        (LINK, "ended", PREFIX, True),
+        (LINK, "unreached", LINK, False),
+        (LINK, "ended", ASKING, True),
     ],
 )
 def test_transitions(before, event, after, has_plain):
     one = state(before)
-    getattr(one, event)()
+    getattr(one, event)(*[101.0] * (event == "refused"))
     assert (one.state, one.has_plain) == (after, has_plain)
 
 
-@pytest.mark.parametrize(
-    ("before", "has_delivered", "is_moved"),
-    [(ASKING, False, False), (MOVING, False, False), (MOVING, True, True), (LINK, True, False)],
-)
-def test_only_a_plain_connection_that_delivered_makes_a_gap(before, has_delivered, is_moved):
-    assert state(before, has_delivered).answered() is is_moved
+def test_a_refusal_just_after_the_handshake_does_not_count():
+    one = state(REACHED)
+    assert not one.refused(100.0 + BINDS_WITHIN / 2)
+    assert one.refused(100.0 + BINDS_WITHIN)
+    assert one.state == PREFIX
 
 
-def test_a_plain_connection_that_opens_again_has_delivered_nothing():
-    one = state(MOVING, has_delivered=True)
-    one.answered()
-    one.ended()
-    one.welcomed()
-    assert one.answered() is False
+@pytest.mark.parametrize("before", [ASKING, OPEN, REACHED, PREFIX, LINK])
+def test_an_answer_ends_only_a_move(before):
+    one = state(before)
+    assert one.answered(REVISION) is False
+    assert one.state == state(before).state
+
+
+def test_a_move_ends_with_the_answer_of_its_revision():
+    one = state(MOVING)
+    assert one.answered(REVISION - 1) is False
+    assert one.state == MOVING
+    assert one.answered(REVISION) is True
+    assert (one.state, one.has_delivered) == (LINK, False)
+
+
+def test_a_new_plain_connection_keeps_that_another_has_delivered():
+    one = state(PREFIX)
+    one.has_delivered = True
+    assert one.unreached() is True
+    assert one.has_delivered

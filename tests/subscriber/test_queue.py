@@ -4,8 +4,9 @@ import pytest
 
 import oz
 from links.pair import MEMBER, ORIGIN, ids
+from oz.message import Gap
 from oz.subscriber.link import Link, Messages
-from oz.subscriber.message import Gap, HandledMessage, Message
+from oz.subscriber.message import HandledMessage, Message
 from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.wire.links import StreamOptions
@@ -34,7 +35,8 @@ class Receiver:
             self.dispatcher.own_queue(inbox, max_pending, overflow)
         return inbox
 
-    def deliver(self, *subjects, stream=0, gap=0, extras=None):
+    def deliver(self, *subjects, stream=0, gap=0, extras=None, origin=ORIGIN):
+        self.link.origin = origin
         flat = [part for one in subjects for part in (one.encode(), b"", extras)]
         positions = range(self.sequence, self.sequence + len(subjects))
         effect = Messages(stream, self.sequence, positions, flat, False)
@@ -74,7 +76,30 @@ def test_a_full_queue_joins_gaps_of_publishers():
         one.deliver(f"a.{number}")
         one.dispatcher.put_gap(Gap(ORIGIN, 3, 0, "dropped"), 0)
         one.dispatcher.put_gap(Gap(ORIGIN, 2, 0, "dropped"), 0)
-    assert shown(inbox.queue) == ["a.0", "dropped 5", *["full 1", "dropped 5"] * 4]
+    assert shown(inbox.queue) == ["a.0", "dropped 25", "full 4"]
+
+
+def test_a_full_queue_is_bounded_with_drops_of_two_publishers():
+    one = Receiver()
+    inbox = one.subscribe("a.*", max_pending=1, overflow="drop_newest", own=True)
+    for number in range(20):
+        one.deliver(f"a.{number}", origin=bytes([number % 2]) * 16)
+    gaps = [item for item in inbox.queue.items if isinstance(item, Gap)]
+    assert sorted((gap.origin[0], gap.count) for gap in gaps) == [(0, 9), (1, 10)]
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
+def test_a_gap_of_messages_of_two_publishers_has_no_origin(overflow):
+    one = Receiver()
+    inbox = one.subscribe("a", max_pending=1, overflow=overflow, own=True)
+    for _ in range(2):
+        one.deliver("a", origin=b"1" * 16)
+    assert [item.origin for item in inbox.queue.items if isinstance(item, Gap)] == [b"1" * 16]
+    for _ in range(2):
+        one.deliver("a", origin=b"2" * 16)
+    gaps = [item for item in inbox.queue.items if isinstance(item, Gap)]
+    assert sum(gap.count for gap in gaps) == 3
+    assert {b"1" * 16, None} >= {gap.origin for gap in gaps}
 
 
 @pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])

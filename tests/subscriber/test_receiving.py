@@ -14,7 +14,7 @@ from oz.errors import (
     ProtocolError,
     Timeout,
 )
-from oz.options import Delivery, Options
+from oz.options import Delivery, Limits, Options
 from oz.publisher.last_values import LastValues
 from oz.transport.endpoints import EndpointError
 from oz.wire.links import Refusal
@@ -134,6 +134,18 @@ def test_handlers_run_in_the_thread_that_waits(make, publisher):
     assert sub.receive(timeout=10).subject == "b.1"
     until(lambda: sub.run(timeout=0.01) == 0 and len(seen) == 2)
     assert seen == [("a.1", threading.current_thread()), ("a.2", threading.current_thread())]
+
+
+def test_handlers_of_earlier_messages_run_before_receive_returns():
+    seen = []
+    with oz.Publisher("tcp://127.0.0.1:*") as publisher, oz.Subscriber(publisher.endpoint) as sub:
+        sub.subscribe("a.*", seen.append)
+        sub.subscribe("b")
+        sub.wait_ready()
+        for count in range(1, 21):
+            publisher.publish_many([("a.1", b""), ("b", b"")])
+            assert sub.receive(timeout=10).subject == "b"
+            assert len(seen) == count
 
 
 def test_run_returns_after_silence_and_counts(make, publisher):
@@ -261,6 +273,15 @@ def test_dedupe_drops_known_ids(make, publisher):
     assert sub.stats.repeated == 1
 
 
+def test_dedupe_counts_ids_for_each_stream(make, publisher):
+    sub = make(publisher.endpoint, options=Options(dedupe=True))
+    plain, grouped = sub.subscribe("a"), sub.subscribe("a", group="g")
+    sub.wait_ready()
+    publisher.publish("a", payload=b"x", extras={"id": b"one"})
+    assert plain.receive(timeout=10).payload == grouped.receive(timeout=10).payload == b"x"
+    assert sub.stats.repeated == 0
+
+
 def test_last_values_go_to_the_subscription_that_asked(make, publish):
     publisher = publish(last_values=LastValues(subjects=10, size=1_000))
     publisher.publish("a.1", payload=b"old")
@@ -272,7 +293,7 @@ def test_last_values_go_to_the_subscription_that_asked(make, publish):
 
 
 def test_a_refused_subscription_is_reported(make, publish):
-    def authorize(user, item, pattern):
+    def authorize(user, item, pattern, group):
         return (
             Refusal(item.sid, "denied by a rule", "rule 7", "b.secret") if item.text.startswith("b") else None
         )
@@ -345,6 +366,7 @@ def test_close_ends_everything(make, publisher):
         with pytest.raises(ClosedError, match="closed"):
             call()
     assert sub.closed
+    assert (sub.subscriptions, one.active) == ((), False)
     assert sub.run() == 0
     publisher.wait_for(lambda sessions: not sessions.by_id)
 
@@ -439,7 +461,7 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
     ):
         with pytest.raises(ConfigurationError):
             sub.subscribe("a", **wrong)
-    with pytest.raises(ConfigurationError, match="not yet"):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         make(security="x")
     with pytest.raises(ConfigurationError, match="filtering"):
         make(filtering="maybe")
@@ -447,6 +469,18 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
         make(on_gap=3)
     with pytest.raises(TypeError):
         sub.receive(timeout="1")
+    for call in (sub.receive, sub.run, sub.wait_ready, sub.drain):
+        with pytest.raises(ValueError, match="timeout is 0 or more seconds"):
+            call(timeout=-1)
+    for kind, name, near in (
+        (Options, "resume_second", "resume_seconds"),
+        (Delivery, "max_pendig", "max_pending"),
+        (Limits, "peer", "peers"),
+    ):
+        with pytest.raises(
+            TypeError, match=f"oz.{kind.__name__} has no argument '{name}'; did you mean '{near}'"
+        ):
+            kind(**{name: 1})
 
 
 def test_needs_of_links_are_refused_with_prefix(make):

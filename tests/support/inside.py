@@ -15,21 +15,6 @@ def shell_of(node):
     return node._shell
 
 
-def receive_path_of(subscriber):
-    """Give what turns frames into messages; it unpacks what has come, without giving it to anybody."""
-    return subscriber._receive_path
-
-
-def segments_of(writer):
-    """Give what keeps the segments of a journal: they are sealed and removed in a thread of their own."""
-    return writer._segments
-
-
-def ticker_of(publisher):
-    """Give the thread of a publisher, which sends what waits."""
-    return engine_of(publisher)._ticker
-
-
 def takes_nobody_for_late(forwarder):
     """Tell whether it has begun so long ago that who comes now was not there before it."""
     return forwarder._forwarding._opened_at is None
@@ -43,11 +28,6 @@ def attachments_of(socket):
 def registry_of(nameserver):
     """Give what a name server knows of its nodes."""
     return nameserver._registry
-
-
-def backlog_of(recorder):
-    """Give what a recorder has received, and not written yet."""
-    return recorder._backlog
 
 
 def socket_of(nameserver):

@@ -6,9 +6,9 @@ import socket
 from contextlib import suppress
 from functools import cache
 
-PLACES = range(20_000, 32_000)
-"""Below the ports that the system gives out by itself: a connection of some other test could get one of these
-while it is free."""
+PLACES = range(12_000, 22_000)
+"""These ports and their link ports are below the ports of outgoing connections, which occupy their port for a
+minute after their end."""
 
 _SHARE = 100
 

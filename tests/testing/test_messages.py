@@ -37,7 +37,7 @@ def test_message_is_what_was_said():
     message = oz.testing.message(
         b"time.us.east",
         b"12:00",
-        message_id=(b"clock", 3),
+        id=(b"clock", 3),
         origin=b"0123456789abcdef",
         sequence=7,
         gap=2,
@@ -45,12 +45,8 @@ def test_message_is_what_was_said():
     )
     assert isinstance(message, oz.Message)
     assert (message.subject, message.subject_bytes) == ("time.us.east", b"time.us.east")
-    assert (message.payload, message.body, message.frames) == (
-        b"12:00",
-        b"12:00",
-        [b"time.us.east", b"12:00"],
-    )
-    assert (message.message_id, message.origin, message.sequence) == ((b"clock", 3), b"0123456789abcdef", 7)
+    assert (message.payload, message.frames) == (b"12:00", [b"time.us.east", b"12:00"])
+    assert (message.id, message.origin, message.sequence) == ((b"clock", 3), b"0123456789abcdef", 7)
     assert (message.gap, message.time_ns, dict(message.headers)) == (2, 5, {})
     assert repr(message) == "<oz.Message 'time.us.east' b'12:00'>"
 

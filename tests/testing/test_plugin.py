@@ -33,16 +33,55 @@ def test_with_it(oz_bus):
     async def main():
         publisher, subscriber = oz_bus.publisher(), oz_bus.subscriber()
         subscriber.subscribe("a.*")
-        await publisher.wait_for_subscribers(timeout=5)
+        await subscriber.wait_ready(timeout=5)
         await asyncio.sleep(3600)
         await publisher.publish("a.b", b"c")
-        return (await subscriber.receive(5)).payload
+        return (await subscriber.receive(timeout=5)).payload
 
     assert oz_bus.run(main()) == b"c"
     assert oz_bus.now() > 3600
 """
     found = run_tests(tmp_path, text)
     assert "3 passed" in found.stdout, found.stdout + found.stderr
+
+
+def test_code_under_test_creates_nodes_of_the_bus(tmp_path):
+    text = """
+import asyncio
+
+import oz
+import oz.asyncio
+
+real = oz.asyncio.Node, oz.Node
+
+
+async def serve():
+    async with oz.asyncio.Node("prices") as node:
+        node.subscribe("svc.price", handler=lambda message: message.reply(42))
+        await asyncio.sleep(3600)
+
+
+def ask():
+    with oz.Node("shop") as node:
+        node.wait_ready(5)
+        return node.request("svc.price", timeout=5).payload
+
+
+def test_with_it(oz_bus):
+    async def begin():
+        return asyncio.create_task(serve())
+
+    serving = oz_bus.run(begin())
+    assert ask() == 42
+    oz_bus.run(asyncio.wait_for(serving, 7200))
+    assert oz_bus.now() > 3600
+
+
+def test_without_it():
+    assert (oz.asyncio.Node, oz.Node) == real
+"""
+    found = run_tests(tmp_path, text)
+    assert "2 passed" in found.stdout, found.stdout + found.stderr
 
 
 def test_installation_tells_pytest_of_the_plugin():

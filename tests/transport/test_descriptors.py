@@ -28,9 +28,10 @@ async def node():
 # The loop's own descriptors are not what this is about.
 runner = asyncio.Runner()
 runner.run(asyncio.sleep(0))
-spare = oz.Publisher()
+# Modules are imported before descriptors are few.
+spare, _ = oz.Publisher(), (oz.Node, oz.Subscriber)
 MAKES = {
-    "publisher": lambda: oz.Publisher(here).close(0),
+    "publisher": lambda: oz.Publisher(here).close(timeout=0),
     "subscriber": lambda: oz.Subscriber("tcp://127.0.0.1:1").close(),
     "bind": lambda: (spare.bind(here), spare.unbind(spare.endpoint)),
     "connect": lambda: (spare.connect("tcp://127.0.0.1:1"), spare.disconnect("tcp://127.0.0.1:1")),
@@ -69,7 +70,7 @@ for name, make in MAKES.items():
         make()
     except oz.NameserverUnavailable:
         assert name == "roster"
-spare.close(0)
+spare.close(timeout=0)
 runner.close()
 print("all of it works again")
 """

@@ -10,11 +10,7 @@ import oz
 
 
 def print_gap(gap: oz.Gap) -> None:
-    print(gap.subscription, gap.origin, gap.count, gap.recovered)
-
-
-def print_advisory(advisory: oz.Advisory) -> None:
-    print(advisory.subject, advisory.text)
+    print(gap.origin, gap.count, gap.recovered, gap.reason)
 
 
 def print_peer(peer: oz.Announcement, what: str) -> None:
@@ -33,6 +29,40 @@ def functions() -> None:
 
 def messages(message: oz.Message) -> None:
     assert_type(message.reply(payload=b"x", headers={"trace": "7f"}), Any)
+    message.ack()
+    assert_type(message.id, bytes | tuple[bytes, int] | None)
+    assert_type(message.origin, bytes | None)
+    assert_type(message.sequence, int | None)
+    assert_type(message.position, int | None)
+    assert_type(message.gap, int)
+    assert_type(message.redelivered, bool)
+    assert_type(message.time_ns, int)
+    assert_type(message.frames, list[bytes])
+
+
+def options() -> None:
+    limits = oz.Limits(
+        patterns=1,
+        pattern_time=1.0,
+        subscription_bytes=1,
+        message_bytes=1,
+        peers=1,
+        handshake=1.0,
+    )
+    oz.Options(
+        high_water_mark=1,
+        pending_bytes=1,
+        resume_bytes=1,
+        resume_seconds=1.0,
+        send_timeout=1.0,
+        batch=1,
+        batch_delay=1.0,
+        delimiter=None,
+        dedupe=True,
+        multicast=None,
+        limits=limits,
+    )
+    oz.Delivery(policy="sticky", max_pending=1, prefetch=1, redeliver=False, inline=False)
 
 
 def securities() -> None:
@@ -177,45 +207,34 @@ def drop_in_sockets(sub_socket: oz.SubSocket, pub_socket: oz.PubSocket, context:
 def publishers(publisher: oz.Publisher) -> None:
     with publisher.batch() as nothing:
         assert_type(nothing, None)
-    assert_type(publisher.bind("tcp://127.0.0.1:*"), Any)
-    publisher.close(linger=1, timeout=1.0)
-    assert_type(publisher.connect("tcp://127.0.0.1:1"), Any)
-    publisher.disable_monitor()
-    publisher.flush()
+    publisher.bind("tcp://127.0.0.1:*")
+    publisher.connect("tcp://127.0.0.1:1")
     publisher.disconnect(b"x")
-    assert_type(publisher.get(1), Any)
-    assert_type(publisher.get_monitor_socket(events=1, addr="a.b"), Any)
-    assert_type(publisher.interest("a.b"), bool)
-    publisher.monitor(b"x", events=1)
-    assert_type(publisher.poll(timeout=1, flags=1), int)
-    publisher.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7))
-    assert_type(publisher.publish_many([("a.b", b"x"), (b"c", b"y")]), int)
-    print(publisher.recv(flags=1, copy=True, track=True))
-    publisher.report_loss(1)
-    assert_type(publisher.send(b"x", flags=1, copy=True, track=True), Any)
-    assert_type(publisher.send_multipart([b"a.b", b"x"], flags=1, copy=True, track=True), Any)
-    publisher.set(1, b"x")
     publisher.unbind(b"x")
-    publisher.wait_for_subscribers(n=1, subject="key", timeout=1.0)
-    assert_type(
-        oz.Publisher(
-            bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-            connect="tcp://127.0.0.1:*",
-            dialect="nats",
-            context=None,
-            codec="msgpack",
-            delimiter=b" ",
-            on_full="block",
-            full_timeout=1.0,
-            high_water_mark=1,
-            last_value=True,
-            max_batch=1,
-            max_delay=1.0,
-            multicast=oz.Multicast(hops=1),
-            plain=True,
-        ),
-        oz.Publisher,
-    )
+    publisher.flush()
+    assert_type(publisher.has_subscribers("a.b"), bool)
+    publisher.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", id=(b"series", 7))
+    assert_type(publisher.publish_many([("a.b", b"x"), (b"c", b"y")]), int)
+    publisher.wait_for_subscribers(subject="key", count=1, timeout=1.0)
+    publisher.wait_for_subscribers(b"key", timeout=None)
+    assert_type(publisher.endpoint, str | None)
+    print(publisher.endpoints, publisher.link_endpoints)
+    assert_type(publisher.stats, oz.PublisherStats)
+    assert_type(publisher.subscribers, list[oz.SubscriberInfo])
+    assert_type(publisher.close(timeout=1.0), int)
+    with oz.Publisher(
+        bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        connect="tcp://127.0.0.1:*",
+        codec="msgpack",
+        dialect="nats",
+        on_full="block",
+        last_value=True,
+        links=False,
+        security="oz.toml",
+        context=None,
+        options=oz.Options(dedupe=True),
+    ) as made:
+        assert_type(made, oz.Publisher)
 
 
 def received_subscriptions(received_subscription: oz.ReceivedSubscription) -> None:
@@ -227,78 +246,59 @@ def received_subscriptions(received_subscription: oz.ReceivedSubscription) -> No
 
 
 def subscribers(subscriber: oz.Subscriber) -> None:
-    assert_type(subscriber.bind("tcp://127.0.0.1:*"), Any)
-    subscriber.close(linger=1, timeout=1.0)
-    assert_type(subscriber.connect("tcp://127.0.0.1:1"), Any)
+    assert_type(subscriber.bind("tcp://127.0.0.1:*"), str)
+    subscriber.connect("tcp://127.0.0.1:1")
     subscriber.disconnect(b"x")
-    subscriber.drain(timeout=1.0)
-    assert_type(subscriber.get(1), Any)
-    assert_type(subscriber.get_monitor_socket(events=1, addr="a.b"), Any)
-    subscriber.monitor(b"x", events=1)
-    subscriber.mark_seen([b"id", (b"series", 7)])
-    assert_type(subscriber.poll(timeout=1, flags=1), int)
+    subscriber.unbind(b"x")
     assert_type(subscriber.receive(timeout=1.0), oz.Message)
-    assert_type(
-        subscriber.receive_batches(limit=1, timeout=1.0),
-        list[oz.Message | oz.MessageBatch | oz.PlainBatch],
-    )
     assert_type(subscriber.receive_many(limit=1, timeout=1.0), list[oz.Message])
-    assert_type(subscriber.recv(flags=1, copy=True, track=True), Any)
-    assert_type(subscriber.recv_into(b"x", nbytes=1, flags=1), int)
-    assert_type(subscriber.recv_multipart(flags=1, copy=True, track=True), Any)
     assert_type(subscriber.run(timeout=1.0), int)
-    subscriber.set(1, b"x")
-    subscriber.set_string(1, "a.b", encoding="a.b")
-    print(
+    assert_type(
         subscriber.subscribe(
             ["a.*", oz.compile("b.>")],
-            dialect="nats",
             handler=handle,
+            dialect="nats",
             group="workers",
-            policy="sticky",
             overflow="conflate",
-            max_pending=1,
             last_value=True,
+            ack="handled",
             max_messages=1,
-        )
+            delivery=oz.Delivery(max_pending=1),
+        ),
+        oz.Subscription,
     )
-    subscriber.unbind(b"x")
-    subscriber.unsubscribe("a.*")
     subscriber.wait_ready(timeout=1.0)
-    assert_type(subscriber.next_deadline(), float | None)
+    assert_type(subscriber.drain(timeout=1.0), bool)
+    assert_type(subscriber.fileno(), int)
+    assert_type(subscriber.endpoint, str | None)
+    assert_type(subscriber.stats, oz.SubscriberStats)
+    assert_type(subscriber.publishers, list[oz.PublisherInfo])
+    print(subscriber.subscriptions, subscriber.closed)
     for one in subscriber:
         assert_type(one, oz.Message)
-    assert_type(
-        oz.Subscriber(
-            connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
-            bind="tcp://127.0.0.1:*",
-            dialect="nats",
-            context=None,
-            codec="msgpack",
-            delimiter=b" ",
-            high_water_mark=1,
-            filtering="publisher",
-            shared=True,
-            dedupe=True,
-            on_gap=print_gap,
-            multicast=oz.Multicast(hops=1),
-            plain=True,
-            on_advisory=print_advisory,
-        ),
-        oz.Subscriber,
-    )
+    subscriber.close()
+    with oz.Subscriber(
+        connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        bind="tcp://127.0.0.1:*",
+        codec="msgpack",
+        dialect="nats",
+        filtering="publisher",
+        links={"tcp://127.0.0.1:1": "tcp://127.0.0.1:2"},
+        on_gap=print_gap,
+        security="oz.toml",
+        context=None,
+        options=oz.Options(dedupe=True),
+    ) as made:
+        assert_type(made, oz.Subscriber)
 
 
 def subscriptions(subscription: oz.Subscription) -> None:
+    assert_type(subscription.receive(timeout=1.0), oz.Message)
+    for one in subscription:
+        assert_type(one, oz.Message)
     assert_type(subscription.drain(timeout=1.0), bool)
+    assert_type(subscription.pending, int)
+    assert_type(subscription.dropped, int)
+    assert_type(subscription.active, bool)
+    print(subscription.patterns)
     subscription.unsubscribe()
-
-
-def message_batchs(message_batch: oz.MessageBatch) -> None:
-    assert_type(message_batch.messages(), list[oz.Message])
-    assert_type(len(message_batch), int)
-
-
-def plain_batchs(plain_batch: oz.PlainBatch) -> None:
-    assert_type(plain_batch.messages(), list[oz.Message])
-    assert_type(len(plain_batch), int)

@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 import zmq
 import zmq.asyncio
-from every_call import print_advisory, print_gap, print_peer
+from every_call import print_gap, print_peer
 
 import oz
 import oz.asyncio
@@ -119,43 +119,30 @@ async def node_subscriptions(node_subscription: oz.asyncio.NodeSubscription) -> 
 async def publishers(publisher: oz.asyncio.Publisher) -> None:
     with publisher.batch() as nothing:
         assert_type(nothing, None)
-    assert_type(publisher.bind("tcp://127.0.0.1:*"), Any)
-    print(publisher.close(linger=1, timeout=1.0))
-    assert_type(publisher.connect("tcp://127.0.0.1:1"), Any)
+    publisher.bind("tcp://127.0.0.1:*")
+    publisher.connect("tcp://127.0.0.1:1")
     publisher.disconnect(b"x")
-    await publisher.flush()
-    assert_type(publisher.get(1), Any)
-    publisher.disable_monitor()
-    assert_type(publisher.get_monitor_socket(events=1, addr="a.b"), Any)
-    assert_type(publisher.interest("a.b"), bool)
-    publisher.monitor(b"x", events=1)
-    assert_type(publisher.poll(timeout=1, flags=1), Any)
-    await publisher.publish(
-        "a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7)
-    )
-    assert_type(await publisher.publish_many([("a.b", b"x")]), int)
-    print(publisher.recv(flags=1, copy=True, track=True))
-    publisher.report_loss(1)
-    assert_type(publisher.send(b"x", flags=1, copy=True, track=True), Any)
-    assert_type(publisher.send_multipart([b"a.b", b"x"], flags=1, copy=True, track=True), Any)
-    publisher.set(1, b"x")
     publisher.unbind(b"x")
-    await publisher.wait_for_subscribers(n=1, subject="key", timeout=1.0)
+    await publisher.flush()
+    assert_type(publisher.has_subscribers("a.b"), bool)
+    await publisher.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", id=(b"series", 7))
+    publisher.publish("a.b", b"x")
+    assert_type(await publisher.publish_many([("a.b", b"x")]), int)
+    await publisher.wait_for_subscribers(subject="key", count=1, timeout=1.0)
+    assert_type(publisher.stats, oz.PublisherStats)
+    assert_type(publisher.subscribers, list[oz.SubscriberInfo])
+    assert_type(await publisher.close(timeout=1.0), int)
     async with oz.asyncio.Publisher(
         bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
         connect="tcp://127.0.0.1:*",
-        dialect="nats",
-        context=None,
         codec="msgpack",
-        delimiter=b" ",
+        dialect="nats",
         on_full="block",
-        full_timeout=1.0,
-        high_water_mark=1,
         last_value=True,
-        max_batch=1,
-        max_delay=1.0,
-        multicast=oz.Multicast(hops=1),
-        plain=True,
+        links=False,
+        security="oz.toml",
+        context=None,
+        options=oz.Options(dedupe=True),
     ) as made:
         assert_type(made, oz.asyncio.Publisher)
 
@@ -169,63 +156,53 @@ async def received_subscriptions(received_subscription: oz.asyncio.ReceivedSubsc
 
 
 async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
-    assert_type(subscriber.bind("tcp://127.0.0.1:*"), Any)
-    print(subscriber.close(linger=1, timeout=1.0))
-    assert_type(subscriber.connect("tcp://127.0.0.1:1"), Any)
-    subscriber.disconnect(b"x")
-    await subscriber.drain(timeout=1.0)
-    assert_type(subscriber.get(1), Any)
-    assert_type(subscriber.get_monitor_socket(events=1, addr="a.b"), Any)
-    subscriber.monitor(b"x", events=1)
-    subscriber.mark_seen([b"id", (b"series", 7)])
-    print(subscriber.poll(timeout=1, flags=1))
+    print(await subscriber.bind("tcp://127.0.0.1:*"))
+    await subscriber.connect("tcp://127.0.0.1:1")
+    await subscriber.disconnect(b"x")
     assert_type(await subscriber.receive(timeout=1.0), oz.Message)
-    print(await subscriber.receive_batches(limit=1, timeout=1.0))
     assert_type(await subscriber.receive_many(limit=1, timeout=1.0), list[oz.Message])
-    assert_type(await subscriber.recv(flags=1, copy=True, track=True), Any)
-    assert_type(await subscriber.recv_into(b"x", nbytes=1, flags=1), int)
-    assert_type(await subscriber.recv_multipart(flags=1, copy=True, track=True), Any)
     assert_type(await subscriber.run(timeout=1.0), int)
-    subscriber.set(1, b"x")
-    subscriber.set_string(1, "a.b", encoding="a.b")
-    print(
+    assert_type(
         subscriber.subscribe(
             ["a.*", oz.compile("b.>")],
-            dialect="nats",
             handler=handle,
+            dialect="nats",
             group="workers",
-            policy="sticky",
             overflow="conflate",
-            max_pending=1,
             last_value=True,
+            ack="handled",
             max_messages=1,
-        )
+            delivery=oz.Delivery(max_pending=1),
+        ),
+        oz.asyncio.Subscription,
     )
-    subscriber.unbind(b"x")
-    subscriber.unsubscribe("a.*")
+    assert_type(await subscriber.subscribe("a"), oz.asyncio.Subscription)
     await subscriber.wait_ready(timeout=1.0)
-    assert_type(subscriber.next_deadline(), float | None)
+    assert_type(await subscriber.drain(timeout=1.0), bool)
+    assert_type(subscriber.stats, oz.SubscriberStats)
+    assert_type(subscriber.publishers, list[oz.PublisherInfo])
     async for one in subscriber:
         assert_type(one, oz.Message)
+    await subscriber.close()
     async with oz.asyncio.Subscriber(
         connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
         bind="tcp://127.0.0.1:*",
-        dialect="nats",
-        context=None,
         codec="msgpack",
-        delimiter=b" ",
-        high_water_mark=1,
+        dialect="nats",
         filtering="publisher",
-        shared=True,
-        dedupe=True,
+        links={"tcp://127.0.0.1:1": "tcp://127.0.0.1:2"},
         on_gap=print_gap,
-        multicast=oz.Multicast(hops=1),
-        plain=True,
-        on_advisory=print_advisory,
+        security="oz.toml",
+        context=None,
+        options=oz.Options(dedupe=True),
     ) as made:
         assert_type(made, oz.asyncio.Subscriber)
 
 
 async def subscriptions(subscription: oz.asyncio.Subscription) -> None:
+    assert_type(await subscription.receive(timeout=1.0), oz.Message)
+    async for one in subscription:
+        assert_type(one, oz.Message)
     assert_type(await subscription.drain(timeout=1.0), bool)
-    subscription.unsubscribe()
+    assert_type(subscription.pending, int)
+    await subscription.unsubscribe()

@@ -95,9 +95,3 @@ def replays(replay: oz.services.Replay) -> None:
 
 def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:
     forwarder_stats.add(forwarder_stats)
-
-
-def batches(whole: oz.MessageBatch, plain: oz.PlainBatch) -> None:
-    assert_type(whole.messages(), list[oz.Message])
-    assert_type(plain.messages(), list[oz.Message])
-    print(len(whole), len(plain))

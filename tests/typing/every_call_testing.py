@@ -3,7 +3,6 @@
 import asyncio
 from typing import assert_type
 
-import oz
 from oz.testing import Bus, Node, Publisher, RecordedMessage, Subscriber, VirtualLoop, message
 
 
@@ -11,7 +10,7 @@ def alone(asked: RecordedMessage) -> None:
     """Answer a message that nobody sent."""
     assert_type(message("svc.price", b"tea", headers={"unit": "kg"}), RecordedMessage)
     asked.reply(b"42", headers={})
-    assert_type(asked.replies, list[oz.Message])
+    assert_type(asked.replies, list[RecordedMessage])
 
 
 def on_a_virtual_clock() -> None:

@@ -17,7 +17,7 @@ def sockets() -> None:
     oz.Publisher("tcp://127.0.0.1:*", on_full="dorp")  # type: ignore[arg-type]
     oz.Subscriber(5)  # type: ignore[arg-type]
     oz.Subscriber("tcp://127.0.0.1:1", filtering="publishers")  # type: ignore[arg-type]
-    oz.asyncio.Subscriber("tcp://127.0.0.1:1", filterin="publisher")  # type: ignore[call-arg]
+    oz.asyncio.Subscriber("tcp://127.0.0.1:1", filterin="publisher")  # type: ignore[arg-type]
     subscriber = oz.Subscriber()
     subscriber.subscribe("a", handler=later)  # type: ignore[arg-type]
     subscriber.subscribe("a", handler=number)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.message import BARE, Extras, Message
+from oz.message import BARE, Extras
+from oz.protocol.messages import Message
 from oz.wire.extras import (
     FIELDS,
     check_extras,
@@ -26,14 +27,17 @@ def test_the_table_has_every_field_in_order():
 
 
 def test_a_message_shows_every_field_that_travels():
-    shown = [field.name for field in FIELDS if field.key is not None]
+    names = {"message_id": "id"}
+    shown = [names.get(field.name, field.name) for field in FIELDS if field.key is not None]
     assert all(hasattr(Message, name) for name in shown)
 
 
 @each("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
 def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
     _, _, _, *options = inspect.signature(kind.publish).parameters
-    assert {*options, "reply_to"} == set(Extras._fields)
+    # Nodes name the id `message_id`.
+    fields = {"message_id" if one == "id" else one for one in options}
+    assert {*fields, "reply_to"} == set(Extras._fields)
 
 
 def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():

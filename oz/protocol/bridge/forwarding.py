@@ -12,10 +12,11 @@ from typing import Any
 
 from oz.errors import ClosedError, OzError
 from oz.logs import peer_logger
-from oz.message import Extras, Message
+from oz.message import Extras
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import VIA_SIZE, has_passed
 from oz.protocol.bridge.leg import BridgeLeg
+from oz.protocol.messages import Message
 from oz.protocol.stats import ForwarderStats
 from oz.wire.extras import VIA
 

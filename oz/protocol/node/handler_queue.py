@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from oz.errors import ClosedError
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.receive_buffer import LIMIT, ConflatingStore
 
 MOST_CONCURRENCY = 1024

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from oz.errors import ClosedError
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.presence import uuid_of
 from oz.protocol.node.reserved_subjects import INTEREST
 from oz.wire.codec import Asked, Question

@@ -17,8 +17,8 @@ from weakref import ref
 
 from oz.errors import ClosedError, ReplyError, Timeout
 from oz.escaping import printable
-from oz.message import Message
 from oz.numbers import check_wait
+from oz.protocol.messages import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.security.permissions import Permissions
 from oz.wire.codec import Failure

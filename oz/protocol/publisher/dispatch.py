@@ -1,7 +1,4 @@
-"""The dispatch of a publisher: what sends its messages, by streams or to a multicast group.
-
-`Batches` sends to the streams of the subscribers that asked, `MulticastDispatch` to all who listen.
-"""
+"""The dispatch of a publisher: `Batches` sends its messages to the streams of subscribers."""
 
 from __future__ import annotations
 

@@ -117,11 +117,6 @@ class Records:
         """When a connection was left out last, in monotonic seconds; see `Batches.leave_out`."""
         return self._batches.left_out_at
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether somebody is being given last values."""
-        return bool(self._serving)
-
     def answer(self) -> None:
         """Tell streams where they stand, and give the last values that were asked for."""
         router, acceptance = self._router, self._router.acceptance

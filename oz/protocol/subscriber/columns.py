@@ -11,7 +11,8 @@ from typing import Any
 
 from oz.compiled import HOT
 from oz.errors import ProtocolError
-from oz.message import BARE, DELIVERED, Arrival, Extras, Message, RichMessage, RoutedMessage
+from oz.message import BARE, Extras
+from oz.protocol.messages import DELIVERED, Arrival, Message, RichMessage, RoutedMessage
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
 from oz.wire.batch import parse_body
 from oz.wire.extras import decode_extras

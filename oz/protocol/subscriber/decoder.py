@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from oz.errors import ProtocolError
-from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
+from oz.message import BARE
+from oz.protocol.messages import Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
 from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, fingerprint
@@ -385,7 +386,7 @@ class BatchDecoder:
                     self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
                     continue
             message = columns.message(place, route, payload, arrival)
-            if repeats is not None and (known := message.message_id) is not None and not repeats.add(known):
+            if repeats is not None and (known := message.id) is not None and not repeats.add(known):
                 self.stats.repeated += 1
                 continue
             messages.append(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oz.compiled import HOT
-from oz.message import LoneMessage, Message
+from oz.protocol.messages import LoneMessage, Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.dedupe import FRAMES
 from oz.protocol.subscriber.sequences import Source

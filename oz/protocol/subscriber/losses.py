@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oz.logs import peer_logger
-from oz.message import Gap
+from oz.protocol.messages import Gap
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source, forget_some, source_of
@@ -46,11 +46,6 @@ class Losses:
         self._on_gap = on_gap
         self._refusals = refusals
         self._most_sources = most_sources
-
-    @property
-    def has_callback(self) -> bool:
-        """Whether the application is called with each; otherwise the first of a publisher is logged."""
-        return self._on_gap is not None
 
     def is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
         """Tell whether a publisher has said goodbye, so that this came by a slower path."""

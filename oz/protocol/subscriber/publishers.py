@@ -78,18 +78,6 @@ class Publishers:
         newest = time_ns or max(heard.values(), default=0)
         return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
 
-    def next_silence(self, time_ns: int) -> float | None:
-        """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
-
-        Args:
-            time_ns: now, in nanoseconds since 1970.
-
-        Returns:
-            Seconds; None when there is none that counts.
-        """
-        ends = [heard_at / _NS + SILENCE for heard_at in self.answering().values()]
-        return min((left for at in ends if (left := at - time_ns / _NS) >= 0), default=None)
-
     def unanswered(self, interest: Interest, alive: list[bytes]) -> set[int]:
         """Return the chunks of an interest that one of these publishers has not answered yet."""
         return set(self.owed(interest, dict.fromkeys(alive, 0.0)))

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from oz.message import Message
+from oz.protocol.messages import Message
 
 LIMIT = 65_536
 """Messages, or subjects with `overflow="conflate"`, that are kept unless said otherwise."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from oz.compiled import HOT
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
 from oz.subjects.pattern import TIME_LIMIT
-from oz.wire.codec import Codec
 
 _log = peer_logger("oz.subscriber")
 
@@ -96,113 +93,3 @@ class Refusals:
         if key not in self.reported:
             self.reported.add(key)
             _log.warning(text, *values)
-
-
-class PrefixReceiver:
-    """Takes messages of a subject and a payload, which ZeroMQ has let through for their prefix.
-
-    Attributes:
-        access: what publishers may publish; None where they may everything.
-    """
-
-    __slots__ = ("_decode", "_is_wanted", "_routes", "access", "refusals", "stats", "table")
-
-    def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
-        """Start without subscriptions."""
-        self.table = SubscriptionTable() if table is None else table
-        self.stats = SubscriberStats()
-        self.refusals = Refusals(self.stats)
-        self._is_wanted = self.refusals.is_wanted
-        self._routes = self.table.routes
-        self._decode = codec.decode if codec is not None else None
-        self.access: PublishAccess | None = None
-
-    @property
-    def decodes(self) -> bool:
-        """Whether a codec decodes payloads."""
-        return self._decode is not None
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether nothing is to be done to a message but to find out whether it is wanted."""
-        is_simple = type(self) is PrefixReceiver and self._decode is None and self.access is None
-        return is_simple and self.table.only_lists
-
-    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
-        """Take one message in; see `Receiver.accept`."""
-        stats = self.stats
-        stats.received += 1
-        if self.access is not None and not self.access.allows(frames[0]):
-            return None
-        route = self._routes.get(frames[0])
-        if route is None:
-            route = self.table.route(frames[0])
-        if not route.is_clear and not self._is_wanted(route):
-            return None
-        payload = frames[1] if len(frames) > 1 else b""
-        if self._decode is not None:
-            try:
-                payload = self._decode(payload)
-            except Exception as error:
-                stats.malformed += 1
-                self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
-                return None
-        stats.delivered += 1
-        return Message(route.subject, payload, frames, route, time_ns)
-
-
-if HOT is not None:
-    HOT.know_plain(Message, Route)
-
-
-def shortest(receiver: Receiver) -> Callable[[list[bytes], int], Message | None]:
-    """Return `accept` of a receiver, compiled where that is possible."""
-    if HOT is None or type(receiver) is not PrefixReceiver or receiver.decodes:
-        return receiver.accept
-    return HOT.Accept(
-        twin=receiver.accept, receiver=receiver, routes=receiver.table.routes, stats=receiver.stats
-    )
-
-
-class SplittingReceiver(PrefixReceiver):
-    """Takes messages whose first frame holds subject and payload, as many ZeroMQ applications send them."""
-
-    __slots__ = ("_delimiter",)
-
-    def __init__(self, delimiter: bytes, codec: Codec | None = None) -> None:
-        """Start without subscriptions.
-
-        Args:
-            delimiter: what ends the subject; the first one counts.
-            codec: decodes the payload.
-        """
-        super().__init__(codec, SubscriptionTable(delimiter))
-        self._delimiter = delimiter
-
-    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
-        """Take one message in; see `Receiver.accept`. Without a delimiter it is malformed."""
-        subject, delimiter, payload = frames[0].partition(self._delimiter)
-        route = self._routes.get(subject)
-        is_slow = self._decode is not None or self.access is not None
-        if route is None or not route.is_clear or not delimiter or is_slow:
-            return self._accept_slowly(subject, delimiter, payload, frames, time_ns)
-        stats = self.stats
-        stats.received += 1
-        stats.delivered += 1
-        return Message(route.subject, payload, frames, route, time_ns)
-
-    def _accept_slowly(
-        self, subject: bytes, delimiter: bytes, payload: bytes, frames: list[bytes], time_ns: int
-    ) -> Message | None:
-        """Take in what is not the common case: a new subject, a codec, or something to count."""
-        if not delimiter:
-            self.stats.received += 1
-            self.stats.malformed += 1
-            self.refusals.warn_once(
-                "delimiter", "a message has no delimiter %r and is skipped", self._delimiter
-            )
-            return None
-        message = super().accept([subject, payload], time_ns)
-        if message is not None:
-            message.frames = frames
-        return message

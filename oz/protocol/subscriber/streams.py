@@ -12,7 +12,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from oz.message import MessageId
 from oz.protocol.declared import declare
 from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
 from oz.protocol.subscriber.publishers import DENIED_TOO, Publishers
@@ -164,13 +163,6 @@ class Streams:
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
         return new
-
-    def mark_seen(self, message_ids: Iterable[MessageId]) -> None:
-        """Take messages for delivered on the streams that there are."""
-        known = [stream.repeats for stream in self.by_key.values() if stream.repeats is not None]
-        for message_id in message_ids:
-            for repeats in known:
-                repeats.add(message_id)
 
     def part(self, *subscriptions: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
         """Ask for nothing more for subscriptions, which stand until `has_drained`: then remove them.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from oz.message import Message
 from oz.numbers import check_number
+from oz.protocol.messages import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.reserved_subjects import OWN as RESERVED
 from oz.protocol.prefix_counts import PrefixCounter

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from oz.logs import peer_logger
-from oz.message import Extras, Message
+from oz.message import Extras
+from oz.protocol.messages import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Waker, Worker, Workers
 from oz.protocol.node.requests import is_inbox
 from oz.protocol.node.subscription import NodeStats

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.message import Message
 from oz.numbers import check_wait
+from oz.protocol.messages import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Worker, Workers
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import PendingQueue, WaitedNews, handled_partition, warn_of_result

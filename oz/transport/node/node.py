@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from oz.errors import ClosedError, NoResponders
-from oz.message import Gap, Message
+from oz.protocol.messages import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.connections import Connections
 from oz.protocol.node.handler_queue import HandlerQueue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oz.logs import peer_logger
-from oz.message import Gap, Message
+from oz.protocol.messages import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, Throttle, advise
 from oz.protocol.node.membership import Act

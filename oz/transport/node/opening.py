@@ -16,10 +16,11 @@ import zmq
 from oz.configuration import Configuration, resolve
 from oz.errors import ConfigurationError
 from oz.logs import peer_logger
-from oz.message import Gap
+from oz.options import Limits
+from oz.protocol.messages import Gap
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.security.identity import make_uuid_of
-from oz.security.limits import Limits, check_limits
+from oz.security.limits import node_limits
 from oz.transport import descriptors
 from oz.transport.attachments import Attachments, is_inside
 from oz.transport.backend import PYZMQ, Backend
@@ -107,8 +108,7 @@ def node_settings(
         TypeError: one of these is no number, or `on_peer` cannot be called.
         zmq.ZMQError: file descriptors are used up.
     """
-    if limits is not None:
-        check_limits(limits)
+    given_limits = None if limits is None else node_limits(limits)
     if on_peer is not None and not callable(on_peer):
         raise TypeError(f"on_peer is called with a peer and what became of it; {on_peer!r} cannot be called")
     descriptors.need_for_node()
@@ -122,7 +122,7 @@ def node_settings(
         # The context is the node's own, as it is a socket's that makes one.
         high_water_mark=HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
         last_value=last_value,
-        limits=configuration.limits if limits is None else limits,
+        limits=node_limits(configuration.limits) if given_limits is None else given_limits,
         security=security,
     )
     publishing.check_buffering()
@@ -347,7 +347,7 @@ class NodeSockets:
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))
         if self._keys is None or is_inside(endpoint):
-            Attachments(StrictGuard(), None, own_context=False).connect(dealer, endpoint)
+            Attachments(StrictGuard(), own_context=False).connect(dealer, endpoint)
         return dealer
 
     def close_servers(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder
@@ -24,7 +24,6 @@ from oz.transport.node.connector import Connector
 from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.socket import keep_link_alive, limit_peers
-from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
 from oz.wire.codec import Codec
 from oz.wire.denials import Denial
@@ -46,6 +45,9 @@ connects anew is told all: it is for what nobody has thought of."""
 PATIENCE = 30.0
 """Seconds for an answer before something is declared again, as nothing between nodes drops it: a publisher
 that is slow answers no sooner for that, and all the others take in and answer it once more."""
+
+GOODBYE_SECONDS = 0.5
+"""Seconds that `close` waits at most until the goodbye is sent."""
 
 
 class TakenIn:
@@ -138,7 +140,7 @@ class NodeSubscriber:
         # The mesh knows who is gone.
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        attachments = Attachments(guard, None, own_context=False, credentials=credentials)
+        attachments = Attachments(guard, own_context=False, credentials=credentials)
         self.has_denials = self.is_behind = False
         self.engine = make_routed_engine(
             self.socket,

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
-from oz.message import Message
 from oz.numbers import check_count
+from oz.protocol.messages import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.subscription import NodeParts, NodeStats, Pending

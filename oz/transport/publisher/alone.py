@@ -11,7 +11,8 @@ from oz.compiled import HOT
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.stream import OutStream
-from oz.transport.backend import IS_KNOWN, SENDIOV_AT, address_of, backend_of
+from oz.transport.backend import SENDIOV_AT, address_of, backend_of
+from oz.transport.libzmq import IS_KNOWN
 from oz.transport.publisher import accumulator as accumulating
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
 from oz.transport.publisher.sink import XpubSink

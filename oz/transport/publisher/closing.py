@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import zmq
 
 from oz.logs import peer_logger
 from oz.numbers import check_wait
 from oz.protocol.backoff import growing
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.records import Records
 from oz.transport.attachments import Attachments
@@ -21,7 +20,6 @@ from oz.transport.calls import Calls
 from oz.transport.endpoints import as_text
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
-from oz.transport.publisher.ends import Fate
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import SendingParts
 from oz.transport.publisher.untaken import Untaken, is_unwritten, kept, take_up
@@ -57,29 +55,6 @@ def seconds_to_close(linger: int | None, timeout: float | None) -> float:
         return inf if linger < 0 else linger / 1000
     check_wait("timeout", timeout)
     return CLOSE_TIMEOUT if timeout is None else timeout
-
-
-class PartRead(NamedTuple):
-    """The part that subscribers have read of what a publisher sent before it closed.
-
-    Attributes:
-        is_sent: whether libzmq has sent it all.
-        untaken: the connections; None where nobody was looked for.
-    """
-
-    is_sent: bool
-    untaken: Untaken | None = None
-
-    @property
-    def found(self) -> Set[int]:
-        """The descriptors of the connections that there were."""
-        return set() if self.untaken is None else self.untaken.fates.keys()
-
-    def fate(self, descriptor: int) -> Fate:
-        """Tell what has become of what was sent on a connection, by the descriptor that libzmq had."""
-        if self.untaken is None:
-            return Fate.UNTOLD
-        return self.untaken.fates.get(descriptor, self.untaken.missing)
 
 
 class PublisherClosing:
@@ -199,8 +174,6 @@ class PublisherClosing:
             self.calls.close(self._socket)
         self._attachments.remove_files()
         self._socket.close(linger)
-        if self._attachments.group is not None:
-            self._attachments.group.release()
         return True
 
     @contextmanager
@@ -212,7 +185,7 @@ class PublisherClosing:
             seconds: for so long at most, and for 5 s after that, until it was read.
         """
         endpoint, attachments = as_text(addr), self._attachments
-        if self._socket.closed or endpoint not in attachments.endpoints or attachments.group is not None:
+        if self._socket.closed or endpoint not in attachments.endpoints:
             yield
             return
         bound = [one for one in attachments.bound if one == endpoint]
@@ -259,14 +232,6 @@ class PublisherClosing:
         elif untaken is not None:
             untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
 
-    def end_context_read(self, timeout: float, closed_at: float) -> PartRead:
-        """The same, and wait in that time until subscribers have read it; tell which have."""
-        untaken = self._ended_context(timeout, closed_at, None)
-        left = timeout - (self._monotonic() - closed_at)
-        if untaken is not None:
-            untaken.wait(max(0.0, left), longest=inf)
-        return PartRead(left > 0, untaken)
-
     def _ended_context(
         self, timeout: float, closed_at: float | None, given_up: GivingUp | None
     ) -> Untaken | None:
@@ -299,10 +264,7 @@ class PublisherClosing:
                 # It was cut short.
                 self._say_goodbye()
             return
-        if isinstance(records := self._records, MulticastDispatch):
-            self._say_goodbye()
-            yield from records.farewell(deadline)
-            return
+        records = self._records
         yield from self._part(deadline)
         if self._monotonic() - records.left_out_at <= _REMEMBERED:
             yield from self._insist(records, min(deadline, self._monotonic() + CLOSE_TIMEOUT))

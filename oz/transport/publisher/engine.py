@@ -12,7 +12,6 @@ import zmq
 from oz.errors import KEYS_HINT, ClosedError, Timeout, WouldBlock
 from oz.numbers import check_count
 from oz.program_end import end_daemon
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
@@ -82,7 +81,7 @@ class PublisherEngine:
         Raises:
             ValueError, TypeError, zmq.ZMQError: see `oz.Publisher`.
         """
-        codec, delimiter, group = options.check()
+        codec, delimiter = options.check()
         self.dialect = options.dialect
         self.on_full = options.on_full
         self.full_timeout = options.full_timeout
@@ -93,14 +92,14 @@ class PublisherEngine:
         descriptors.need(descriptors.CONTEXT, "a Publisher")
         context = options.context
         self.attachments = Attachments(
-            guard, group, own_context=context is None, credentials=credentials_of(options.security)
+            guard, own_context=context is None, credentials=credentials_of(options.security)
         )
         self._monitor = Monitor(guard, is_shared=True)
         self._calls: Calls | None = None
         self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
         backend = backend_of(socket)
         self.monotonic = backend.monotonic
-        parts = options.route(socket, group, role)
+        parts = options.route(socket, role)
         self.router, self.dispatch, self.records = parts.router, parts.dispatch, parts.records
         routes = Routes(
             guard,
@@ -117,7 +116,7 @@ class PublisherEngine:
         self.sender.send_alone = alone.shortest(self.sender, parts.sink, socket)
         self.raw = RawSends(
             socket, guard, parts, self.sender,
-            delimiter=delimiter or b"", is_framed=isinstance(self.records, MulticastDispatch),
+            delimiter=delimiter or b"",
             deliver=shell.deliver, as_result=shell.as_result, send_whole=shell.send_whole,
         )  # fmt: skip
         self.closing = PublisherClosing(
@@ -139,7 +138,7 @@ class PublisherEngine:
         self.listen, self.rest, self.attend = attendant.listen, attendant.rest, attendant.attend
         self.flush_now = partial(self.sender.flush, socket)
         try:
-            options.set_up(socket, group, is_own=self.attachments.own_context)
+            options.set_up(socket, is_own=self.attachments.own_context)
         except BaseException:
             self.give_up()
             raise
@@ -235,9 +234,6 @@ class PublisherEngine:
         return manager
 
     def _attached(self) -> None:
-        group = self.attachments.group
-        if isinstance(self.records, MulticastDispatch) and group is not None:
-            self.records.greet(one.to for one in group.endpoints.values())
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self.sender.routes.forget_valid()
         self._shell.attached()
@@ -268,8 +264,6 @@ class PublisherEngine:
             raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
         # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
         with self.guard:
-            if self.attachments.group is not None:
-                self.attachments.group.check_option(option)
             self.socket.set(option, optval)
 
     setsockopt = set
@@ -362,11 +356,6 @@ class PublisherEngine:
             self.records.beats_at = 0.0
             self.records.beat(self.monotonic())
             self._shell.in_use()
-
-    def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
-        """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""
-        assert isinstance(self.records, MulticastDispatch)
-        self.records.resume(origin, epoch, sequence, age)
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether a subscriber has asked for what a subject begins with; see `oz.Publisher.interest`."""

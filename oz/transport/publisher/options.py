@@ -10,8 +10,6 @@ from typing import Any, Literal
 import zmq
 
 from oz.numbers import check_count, check_seconds
-from oz.protocol.multicast.options import Multicast
-from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, high_water_mark_for
 from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.batches import MAX_BATCH, Batches
 from oz.protocol.publisher.last_value_cache import LastValueCache
@@ -25,7 +23,6 @@ from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
-from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.publisher.sink import SendingParts, XpubSink
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import (
@@ -98,31 +95,25 @@ class PublisherOptions:
     last_value: bool = False
     max_batch: int = MAX_BATCH
     max_delay: float = MAX_DELAY
-    multicast: Multicast | None = None
-    plain: bool = False
     limits: Limits = DEFAULT_LIMITS
     security: Security | None = None
     kind: int | None = None
 
-    def check(self) -> tuple[Codec | None, bytes | None, MulticastGroup | None]:
-        """Check them before anything is made; give the codec, the delimiter and what multicast needs.
+    def check(self) -> tuple[Codec | None, bytes | None]:
+        """Check them before anything is made; give the codec and the delimiter.
 
         Raises:
             ValueError, TypeError: see `oz.Publisher`.
         """
         self.check_buffering()
         codec, delimiter = find_codec(self.codec), check_delimiter(self.delimiter)
-        ends = (self.bind, self.connect)
-        group = group_for(ends, self.multicast, is_plain=self.plain, is_publisher=True)
-        credentials_of(self.security, group)
-        if group is not None and (self.last_value or (delimiter and not self.plain)):
-            raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
+        credentials_of(self.security)
         dialects.find(self.dialect)
         refuse_green(self.context)
         if isinstance(self.kind, int) and self.kind not in _KINDS:
             names = " or ".join(zmq.SocketType(one).name for one in _KINDS)
             raise ValueError(f"Publisher is a {names} socket, not {zmq.SocketType(self.kind).name}")
-        return codec, delimiter, group
+        return codec, delimiter
 
     def check_buffering(self) -> None:
         """Check what is about messages that wait.
@@ -140,12 +131,11 @@ class PublisherOptions:
         if self.high_water_mark is not None:
             check_count("high_water_mark", self.high_water_mark, 0, MOST_WAITING)
 
-    def route(self, socket: zmq.Socket[Any], group: MulticastGroup | None, role: Role | None) -> SendingParts:
-        """Make what sends messages to the streams that ask for them, or to a multicast group.
+    def route(self, socket: zmq.Socket[Any], role: Role | None) -> SendingParts:
+        """Make what sends messages to the streams that ask for them.
 
         Args:
             socket: an XPUB.
-            group: what multicast needs, as `check` returns it.
             role: what the publisher knows beyond others, if it does.
         """
         backend = backend_of(socket)
@@ -155,42 +145,26 @@ class PublisherOptions:
         last_values = LastValueCache(time.perf_counter) if self.last_value else None
         if role is not None:
             last_values = role.last_values
-        if group is not None and not group.is_plain:
-            multicast = MulticastRouter(origin, stats)
-            now = backend.time_ns() // 10**9
-            sends = MulticastDispatch(
-                multicast, origin, group.options, sink, monotonic, epoch=now, drops=drops
-            )
-            return SendingParts(multicast, sends, sends, sink, last_values)
         router = (
             Router(origin, stats, pattern_time=pattern_time(self.limits), limits=self.limits)
             if role is None
             else role.router
         )
-        if group is not None:
-            # Nobody can ask, so that everybody gets everything.
-            router.plain.learn(b"\x01")
         batches = Batches(router, sink, monotonic, drops=drops)
         records = Records(router, batches, last_values, sink, monotonic)
         return SendingParts(router, batches, records, sink, last_values)
 
-    def set_up(self, socket: zmq.Socket[Any], group: MulticastGroup | None, *, is_own: bool) -> None:
+    def set_up(self, socket: zmq.Socket[Any], *, is_own: bool) -> None:
         """Set the options of the socket itself.
 
         Args:
             socket: an XPUB that is neither bound nor connected.
-            group: what multicast needs, as `check` returns it.
             is_own: whether the context is the publisher's own.
         """
         if is_own:
             socket.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
         keep_tcp_alive(socket)
-        high_water_mark = self.high_water_mark
-        if group is not None and high_water_mark is None:
-            high_water_mark = high_water_mark_for(group.options)
-        set_high_water_mark(socket, high_water_mark, own_context=is_own)
-        if group is not None:
-            group.configure(socket)
+        set_high_water_mark(socket, self.high_water_mark, own_context=is_own)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
         socket.set(zmq.XPUB_MANUAL, 1)
         longest = min(MAX_SUBSCRIPTION, max(MAX_KEY, self.limits.plain_size))

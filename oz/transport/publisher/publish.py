@@ -6,64 +6,19 @@ docs/decisions/014-the-short-way.md
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import zmq
 
 from oz.compiled import HOT
-from oz.message import BARE, Extras
+from oz.message import Extras
 from oz.transport.publisher.sender import LISTEN_EVERY, Refused, Sender
 from oz.wire.batch import LARGE
 
 LOOK_EVERY = 1024
 """Messages that nobody wants after which a busy publisher takes in subscriptions, as those do not look at the
 clock."""
-
-_NEVER_GIVEN = "reply_to"
-"""The one field that `publish` does not take: a node says itself what to reply to."""
-
-
-def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[..., Any]:
-    """Return a function with the arguments of `oz.Publisher.publish`, the fields by their names.
-
-    Args:
-        publish: takes the fields of a message as one value.
-    """
-
-    def long_way(subject: str | bytes, payload: Any = b"", **fields: Any) -> Any:
-        extras = None
-        if fields:
-            try:
-                given = Extras(**fields) if _NEVER_GIVEN not in fields else None
-            except TypeError:
-                given = None
-            if given is None:
-                unknown = min(fields.keys() - {*Extras._fields} | fields.keys() & {_NEVER_GIVEN})
-                raise TypeError(f"publish() got an unexpected keyword argument {unknown!r}")
-            if given != BARE:
-                extras = given
-        return publish(subject, payload, extras)
-
-    long_way.__name__ = long_way.__qualname__ = "publish"
-    return long_way
-
-
-def as_pair(given: Any) -> tuple[Any, Any]:
-    """Return subject and payload that were given in one, such as a list.
-
-    Raises:
-        TypeError: it is no such pair. Text of two characters is none either.
-    """
-    if not isinstance(given, (str, bytes, bytearray, dict, set, frozenset)):
-        with suppress(TypeError, ValueError):
-            subject, payload = given
-            return subject, payload
-    raise TypeError(
-        f"publish_many() takes pairs of subject and payload, not {given!r}: of a dict give its items(), and "
-        "what has headers, a key or an id to publish()"
-    ) from None
 
 
 def long_way(

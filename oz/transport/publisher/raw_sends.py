@@ -40,9 +40,6 @@ class RawSends:
 
     The frames of a message go to ZeroMQ when the last of them is there. Otherwise what oz itself sends in
     between, such as a heartbeat, would become a part of the message.
-
-    Attributes:
-        is_framed: every message is framed by oz, so that none goes to ZeroMQ as it is.
     """
 
     __slots__ = (
@@ -57,7 +54,6 @@ class RawSends:
         "_sender",
         "_sink",
         "_socket",
-        "is_framed",
     )
 
     def __init__(
@@ -68,7 +64,6 @@ class RawSends:
         sender: Sender,
         *,
         delimiter: bytes,
-        is_framed: bool,
         deliver: Callable[[Sequence[Any], int, Any], Any] | None = None,
         as_result: Callable[[Any], Any] = as_it_is,
         send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None,
@@ -81,7 +76,6 @@ class RawSends:
             parts: what sends to those who ask.
             sender: what is published passes through.
             delimiter: what ends the subject in a message of one frame, or nothing.
-            is_framed: whether every message is framed by oz.
             deliver: gives frames, with flags and a tracker, to ZeroMQ; default at once.
             as_result: makes what `send` gives of a tracker.
             send_whole: sends a whole message; default `send_message`, which does not wait for room.
@@ -93,7 +87,6 @@ class RawSends:
         self._sink = parts.sink
         self._sender = sender
         self._delimiter = delimiter
-        self.is_framed = is_framed
         self._deliver = self._deliver_now if deliver is None else deliver
         self._as_result = as_result
         self._send_whole = self.send_message if send_whole is None else send_whole
@@ -158,12 +151,9 @@ class RawSends:
                     raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
             self._dispatch.make_lossy()
-            if self.is_framed:
-                result = self._as_result(tracker)
-            else:
-                size = sum(map(_size, frames))
-                given = frames if size < WATCHED_FROM else self._sink.weigh(frames, size)
-                result = self._guard.undivided(self._deliver, given, flags, tracker)
+            size = sum(map(_size, frames))
+            given = frames if size < WATCHED_FROM else self._sink.weigh(frames, size)
+            result = self._guard.undivided(self._deliver, given, flags, tracker)
             self._route_too(frames)
             if not self._sender.is_unheard:
                 self._sender.listen()

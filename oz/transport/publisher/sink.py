@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, Protocol
 import zmq
 
 from oz.compiled import HOT
-from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.accounts import Peer, SlowPeers
 from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
-from oz.transport.backend import SENDIOV_AT, Backend, backend_of, raise_of
+from oz.transport.backend import SENDIOV_AT, Backend, backend_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
+from oz.transport.libzmq import raise_of
 from oz.wire.batch import LARGE
 
 # Plain numbers: the enum's member costs 0.3 µs a message.
@@ -367,13 +367,13 @@ class SendingParts(NamedTuple):
     Attributes:
         router: who wants what.
         dispatch: sends batches.
-        records: tells subscribers where the publisher stands; the dispatch too, for multicast.
+        records: tells subscribers where the publisher stands.
         sink: what it sends them into.
         last_values: what keeps the last values, if they are kept.
     """
 
     router: Router
     dispatch: Dispatch
-    records: Records | MulticastDispatch
+    records: Records
     sink: XpubSink
     last_values: LastValueCache | None

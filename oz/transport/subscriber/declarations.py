@@ -11,19 +11,16 @@ from typing import Any
 
 import zmq
 
-from oz.errors import KEYS_HINT, ClosedError, PermissionDenied, ProtocolError, Timeout
-from oz.message import Message
+from oz.errors import ClosedError, PermissionDenied, ProtocolError
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
-from oz.transport.multicast.receiver import Listening
-from oz.transport.socket import first_few
 from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
@@ -41,7 +38,6 @@ class Declarer:
         guard: the guard of its socket.
         receiver: what takes frames in.
         streams: the streams of publisher-side filtering; None without it.
-        listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
         calls: what looks after those of a socket with keys; None without.
         failures: why connections are refused, for the next call that would wait.
@@ -60,7 +56,6 @@ class Declarer:
         receiver: Receiver,
         *,
         streams: Streams | None = None,
-        listening: Listening | None = None,
         links: PublisherLinks | None = None,
     ) -> None:
         """Start without subscriptions.
@@ -70,7 +65,6 @@ class Declarer:
             guard: its guard.
             receiver: what takes its frames in.
             streams: for publisher-side filtering.
-            listening: for multicast.
             links: for publisher-side filtering, unless others look after connections.
         """
         self._socket = weakref.ref(socket)
@@ -78,7 +72,6 @@ class Declarer:
         self.guard = guard
         self.receiver = receiver
         self.streams = streams
-        self.listening = listening
         self.links = links
         self.calls: Calls | None = None
         self.failures: deque[PermissionDenied] = deque()
@@ -103,16 +96,12 @@ class Declarer:
     @property
     def has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return any(one is not None for one in (self.streams, self.listening, self.calls))
+        return any(one is not None for one in (self.streams, self.calls))
 
     def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
         socket = self._socket()
         if socket is None or socket.closed:
-            return
-        if self.listening is not None:
-            if changes.wanted:
-                self.listening.begin(socket)
             return
         set_option = self.backend.set
         for key in changes.wanted:
@@ -158,7 +147,7 @@ class Declarer:
     # what is due -----------------------------------------------------------------------------------------
 
     def look(self, now: float, *, is_idle: bool = False) -> None:
-        """Do what is due: declare again what nobody answered, look after links and multicast publishers.
+        """Do what is due: declare again what nobody answered, look after links.
 
         Args:
             now: monotonic seconds.
@@ -169,9 +158,6 @@ class Declarer:
             return
         self._look_at = now + LOOK_EVERY
         self.is_settled = True
-        if self.listening is not None:
-            with self.guard:
-                self.listening.look(self.socket, now, is_idle=is_idle)
         if self.streams is not None:
             with self.guard:
                 self.ask(self.streams.renew(now))
@@ -207,9 +193,7 @@ class Declarer:
     def _plan(self) -> None:
         """Find out when to look next."""
         deadlines = [
-            part.next_deadline()
-            for part in (self.listening, self.streams, self.links, self.calls)
-            if part is not None
+            part.next_deadline() for part in (self.streams, self.links, self.calls) if part is not None
         ]
         earliest = min((one for one in deadlines if one is not None), default=inf)
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
@@ -225,22 +209,10 @@ class Declarer:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - self.backend.monotonic())
 
-    def begin_calls(self) -> None:
-        """Prepare for another connection, which may be refused where the socket has keys, or for an end."""
-        if self.calls is not None:
-            self.calls.begin(self.socket)
-
-    def end_calls(self, socket: zmq.Socket[Any]) -> None:
-        """Look after connections no longer, before the socket closes: it may be gone for all others."""
-        if self.calls is not None:
-            self.calls.close(socket)
-
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
         if self.calls is not None:
             self.hasten()
-        if self.listening is not None:
-            self.listening.joined()
 
     def forgive(self) -> None:
         """Have the end of a connection not count that the subscriber is about to end itself."""
@@ -267,27 +239,6 @@ class Declarer:
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
         return self.streams.is_ready(connections, self.backend.time_ns())
-
-    def not_ready(self, timeout: float | None, attachments: Attachments) -> Timeout:
-        """Return the error of `wait_ready`, which names the missing answers."""
-        assert self.streams is not None
-        connections, endpoints = attachments.connections, attachments.endpoints
-        state = self.streams.unready()
-        if not state["publishers"]:
-            missing = (
-                f"no oz publisher answered at {', '.join(first_few(endpoints))}. Is one running there? "
-                "A plain PUB never answers: use filtering='prefix' for one"
-                if endpoints
-                else "this subscriber is neither connected nor bound; connect it first"
-            )
-        else:
-            missing = (
-                f"{state['publishers']} publishers were heard over {connections} connections, "
-                f"{state['unanswered']} declarations are unanswered; a plain PUB never answers, nor does an "
-                "endpoint where nobody is"
-            )
-        hint = f". {KEYS_HINT}" if attachments.may_lack_keys else ""
-        return Timeout(f"not ready within {timeout or 0:g} s: {missing}{hint}")
 
     # the end of asking -----------------------------------------------------------------------------------
 
@@ -330,8 +281,6 @@ class Declarer:
 
     def say_goodbye(self) -> bool:
         """Tell publishers that filter that the subscriber closes; tell whether that is to be waited for."""
-        if self.listening is not None:
-            self.listening.close()
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

@@ -8,17 +8,13 @@ from typing import Any
 
 import zmq
 
-from oz.compiled import HOT
-from oz.errors import ClosedError, PermissionDenied
+from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
-from oz.protocol.subscriber.subscriptions import Route, Subscribed
-from oz.transport.attachments import Attachments
-from oz.transport.calls import Calls
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, first_of
 from oz.transport.subscriber.routed import RoutedReceivePath
 
 _log = peer_logger("oz.subscriber")
@@ -57,7 +53,7 @@ class SubscriberEngine:
         "waiting",
     )
 
-    def __init__(self, declarer: Declarer, receive_path: ReceivePath) -> None:
+    def __init__(self, declarer: Declarer, receive_path: RoutedReceivePath) -> None:
         """Put together what a subscriber has.
 
         Args:
@@ -108,43 +104,13 @@ class SubscriberEngine:
         if self.socket._closed:
             raise ClosedError("this Subscriber is closed")
 
-    def raise_denials(self) -> None:
-        """Have the next call that would wait raise what a publisher denies; otherwise only readiness asks."""
-        if isinstance(self.receiver, BatchDecoder):
-            self.receiver.answers.on_denial = self._denied
-
-    def look_after_calls(self, attachments: Attachments) -> None:
-        """Look after the endpoints that are connected to, as the socket has keys."""
-        self.declarer.calls = Calls(attachments, self.fail, self.end_connections)
-
     @property
     def is_refused(self) -> bool:
         """Whether `check` has a refusal to raise, behind all that is here already."""
         return bool(self._denials or self._failures)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether a read gives something at once: a message, or why nothing comes."""
-        return self.is_refused or self.has_some
-
     def _denied(self) -> None:
         self.must_check = True
-
-    def fail(self, error: PermissionDenied) -> None:
-        """Have the next call that would wait raise that a connection is refused."""
-        self._failures.append(error)
-        self.must_check = True
-
-    def tend(self) -> None:
-        """Do what is due between two waits, and refuse to wait for what does not come; see `check`."""
-        self.look()
-        if self.must_check:
-            self.check()
-
-    def look(self) -> None:
-        """Do what is due."""
-        if self.declarer.due_at <= self.monotonic():
-            self.declarer.look(self.monotonic())
 
     def check(self) -> None:
         """Refuse to wait for what does not come, or not any more.
@@ -162,83 +128,8 @@ class SubscriberEngine:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
         self._find_out_what_to_check()
 
-    def check_behind_what_came(self) -> None:
-        """Do what `check` does, but take what has come first: nobody is refused what is there.
-
-        Raises:
-            PermissionDenied, ClosedError: as `check`; ClosedError also where the socket is closed.
-        """
-        try:
-            if self.is_refused and self.prefetch():
-                return
-        except zmq.ZMQError:
-            self.check_open()
-            raise
-        self.check()
-
     def _find_out_what_to_check(self) -> None:
         self.must_check = self.is_drained or self.is_refused
-
-    def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
-        """Take messages until one is for the caller; run the handlers of each.
-
-        Args:
-            flags: 0 or `zmq.NOBLOCK`.
-            until: the monotonic time at which to give up, though messages for others keep coming.
-            message: one that was taken already.
-
-        Raises:
-            zmq.Again: there is none.
-            zmq.ZMQError: the socket is closed.
-            ClosedError: a handler has drained it, and this was the last.
-        """
-        take, dispatch, waiting, socket = self.take, self.dispatch, self.waiting, self.socket
-        hand_out, popleft = _hand_out if until is None else None, waiting.popleft
-        while True:
-            if message is None:
-                if not waiting:
-                    message = take(socket, flags, until)
-                elif hand_out is None or waiting[0].route.is_only_listed:
-                    message = first_of(waiting)
-                else:
-                    message = hand_out(self, waiting, popleft)
-            if message is not None and (message.route.is_only_listed or dispatch(message)):
-                return message
-            message = None
-            if self.must_check and self.is_refused and not self.is_drained:
-                # What is behind it comes first: nobody is refused before he would wait.
-                flags |= _NOBLOCK
-            elif self.must_check:
-                # By a handler, just now.
-                self.check()
-            if until is not None and self.monotonic() >= until:
-                raise zmq.Again
-
-    def take_one(self, until: float) -> Message | None:
-        """Take one message that is there, and call no handler.
-
-        Args:
-            until: the monotonic time at which to give up, and give None, when all that comes is unwanted.
-
-        Raises:
-            zmq.Again: there is none.
-        """
-        if self.waiting:
-            return first_of(self.waiting)
-        return self.take(self.socket, _NOBLOCK, until)
-
-    def prefetch(self) -> bool:
-        """Take what is there until a message is for the caller; tell whether there is one.
-
-        Raises:
-            zmq.ZMQError, ClosedError: as `next`.
-        """
-        if not self.ready and not self.rest:
-            try:
-                self.ready.append(self.next(_NOBLOCK, self.monotonic() + PATIENCE))
-            except zmq.Again:
-                return False
-        return True
 
     def end_connections(self, end: Callable[[], object]) -> None:
         """End connections; what ZeroMQ has announced is taken first: see `ReceivePath.take_announced`.
@@ -258,11 +149,6 @@ class SubscriberEngine:
         finally:
             if message is not None and self.dispatch(message):
                 self.ready.append(message)
-
-    def unpack(self) -> None:
-        """Take in the batches and answers that are there; messages wait in line."""
-        assert isinstance(self.receive_path, RoutedReceivePath)
-        self.receive_path.unpack(self.socket)
 
     # handlers --------------------------------------------------------------------------------------------
 
@@ -308,16 +194,6 @@ class SubscriberEngine:
             if self.dispatch(message):
                 self.ready.append(message)
         self.end_part(subscription)
-
-    def end_drain(self) -> None:
-        """Ask for nothing more."""
-        self.declarer.end_drain()
-        self.is_drained = self.must_check = True
-
-
-if HOT is not None:
-    HOT.know_dispatch(Message, Route, Subscribed, SubscriberEngine)
-_hand_out = None if HOT is None else HOT.hand_out
 
 
 def is_kept(message: Message) -> bool:

@@ -12,11 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 import zmq
 
-from oz.compiled import HOT
-from oz.errors import SubjectWarning
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, PlainBatch
-from oz.protocol.subscriber.receiver import Receiver, shortest
+from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.backend import Backend
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard
@@ -47,7 +45,7 @@ def first_of(line: deque[Message]) -> Message:
 
 
 class Take(Protocol):
-    """Takes messages from a subscriber's socket until one is wanted; see `ReceivePath.take`."""
+    """Takes messages from a subscriber's socket until one is wanted."""
 
     def __call__(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Return the message; None when the time is over."""
@@ -69,28 +67,8 @@ class ReceivePath:
         self._guard = guard
         self._read = reader
         self._receiver = receiver
-        self._accept = shortest(receiver)
+        self._accept: Callable[[list[bytes], int], Message | None] = receiver.accept
         self.limit = -1
-
-    def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Take messages until one is wanted.
-
-        Args:
-            socket: the socket that the reader was made for.
-            flags: 0 to wait, or `zmq.NOBLOCK`.
-            until: the monotonic time at which to give up, and give None, when all that comes is unwanted.
-
-        Raises:
-            zmq.Again: there is none, with `zmq.NOBLOCK` or when RCVTIMEO is over.
-            OwnershipError: another thread is using the socket, or it was made before a fork.
-        """
-        while True:
-            frames = self._read_guarded(self._read, socket, flags)
-            message = self._accept(frames, self._time_ns())
-            if message is not None:
-                return message
-            if until is not None and self._monotonic() >= until:
-                return None
 
     def _read_guarded(self, read: Callable[[Any, int], T], socket: Any, flags: int) -> T:
         """Read the frames of a message, of which a signal handler that raises leaves nothing behind."""
@@ -102,20 +80,6 @@ class ReceivePath:
             except BaseException:
                 self._skip_frames(socket)
                 raise
-
-    def shortest(self) -> Take:
-        """Return `take`, compiled where that is possible."""
-        if HOT is None or type(self) is not ReceivePath:
-            return self.take
-        return HOT.Take(
-            twin=self.take,
-            guard=self._guard,
-            read=self._read,
-            clock=self._time_ns,
-            accept=self._accept,
-            skip=self._skip_frames,
-            error=zmq.ZMQError,
-        )
 
     def _skip_frames(self, socket: Any) -> None:
         """Take the rest of a message that a signal interrupted; it would pass for a message of its own."""
@@ -139,38 +103,6 @@ class ReceivePath:
                 return None
             frames = self._read(socket, _NOBLOCK)
         return self._accept(frames, self._time_ns())
-
-    @property
-    def comes_in_columns(self) -> bool:
-        """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return self._receiver.is_simple
-
-    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
-        """Take what is there without waiting for it; as columns what can be, if all of it may.
-
-        Args:
-            socket: the socket that the reader was made for.
-            limit: messages to take at most.
-            until: the monotonic time at which to give up when all that comes is unwanted.
-        """
-        taken: list[Arrived] = []
-        with self._guard:
-            try:
-                self._fill(socket, taken, limit, until)
-            except zmq.Again:
-                pass
-            except (zmq.ZMQError, SubjectWarning):
-                # The warning is of a message that was refused; those before it are not to be lost.
-                if not taken:
-                    raise
-            except BaseException:
-                self._skip_frames(socket)
-                raise
-            finally:
-                in_columns = sum(len(one) for one in taken if type(one) is PlainBatch)
-                self._receiver.stats.received += in_columns
-                self._receiver.stats.delivered += in_columns
-        return taken
 
     def _fill(self, socket: Any, taken: list[Arrived], left: int, until: float) -> None:
         read, table, time_ns = self._read, self._receiver.table, self._time_ns

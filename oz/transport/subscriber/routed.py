@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 
 from oz.compiled import HOT
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.subscriber.columns import Arrived, MessageBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.lone import shortest
@@ -68,7 +68,7 @@ class RoutedReceivePath(ReceivePath):
         )
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Return the next message; see `ReceivePath.take`.
+        """Return the next message; None when the time is over.
 
         RCVTIMEO of the socket itself ends a read that waits when something is due. What the user has set
         means nothing here.
@@ -163,34 +163,6 @@ class RoutedReceivePath(ReceivePath):
         left = self._declarer.seconds_left()
         with self._guard:
             self._backend.set(socket, _RCVTIMEO, -1 if left > LONGEST else max(1, ceil(left * 1000)))
-
-    @property
-    def comes_in_columns(self) -> bool:
-        """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return all(stream.table.only_lists for stream in self._decoder.streams.by_key.values())
-
-    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
-        """Take what is there without waiting for it, in the batches that it came in."""
-        taken: list[Arrived] = []
-        self._decoder.in_batches = True
-        try:
-            while limit > 0 and not (taken and self._monotonic() >= until):
-                one: Arrived | None = self.take(socket, _NOBLOCK, until)
-                if one is None:
-                    break
-                taken.append(one)
-                limit -= len(one) if isinstance(one, MessageBatch) else 1
-        except zmq.Again:
-            pass
-        except zmq.ZMQError:
-            if not taken:
-                raise
-        except BaseException:
-            self._take_back(taken)
-            raise
-        finally:
-            self._decoder.in_batches = False
-        return taken
 
     def _take_back(self, taken: list[Arrived]) -> None:
         """Put what was taken first the next time, one by one, as a signal handler has raised."""

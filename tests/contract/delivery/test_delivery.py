@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from contract.adapter import errors
-from contract.promises import not_yet, promise
+from contract.promises import promise
 from support.waiting import until
 
 COUNT = 200
@@ -36,7 +36,6 @@ def test_handler_gets_each_message_in_order(pair):
     "A cut connection loses nothing.",
     not_for={"prefix": "A plain publisher does not keep messages of a subscriber that is disconnected."},
 )
-@not_yet("issue 42: a link resumes after a cut connection", raises=AssertionError)
 def test_cut_connection_loses_nothing(proxied):
     received, gaps = [], []
 
@@ -49,9 +48,9 @@ def test_cut_connection_loses_nothing(proxied):
                 gaps.append(message.gap)
         return b"end" in received
 
-    got = proxied.subscribe("tick.>")
+    proxied.subscribe("tick.>")
     proxied.publisher.publish("tick.a", b"first")
-    assert got.receive().payload == b"first"
+    assert proxied.subscriber.receive().payload == b"first"
     proxied.proxy.stall()
     proxied.publisher.publish_many(("tick.a", number) for number in _numbers())
     proxied.proxy.cut()

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from contract.adapter import Options, errors
-from contract.promises import cases, not_yet, promise
+from contract.promises import cases, promise
 from support.waiting import DEADLINE, until
 
 NO_PREFIX = {"prefix": "Without publisher-side filtering a loss has no count."}
@@ -224,7 +224,6 @@ def test_last_values_come_first(sockets):
 
 
 @promise("A publisher lists the backlog of each subscriber.", not_for=NO_PREFIX, small=1)
-@not_yet("issue 42: Publisher.subscribers", raises=NotImplementedError)
 def test_publisher_lists_the_backlog_of_each_subscriber(sockets):
     publisher = sockets.publisher()
     subscriber = sockets.subscriber(publisher)

@@ -3,7 +3,7 @@
 import pytest
 
 from contract.adapter import errors
-from contract.promises import not_yet, promise
+from contract.promises import promise
 from support.ports import lasting_port
 
 COUNT = 50
@@ -80,7 +80,6 @@ def test_has_subscribers(pair):
 
 
 @promise('filtering="auto" serves a plain PUB and an oz publisher.')
-@not_yet('issue 42: filtering="auto"', raises=NotImplementedError)
 def test_auto_serves_any_publisher(api):
     publisher = api.publisher("tcp://127.0.0.1:*")
     subscriber = api.subscriber(publisher.endpoint, filtering="auto")

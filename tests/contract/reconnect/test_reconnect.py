@@ -6,7 +6,7 @@ import pytest
 
 from contract.adapter import errors
 from contract.conftest import endpoint_of
-from contract.promises import cases, not_yet, promise
+from contract.promises import cases, promise
 from support.ports import lasting_port
 from support.sizes import size
 from support.waiting import DEADLINE, until
@@ -140,7 +140,6 @@ def test_losses_of_a_half_open_connection_are_counted(proxied):
     not_for=PREFIX_LOSS,
     small=1,
 )
-@not_yet("issue 42: a silent link is replaced", raises=AssertionError)
 def test_connection_that_ended_at_the_publisher_is_replaced(proxied):
     proxied.subscribe("tick.>")
     tally = Tally(proxied.subscriber)
@@ -239,7 +238,6 @@ def test_libzmq_4476_new_process_at_the_same_address(api, lasting, filtering, pr
     not_for={"inproc": "inproc joins sockets of one process.", **PREFIX_LOSS},
     small=1,
 )
-@not_yet("issue 42: a new epoch reports a gap at once", raises=AssertionError)
 def test_new_process_at_the_same_address_is_reported_as_a_gap(api, lasting, filtering, program):
     gaps = []
     got, second = take_over_from_a_killed_publisher(

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from contract.adapter import Options, errors, limits
-from contract.promises import cases, not_yet, promise
+from contract.promises import cases, promise
 from support.waiting import DEADLINE, Thread, until
 
 SYNC = {"sync": "Only a coroutine can be cancelled."}
@@ -91,7 +91,6 @@ def test_pyzmq_1085_last_message_of_a_flood_comes(pair):
         "sync": "Threads are scheduled by the system.",
     },
 )
-@not_yet("issue 42: a loop of `await publish` yields within 1 ms", raises=AssertionError, only="asyncio")
 def test_pyzmq_1259_loop_of_publish_lets_other_tasks_run(sockets):
     publisher = sockets.publisher()
     turns, seconds = publisher.publish_in_one_task([("tick.a", b"x")] * 20_000)

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from oz.message import Message
+from oz.protocol.messages import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Workers
 from support.cases import each
 

@@ -3,7 +3,8 @@
 import pytest
 
 import oz
-from oz.message import Arrival, Extras, RichMessage, RoutedMessage
+from oz.message import Extras
+from oz.protocol.messages import Arrival, RichMessage, RoutedMessage
 from oz.protocol.subscriber.columns import BatchColumns, MessageBatch
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from support.cases import each

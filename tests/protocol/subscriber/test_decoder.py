@@ -6,7 +6,7 @@ import random
 import pytest
 
 import oz
-from oz.message import LoneMessage, RichMessage
+from oz.protocol.messages import LoneMessage, RichMessage
 from oz.protocol.subscriber.contradictions import Doubt, StreamPlace
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams

@@ -2,8 +2,6 @@ import itertools
 import os
 from math import inf
 
-import pytest
-
 from oz.protocol.subscriber.declarations import GREETING
 from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.sequences import source_of
@@ -214,16 +212,6 @@ def test_it_says_when_something_is_to_be_renewed(streams):
     assert DECLARATION in kinds(streams.renew(at).wanted)
     streams.leave()
     assert streams.next_deadline() is None
-
-
-def test_it_says_when_a_silent_publisher_will_not_count(streams):
-    add(streams, "a")
-    assert streams.publishers.next_silence(round(100 * NS)) is None
-    answer(streams, A, at=99.0)
-    answer(streams, B, at=99.5)
-    left = streams.publishers.next_silence(round(100 * NS))
-    assert left == pytest.approx(SILENCE - 1)
-    assert streams.publishers.next_silence(round((100 + SILENCE) * NS)) is None
 
 
 def test_heartbeat_is_no_news_and_all_that_may_leave_something_unanswered_is(streams):

@@ -2,14 +2,9 @@
 
 import pytest
 
-import oz
-from oz.protocol.multicast.options import Multicast
-from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import BATCH_BYTES, QUIET, SHARED, Accumulator, BatchBlock
-from support.inside import engine_of
-from support.waiting import DEADLINE, until
+from oz.transport.publisher.accumulator import QUIET, SHARED, Accumulator, BatchBlock
 
 
 class Clock:
@@ -197,32 +192,6 @@ def test_others_are_expected_until_they_are_late_or_what_waits_has_gone(clock):
     assert not waits.expects_others()
 
 
-def test_the_thread_behind_it_leaves_alone_what_others_are_about_to_join():
-    with (
-        oz.Publisher("tcp://127.0.0.1:*") as pub,
-        oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
-    ):
-        sub.subscribe("a")
-        sub.wait_ready(timeout=DEADLINE)
-        engine = engine_of(pub)
-        waits = engine.sender.accumulator
-
-        def is_left():
-            # They come at any moment, for a minute.
-            waits.sent_at = waits._clock() + 60
-            waits.expect_others(engine.socket, 100)
-            pub.publish("a", b"1")
-            engine.look_after()
-            return len(waits)
-
-        # What answers a subscriber sends all that was published before.
-        until(is_left)
-        waits.sent_at = 0
-        engine.look_after()
-        assert len(waits) == 0
-        assert sub.receive(timeout=DEADLINE).payload == b"1"
-
-
 def test_the_end_of_a_turn_leaves_what_is_held(clock):
     dispatch = SlowDispatch(clock, 3 * QUIET)
     waits = Accumulator(
@@ -267,34 +236,3 @@ def test_a_signal_handler_may_close_between_the_count_of_what_waits_and_its_send
     dispatch.handler = close
     waits.flush(None)
     assert dispatch.sent == [[b"0"], [b"1", b"2"]]
-
-
-class Frames:
-    """A sink with room for all; keeps the bytes of each frame."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def try_send_one(self, frame):
-        self.sizes.append(len(frame))
-        return True
-
-    def make_lossy(self):
-        pass
-
-
-@pytest.mark.parametrize("size", [100, 5_000, 60_000])
-def test_a_multicast_burst_is_bounded_by_bytes_and_not_only_by_messages(clock, size):
-    stats, sink = PublisherStats(), Frames()
-    router = MulticastRouter(bytes(16), stats)
-    dispatch = MulticastDispatch(router, bytes(16), Multicast(), sink, clock, epoch=1, drops=True)
-    waits = Accumulator(Guard(), dispatch, stats, 1_000, lambda _: None, lambda: None, clock)
-    recipients = router.find(b"a", b"a")
-    most = []
-    for _ in range(3_000):
-        waits.begin(None, recipients, b"a", bytes(size))
-        most.append(len(waits) * size)
-    waits.flush(None)
-    assert len(sink.sizes) > 1
-    # How large they are is known once the first have gone; whether they still are, by taking twice as many.
-    assert max(most[1_000:]) <= 2 * max(BATCH_BYTES, size)

@@ -1,0 +1,566 @@
+/* Calls that a program makes for each message: publish, iteration, and the loop around handlers.
+
+   Twins: `Publisher.publish` of oz.publisher.sync, `_iterate` of oz.subscriber.sync, `Engine.run_handlers` of
+   oz.subscriber.engine. */
+
+#include "links.h"
+#include <structmember.h>
+#include <time.h>
+
+PyObject *links_append, *links_popleft, *links_appendleft;
+
+int
+links_begin(void)
+{
+    PyObject *collections = PyImport_ImportModule("collections");
+    PyObject *deque = collections == NULL ? NULL : PyObject_GetAttrString(collections, "deque");
+    if (deque != NULL) {
+        links_append = PyObject_GetAttrString(deque, "append");
+        links_popleft = PyObject_GetAttrString(deque, "popleft");
+        links_appendleft = PyObject_GetAttrString(deque, "appendleft");
+    }
+    Py_XDECREF(collections);
+    Py_XDECREF(deque);
+    return links_append != NULL && links_popleft != NULL && links_appendleft != NULL;
+}
+
+/* Publishing ----------------------------------------------------------------------------------------------------- */
+
+/* What `publish` needs of a publisher. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
+    Py_ssize_t full_length, most_bytes;
+    Py_ssize_t is_resting, is_pressed, is_watching, plain_sent, unmatched;
+} Outbox;
+
+static PyObject *
+outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    Outbox said = {0};
+    static char *keywords[] = {"quick", "waiting", "engine", "batcher", "lock", "plain", "full_length",
+                               "most_bytes", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnn:Outbox", keywords, &PyDict_Type, &said.quick,
+                                     &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
+                                     &said.most_bytes) ||
+        (said.is_resting = hot_offset(Py_TYPE(said.engine), "is_resting")) < 0 ||
+        (said.is_pressed = hot_offset(Py_TYPE(said.engine), "is_pressed")) < 0 ||
+        (said.is_watching = hot_offset(Py_TYPE(said.engine), "is_watching")) < 0 ||
+        (said.plain_sent = hot_offset(Py_TYPE(said.engine), "plain_sent")) < 0 ||
+        (said.unmatched = hot_offset(Py_TYPE(said.batcher), "unmatched")) < 0) {
+        return NULL;
+    }
+    Outbox *self = (Outbox *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    said.ob_base = self->ob_base;
+    *self = said;
+    Py_INCREF(self->quick);
+    Py_INCREF(self->waiting);
+    Py_INCREF(self->engine);
+    Py_INCREF(self->batcher);
+    Py_INCREF(self->lock);
+    Py_INCREF(self->plain);
+    return (PyObject *)self;
+}
+
+static int
+outbox_traverse(Outbox *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->quick);
+    Py_VISIT(self->waiting);
+    Py_VISIT(self->engine);
+    Py_VISIT(self->batcher);
+    Py_VISIT(self->lock);
+    Py_VISIT(self->plain);
+    return 0;
+}
+
+static void
+outbox_dealloc(Outbox *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->quick);
+    Py_XDECREF(self->waiting);
+    Py_XDECREF(self->engine);
+    Py_XDECREF(self->batcher);
+    Py_XDECREF(self->lock);
+    Py_XDECREF(self->plain);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot outbox_slots[] = {
+    {Py_tp_doc, PyDoc_STR("Parts of a publisher: see oz.compiled.Hot.")},
+    {Py_tp_new, outbox_new},
+    {Py_tp_traverse, outbox_traverse},
+    {Py_tp_dealloc, outbox_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec links_outbox_spec = {
+    .name = "oz.compiled._hot.Outbox",
+    .basicsize = sizeof(Outbox),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = outbox_slots,
+};
+
+/* Method `publish` of a class of publishers: a descriptor, as methods in Python are. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *twin, *appended, *begin_batch, *acquire, *release;
+    PyTypeObject *outbox_type;
+    Py_ssize_t outbox;
+} Publish;
+
+/* Append a message; -1 with an exception. */
+static int
+append_message(Outbox *self, PyObject *way, PyObject *payload)
+{
+    Py_ssize_t length = PyList_GET_SIZE(self->waiting);
+    if (PyList_Append(self->waiting, PyTuple_GET_ITEM(way, 0)) < 0 ||
+        PyList_Append(self->waiting, PyTuple_GET_ITEM(way, 1)) < 0 || PyList_Append(self->waiting, payload) < 0 ||
+        PyList_Append(self->waiting, Py_None) < 0) {
+        PyList_SetSlice(self->waiting, length, PyList_GET_SIZE(self->waiting), NULL);
+        return -1;
+    }
+    return 0;
+}
+
+/* Send a message that only plain subscribers want; None, NULL with an exception, or NULL without one if the twin is
+   needed. */
+static PyObject *
+send_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+{
+    if (outbox->plain == Py_None || hot_get(outbox->engine, outbox->is_watching) != Py_True) {
+        return NULL;
+    }
+    PyObject *const given[] = {outbox->lock, Py_False};
+    PyObject *taken = PyObject_VectorcallMethod(self->acquire, given, 2, NULL);
+    if (taken != Py_True) {
+        Py_XDECREF(taken);
+        return NULL;
+    }
+    Py_DECREF(taken);
+    int is_sent = links_send_pair(outbox->plain, subject, payload) == 0 &&
+                  hot_count(outbox->engine, outbox->plain_sent, -1);
+    PyObject *released = PyObject_CallMethodNoArgs(outbox->lock, self->release);
+    if (released == NULL) {
+        return NULL;
+    }
+    Py_DECREF(released);
+    return is_sent ? Py_NewRef(Py_None) : NULL;
+}
+
+/* Publish a plain message; None, NULL with an exception, or NULL without one if the twin is needed. */
+static PyObject *
+publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payload)
+{
+    PyObject *way = PyDict_GetItemWithError(outbox->quick, subject);
+    if (way == Py_None) {
+        return hot_count(outbox->batcher, outbox->unmatched, -1) ? Py_NewRef(Py_None) : NULL;
+    }
+    if (way != NULL && PyBytes_CheckExact(way)) {
+        Py_INCREF(way);
+        PyObject *sent = send_plain(self, outbox, way, payload);
+        Py_DECREF(way);
+        return sent;
+    }
+    if (way == NULL || !PyTuple_CheckExact(way) || PyTuple_GET_SIZE(way) != 2 || hot_get(outbox->engine, outbox->is_pressed) != Py_False) {
+        return NULL;
+    }
+    if (PyList_GET_SIZE(outbox->waiting) == 0) {
+        PyObject *const given[] = {outbox->engine, way, payload};
+        Py_INCREF(way);
+        PyObject *done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+        Py_DECREF(way);
+        return done;
+    }
+    if (append_message(outbox, way, payload) < 0) {
+        return NULL;
+    }
+    if (hot_get(outbox->engine, outbox->is_resting) != Py_False ||
+        PyList_GET_SIZE(outbox->waiting) >= outbox->full_length) {
+        return PyObject_CallMethodNoArgs(outbox->engine, self->appended);
+    }
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *
+publish_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *names)
+{
+    Publish *self = (Publish *)callable;
+    if (PyVectorcall_NARGS(flags) == 3 && names == NULL &&
+        (PyUnicode_CheckExact(arguments[1]) || PyBytes_CheckExact(arguments[1])) && PyBytes_CheckExact(arguments[2]) &&
+        PyObject_TypeCheck(arguments[0], self->outbox_type)) {
+        Outbox *outbox = (Outbox *)hot_get(arguments[0], self->outbox);
+        if (outbox != NULL && Py_TYPE(outbox)->tp_dealloc == (destructor)outbox_dealloc &&
+            PyBytes_GET_SIZE(arguments[2]) <= outbox->most_bytes) {
+            PyObject *result = publish_plain(self, outbox, arguments[1], arguments[2]);
+            if (result != NULL || PyErr_Occurred()) {
+                return result;
+            }
+        }
+    }
+    return PyObject_Vectorcall(self->twin, arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+}
+
+static PyObject *
+publish_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
+{
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+/* Name, documentation and signature are those of the twin. */
+static PyObject *
+publish_getattro(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        found = PyObject_GetAttr(((Publish *)self)->twin, name);
+    }
+    return found;
+}
+
+static PyObject *
+publish_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *twin, *owner;
+    static char *keywords[] = {"twin", "owner", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO!:Publish", keywords, &twin, &PyType_Type, &owner)) {
+        return NULL;
+    }
+    Py_ssize_t outbox = hot_offset((PyTypeObject *)owner, "_outbox");
+    Publish *self = outbox < 0 ? NULL : (Publish *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = publish_call;
+    self->twin = Py_NewRef(twin);
+    self->outbox_type = (PyTypeObject *)Py_NewRef(owner);
+    self->outbox = outbox;
+    self->appended = PyUnicode_InternFromString("appended");
+    self->begin_batch = PyUnicode_InternFromString("begin_batch");
+    self->acquire = PyUnicode_InternFromString("acquire");
+    self->release = PyUnicode_InternFromString("release");
+    if (self->appended == NULL || self->begin_batch == NULL || self->acquire == NULL || self->release == NULL) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int
+publish_traverse(Publish *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->twin);
+    Py_VISIT(self->outbox_type);
+    return 0;
+}
+
+static void
+publish_dealloc(Publish *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->twin);
+    Py_XDECREF(self->outbox_type);
+    Py_XDECREF(self->appended);
+    Py_XDECREF(self->begin_batch);
+    Py_XDECREF(self->acquire);
+    Py_XDECREF(self->release);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* The type has attributes of these names, which hide those of the twin from publish_getattro. */
+static PyObject *
+publish_text(Publish *self, void *name)
+{
+    return PyObject_GetAttrString(self->twin, name);
+}
+
+static PyGetSetDef publish_texts[] = {
+    {"__doc__", (getter)publish_text, NULL, NULL, "__doc__"},
+    {"__module__", (getter)publish_text, NULL, NULL, "__module__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef publish_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Publish, vectorcall), READONLY, NULL},
+    {"__wrapped__", T_OBJECT, offsetof(Publish, twin), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot publish_slots[] = {
+    {Py_tp_new, publish_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, publish_get},
+    {Py_tp_getattro, publish_getattro},
+    {Py_tp_traverse, publish_traverse},
+    {Py_tp_dealloc, publish_dealloc},
+    {Py_tp_members, publish_members},
+    {Py_tp_getset, publish_texts},
+    {0, NULL},
+};
+
+PyType_Spec links_publish_spec = {
+    .name = "oz.compiled._hot.PublishMethod",
+    .basicsize = sizeof(Publish),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = publish_slots,
+};
+
+/* Receiving ------------------------------------------------------------------------------------------------------ */
+
+/* Iteration over a queue. The twin iterator is asked when the queue is empty, when its next item is no plain message,
+   when there is other work, and when it is time to attend to the sockets. The clock is read for each chunk. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *twin, *items, *work, *in_hand, *engine;
+    Py_ssize_t attend_at;
+    int left, chunk;
+} Iteration;
+
+/* Clock of time.monotonic. */
+#ifdef __APPLE__
+#define MONOTONIC CLOCK_UPTIME_RAW
+#else
+#define MONOTONIC CLOCK_MONOTONIC
+#endif
+
+/* Return whether it is time to attend to the sockets. */
+static int
+is_due(Iteration *self)
+{
+    PyObject *at = hot_get(self->engine, self->attend_at);
+    struct timespec now;
+    if (at == NULL || !PyFloat_CheckExact(at) || clock_gettime(MONOTONIC, &now) != 0) {
+        return 1;
+    }
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec >= PyFloat_AS_DOUBLE(at);
+}
+
+/* Return the next plain message; NULL with an exception, or without one if there is none. */
+static PyObject *
+next_plain(PyObject *items)
+{
+    if (PyObject_Size(items) <= 0) {
+        return NULL;
+    }
+    PyObject *item = PyObject_Vectorcall(links_popleft, &items, 1, NULL);
+    if (item == NULL || Py_IS_TYPE(item, links_subscriber.message)) {
+        return item;
+    }
+    PyObject *const given[] = {items, item};
+    PyObject *done = PyObject_Vectorcall(links_appendleft, given, 2, NULL);
+    Py_DECREF(item);
+    Py_XDECREF(done);
+    return NULL;
+}
+
+static PyObject *
+iteration_next(Iteration *self)
+{
+    if (self->left == 0 && PyObject_Size(self->items) > 0 && !is_due(self)) {
+        self->left = self->chunk;
+    }
+    if (self->left > 0 && PyObject_Size(self->work) == 0 && PyObject_Size(self->in_hand) == 0) {
+        self->left--;
+        PyObject *message = next_plain(self->items);
+        if (message != NULL || PyErr_Occurred()) {
+            return message;
+        }
+    }
+    self->left = 0;
+    return Py_TYPE(self->twin)->tp_iternext(self->twin);
+}
+
+static int
+iteration_traverse(Iteration *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->twin);
+    Py_VISIT(self->items);
+    Py_VISIT(self->work);
+    Py_VISIT(self->in_hand);
+    Py_VISIT(self->engine);
+    return 0;
+}
+
+static void
+iteration_dealloc(Iteration *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->twin);
+    Py_XDECREF(self->items);
+    Py_XDECREF(self->work);
+    Py_XDECREF(self->in_hand);
+    Py_XDECREF(self->engine);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *twin, *items, *work, *in_hand, *engine;
+    int chunk;
+    static char *keywords[] = {"twin", "items", "work", "in_hand", "engine", "chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOi:MessageIteration", keywords, &twin, &items, &work,
+                                     &in_hand, &engine, &chunk)) {
+        return NULL;
+    }
+    Py_ssize_t attend_at = hot_offset(Py_TYPE(engine), "attend_at");
+    if (attend_at < 0) {
+        return NULL;
+    }
+    if (!PyIter_Check(twin) || links_subscriber.message == NULL) {
+        return PyErr_Format(PyExc_TypeError, "MessageIteration() needs an iterator");
+    }
+    Iteration *self = (Iteration *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->twin = Py_NewRef(twin);
+        self->items = Py_NewRef(items);
+        self->work = Py_NewRef(work);
+        self->in_hand = Py_NewRef(in_hand);
+        self->engine = Py_NewRef(engine);
+        self->attend_at = attend_at;
+        self->chunk = chunk;
+    }
+    return (PyObject *)self;
+}
+
+static PyType_Slot iteration_slots[] = {
+    {Py_tp_doc, PyDoc_STR("Iteration over messages: see oz.compiled.Hot.")},
+    {Py_tp_new, iteration_new},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, iteration_next},
+    {Py_tp_traverse, iteration_traverse},
+    {Py_tp_dealloc, iteration_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec links_iteration_spec = {
+    .name = "oz.compiled._hot.MessageIteration",
+    .basicsize = sizeof(Iteration),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = iteration_slots,
+};
+
+/* Return the queue of the next message in `work`; NULL with an exception, or without one if there is none. */
+static PyObject *
+next_queue(PyObject *work)
+{
+    if (PyObject_Size(work) <= 0) {
+        return NULL;
+    }
+    return PyObject_Vectorcall(links_popleft, &work, 1, NULL);
+}
+
+/* Call the handler of one message; 0 with an exception. */
+static int
+handle_message(PyObject *queue, PyObject *message, PyObject *failed)
+{
+    PyObject *inbox = hot_get(queue, links_subscriber.queue_inbox);
+    PyObject *handler = inbox != NULL && Py_IS_TYPE(inbox, links_subscriber.inbox)
+                            ? Py_XNewRef(hot_get(inbox, links_subscriber.inbox_handler))
+                            : NULL;
+    if (handler == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a queue with work has no handler");
+        return 0;
+    }
+    Py_INCREF(inbox);
+    PyObject *result = PyObject_CallOneArg(handler, message);
+    Py_DECREF(handler);
+    if (result == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
+        /* As in an `except` clause: the logger reads the exception that is handled. */
+        PyObject *type, *raised, *traceback;
+        PyErr_Fetch(&type, &raised, &traceback);
+        PyErr_NormalizeException(&type, &raised, &traceback);
+        if (traceback != NULL) {
+            PyException_SetTraceback(raised, traceback);
+        }
+        PyObject *before = PyErr_GetHandledException();
+        PyErr_SetHandledException(raised);
+        PyObject *const given[] = {inbox, message};
+        result = PyObject_Vectorcall(failed, given, 2, NULL);
+        PyErr_SetHandledException(before);
+        Py_XDECREF(before);
+        Py_XDECREF(type);
+        Py_XDECREF(raised);
+        Py_XDECREF(traceback);
+    }
+    Py_DECREF(inbox);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+PyDoc_STRVAR(call_handlers_doc,
+"call_handlers(work, most, failed, counts) -> bool\n\n"
+"Call the handlers of plain messages, `most` at most; return whether the next item may be plain too. Calls are added\n"
+"to `counts[0]`, also before an exception. `failed(inbox, message)` is called while an exception of a handler is\n"
+"handled.");
+
+static PyObject *
+call_handlers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    if (given != 4 || links_subscriber.message == NULL || !PyList_CheckExact(arguments[3]) ||
+        PyList_GET_SIZE(arguments[3]) != 1) {
+        return PyErr_Format(PyExc_TypeError, "call_handlers() needs a deque, a number, a function and a list");
+    }
+    PyObject *work = arguments[0];
+    long most = PyLong_AsLong(arguments[1]), called = 0;
+    if (most == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int is_plain = 1;
+    while (called < most && is_plain) {
+        PyObject *queue = next_queue(work);
+        if (queue == NULL) {
+            break;
+        }
+        PyObject *items = Py_IS_TYPE(queue, links_subscriber.queue) ? hot_get(queue, links_subscriber.queue_items) : NULL;
+        PyObject *message = items == NULL ? NULL : next_plain(items);
+        if (message != NULL) {
+            called++;
+            is_plain = handle_message(queue, message, arguments[2]);
+            Py_DECREF(message);
+            /* A handler in C runs no signal handlers. */
+            if (is_plain && PyErr_CheckSignals() < 0) {
+                is_plain = 0;
+            }
+        }
+        else if (!PyErr_Occurred() && (items == NULL || PyObject_Size(items) != 0)) {
+            /* The twin handles gaps and messages that are acknowledged. */
+            PyObject *const back[] = {work, queue};
+            PyObject *done = PyObject_Vectorcall(links_appendleft, back, 2, NULL);
+            Py_XDECREF(done);
+            is_plain = 0;
+        }
+        Py_DECREF(queue);
+        if (PyErr_Occurred()) {
+            break;
+        }
+    }
+    PyObject *type, *raised, *traceback;
+    PyErr_Fetch(&type, &raised, &traceback);
+    PyObject *count = PyLong_FromLong(called);
+    if (count != NULL) {
+        PyList_SetItem(arguments[3], 0, count);
+    }
+    PyErr_Restore(type, raised, traceback);
+    return type != NULL ? NULL : PyBool_FromLong(is_plain);
+}
+
+PyMethodDef links_delivery_methods[] = {
+    {"call_handlers", (PyCFunction)(void (*)(void))call_handlers, METH_FASTCALL, call_handlers_doc},
+    {NULL, NULL, 0, NULL},
+};

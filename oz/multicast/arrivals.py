@@ -1,0 +1,129 @@
+"""Packets at a multicast endpoint, observed beside libpgm.
+
+libzmq does not report whether packets arrive. While a publisher is silent, two UDP sockets at its group and port
+show which publishers send packets, and whether repairs are among them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+
+from oz.multicast.endpoints import Endpoint
+from oz.multicast.watchdog import Arriving
+
+FRESH = 2.0
+"""Seconds after its last packet in which a publisher counts as arriving. It sends five packets a second."""
+
+_MAX_PACKETS = 1_000  # Packets that are read at once.
+_BUFFER = 2**16
+_HEAD = struct.Struct(">2s2xB3x6s")
+_REPAIRS = frozenset({0x05, 0x0A})
+_FROM_PUBLISHERS = frozenset({0x00, 0x04}) | _REPAIRS
+"""Types of packets of publishers: SPM (window), data, repairs, and NCF (confirmations that a repair was asked for).
+Source: RFC 3208, section 8.
+"""
+
+_SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+_FILTER = struct.Struct("=HBBI")
+_REPAIRS_ONLY = b"".join(
+    _FILTER.pack(*step)
+    for step in (
+        (0x30, 0, 0, 8 + 4),  # Load the type: the byte behind the header of UDP and both ports.
+        (0x15, 1, 0, 0x05),
+        (0x15, 0, 1, 0x0A),
+        (0x06, 0, 0, 0xFFFF),  # Accept these two types,
+        (0x06, 0, 0, 0),  # and drop the others.
+    )
+)
+"""Program for the packet filter of the kernel. Source: linux/filter.h."""
+
+
+class PacketArrivals:
+    """UDP sockets that observe the packets of one endpoint."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Begin to observe.
+
+        Args:
+            endpoint: of `epgm`.
+
+        Raises:
+            OSError: the sockets cannot be opened.
+        """
+        self._seen: dict[bytes, float] = {}
+        self._looked_at: float | None = None
+        self._began_at = 0.0
+        self._repaired_at = -FRESH
+        self._sockets: list[socket.socket] = []
+        try:
+            self._open(endpoint)
+            # A socket for repairs alone, because a fast publisher fills the buffer of the other one.
+            _accept_repairs_only(self._open(endpoint))
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, endpoint: Endpoint) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._sockets.append(made)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        # Bound to the group: bound to any address, it would receive the repair requests of a local publisher.
+        made.bind((endpoint.group, endpoint.port))
+        membership = socket.inet_aton(endpoint.group) + socket.inet_aton(endpoint.interface)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        return made
+
+    def look(self, now: float) -> Arriving | None:
+        """Return which packets arrived lately; None before that is known.
+
+        Args:
+            now: in monotonic seconds.
+        """
+        publishers, has_repairs = self._read()
+        if self._looked_at is None or now - self._looked_at > FRESH:
+            # The time of these packets is unknown.
+            self._began_at = now
+            publishers.clear()
+        elif has_repairs:
+            self._repaired_at = now
+        self._looked_at = now
+        self._seen.update(dict.fromkeys(publishers, now))
+        self._seen = {one: at for one, at in self._seen.items() if now - at <= FRESH}
+        if now - self._began_at < FRESH:
+            return None
+        return Arriving(len(self._seen), now - self._repaired_at <= FRESH)
+
+    def _read(self) -> tuple[set[bytes], bool]:
+        publishers, has_repairs = set(), False
+        for one in self._sockets:
+            for packet in _packets(one):
+                port, kind, publisher = _HEAD.unpack(packet)
+                if kind in _FROM_PUBLISHERS:
+                    publishers.add(port + publisher)
+                    has_repairs |= kind in _REPAIRS
+        return publishers, has_repairs
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for one in self._sockets:
+            one.close()
+
+
+def _packets(one: socket.socket) -> Iterator[bytes]:
+    """Return the heads of the packets that wait at a socket."""
+    with suppress(OSError):
+        for _ in range(_MAX_PACKETS):
+            packet = one.recv(_HEAD.size)
+            if len(packet) == _HEAD.size:
+                yield packet
+
+
+def _accept_repairs_only(one: socket.socket) -> None:
+    steps = ctypes.create_string_buffer(_REPAIRS_ONLY, len(_REPAIRS_ONLY))
+    count = len(_REPAIRS_ONLY) // _FILTER.size
+    one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", count, ctypes.addressof(steps)))

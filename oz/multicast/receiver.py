@@ -1,0 +1,208 @@
+"""Frames of multicast publishers at a subscriber: order, losses, and the beginning of each publisher.
+
+Theory of operation
+-------------------
+A subscriber reads all messages of its endpoints, whatever it subscribes to. Each publisher numbers all its
+messages together, so that every loss is detected. Only the messages before the first frame are in doubt: they
+were lost if the publisher began while the subscriber listened.
+
+The records of a publisher have its age. A record that has waited in a queue makes the publisher look younger
+than it is. So two records must agree within `STEADY_NS`, and the age counts from the last time at which no frame
+was left to read. If the publisher then began after the subscriber, the messages are lost. If it began within
+`JOINING_NS` of the subscriber, their number is unknown.
+
+`Receiver` reads no clock. Times are in nanoseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from oz.errors import ProtocolError
+from oz.logs import peer_logger
+from oz.wire.datagrams import Head, Record, decode
+
+JOINING_NS = 500_000_000
+"""Nanoseconds after the start in which a subscriber may not receive everything yet."""
+STEADY_NS = 50_000_000
+"""Nanoseconds by which the start of a publisher may differ between two records."""
+MAX_SENDERS = 1_024
+"""Publishers that are known at a time. The publisher that was heard longest ago is forgotten first."""
+
+_log = peer_logger("oz.subscriber")
+
+
+class Messages(NamedTuple):
+    """Messages of one frame.
+
+    Attributes:
+        origin: id of the publisher.
+        sequence: of the first message.
+        flat: subject, payload, extras or None of each message, one after the other.
+    """
+
+    origin: bytes
+    sequence: int
+    flat: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Messages that did not arrive.
+
+    Attributes:
+        origin: id of the publisher.
+        sequence: of the first lost message; None if unknown.
+        count: None if the number is unknown.
+        reason: "lost", "restarted" (a higher epoch) or "silent" (the publisher is not heard any more).
+    """
+
+    origin: bytes
+    sequence: int | None
+    count: int | None
+    reason: str
+
+
+Effect = Messages | Loss
+
+
+class HeardSender:
+    """One publisher that was heard.
+
+    Attributes:
+        epoch: of the sequence.
+        expected: number of the next message.
+        rate: kilobits a second, by its last record; 0 before.
+        heard_at: time of its last frame.
+        has_left: whether it said bye.
+        quiet: seconds of silence that it announced, if no frame came after that.
+        first: number of the first message that was heard, until it is known whether the messages before it
+            were lost; then None.
+        began_by: time at which it began, by its last record; None before.
+    """
+
+    __slots__ = ("began_by", "epoch", "expected", "first", "has_left", "heard_at", "quiet", "rate")
+
+    def __init__(self, head: Head) -> None:
+        self.epoch, self.expected = head.epoch, head.sequence
+        self.first: int | None = head.sequence or None
+        self.rate = self.heard_at = 0
+        self.has_left = False
+        self.quiet = 0.0
+        self.began_by: int | None = None
+
+
+class Receiver:
+    """Decodes frames and detects losses.
+
+    Attributes:
+        senders: publishers that were heard, by origin.
+        joined_at: time at which the subscriber began to listen.
+        idle_at: time at which no frame was left to read.
+        last_heard_at: time of the last frame of any publisher; 0 before.
+        malformed: frames that were damaged or do not decode.
+        repeated: messages that arrived again.
+    """
+
+    def __init__(self, now: int) -> None:
+        """Begin to listen.
+
+        Args:
+            now: time.
+        """
+        self.senders: dict[bytes, HeardSender] = {}
+        self.joined_at = self.idle_at = now
+        self.last_heard_at = self.malformed = self.repeated = 0
+
+    def on_frame(self, frame: bytes, now: int) -> list[Effect]:
+        """Return the messages of a frame, after a loss before them.
+
+        Args:
+            frame: as it arrived.
+            now: time.
+        """
+        try:
+            head, content = decode(frame)
+        except ProtocolError as error:
+            # The numbers of its messages are missing, so that they count as lost.
+            self.malformed += 1
+            if self.malformed == 1:
+                _log.warning("a multicast frame was dropped: %s; further ones are only counted", error)
+            return []
+        self.last_heard_at = now
+        sender = self.senders.get(head.origin) or self._add(head)
+        effects: list[Effect] = []
+        is_current = self._advance(sender, head, effects)
+        if head.epoch == sender.epoch:
+            sender.heard_at = now
+            sender.quiet = 0.0
+        if isinstance(content, Record):
+            if is_current:
+                self._on_record(sender, head.origin, content, now, effects)
+            return effects
+        skipped = sender.expected - head.sequence if is_current else head.count
+        self.repeated += min(skipped, head.count)
+        if skipped < head.count:
+            sender.expected = head.sequence + head.count
+            effects.append(Messages(head.origin, head.sequence + skipped, content[3 * skipped :]))
+        return effects
+
+    def _add(self, head: Head) -> HeardSender:
+        if len(self.senders) >= MAX_SENDERS:
+            oldest = min(self.senders, key=lambda one: self.senders[one].heard_at)
+            del self.senders[oldest]
+        sender = self.senders[head.origin] = HeardSender(head)
+        return sender
+
+    @staticmethod
+    def _advance(sender: HeardSender, head: Head, effects: list[Effect]) -> bool:
+        """Report a loss before a frame; return whether the frame is of the current epoch, and not old."""
+        if head.epoch < sender.epoch:
+            return False
+        if head.epoch > sender.epoch:
+            effects.append(Loss(head.origin, sender.expected, None, "restarted"))
+            sender.epoch, sender.expected = head.epoch, head.sequence
+        elif head.sequence > sender.expected:
+            missing = head.sequence - sender.expected
+            effects.append(Loss(head.origin, sender.expected, missing, "lost"))
+            sender.expected = head.sequence
+        # A record names the next message: an older record is out of date.
+        return head.count > 0 or head.sequence == sender.expected
+
+    def _on_record(
+        self, sender: HeardSender, origin: bytes, record: Record, now: int, effects: list[Effect]
+    ) -> None:
+        sender.rate, sender.quiet = record.rate, record.quiet
+        sender.has_left = record.bye
+        age = round(1e9 * record.age)
+        before, began_by = sender.began_by, now - age
+        sender.began_by = began_by
+        if sender.first is None or before is None or before - began_by > STEADY_NS:
+            return
+        if self._is_older(began_by):
+            if began_by - before <= STEADY_NS:
+                sender.first = None
+        elif not self._is_older(self.idle_at - age):
+            missing, sender.first = sender.first, None
+            is_known = self.idle_at - age > self.joined_at + JOINING_NS
+            effects.append(Loss(origin, 0, missing if is_known else None, "lost"))
+
+    def _is_older(self, began_at: int) -> bool:
+        """Return whether a publisher that began at a time did so before the subscriber."""
+        return began_at <= self.joined_at - STEADY_NS
+
+    def on_idle(self, now: int) -> list[Effect]:
+        """Record that no frame is left to read; report doubts about publishers that have left."""
+        self.idle_at = now
+        effects: list[Effect] = []
+        for origin, sender in self.senders.items():
+            if sender.has_left and sender.first is not None:
+                sender.first = None
+                if sender.began_by is None or not self._is_older(sender.began_by):
+                    effects.append(Loss(origin, None, None, "lost"))
+        return effects
+
+    def on_silence(self, origin: bytes) -> list[Effect]:
+        """Report that messages of a publisher that is silent may be missing."""
+        return [Loss(origin, None, None, "silent")] if origin in self.senders else []

@@ -1,0 +1,185 @@
+"""Messages of a multicast publisher: numbers, frames and records.
+
+Theory of operation
+-------------------
+Every message gets its number before it is sent, so that a message that is dropped or interrupted is a gap at
+the subscribers. A frame fits one packet, but for a larger message, which PGM cuts into packets.
+
+Several times a second the publisher sends a *record*: its next number, its rate and its age. The record shows
+the loss of the last messages, and that the publisher is alive. The age shows a subscriber whether the messages
+before its first message were sent while it listened. A record before a large message announces the
+time in which no other frame can arrive.
+
+The caller sends `frames` in order. It calls `sent` for each frame that ZeroMQ has taken, and `drop` for a frame
+that is not sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from oz.multicast.plan import SPARE, usable_kbps
+from oz.options import Multicast
+from oz.wire.datagrams import MAX_COUNT, MAX_QUIET, OVERHEAD, Record, encode_messages, encode_record
+
+BEAT = 0.2
+"""Seconds between two records."""
+FAREWELL = 3.0
+"""Seconds for which a publisher that closes stays, so that lost packets can be sent again."""
+
+_PACKET_OVERHEAD = 1.1  # Bytes on the network for each byte of a frame.
+_ITEM_OVERHEAD = 12  # Bytes of MessagePack around subject, payload and nil.
+_EXTRAS_OVERHEAD = 1 << 16  # A message with extras is a frame of its own.
+
+
+class Frame(NamedTuple):
+    """A frame to send.
+
+    Attributes:
+        data: bytes of the frame.
+        count: messages; 0 for a record.
+    """
+
+    data: bytes
+    count: int  # type: ignore[assignment]
+
+
+class Sender:
+    """Numbers and packs the messages of one publisher.
+
+    Attributes:
+        frames: to send, in order.
+        is_announced: whether records are sent: the publisher has an endpoint.
+        sequence: number of the next message.
+        epoch: of the sequence.
+        next_beat: time of the next record.
+    """
+
+    def __init__(self, origin: bytes, options: Multicast, *, epoch: int) -> None:
+        """Start without messages.
+
+        Args:
+            origin: id of the publisher, 16 bytes.
+            options: of the endpoint.
+            epoch: of the sequence, later than that of a publisher that this one replaces.
+        """
+        self.frames: deque[Frame] = deque()
+        self.is_announced = False
+        self.sequence, self.epoch = 0, epoch
+        self.next_beat = 0.0
+        self._origin, self._rate = origin, options.rate_kbps
+        self._bytes_per_second = options.rate_kbps * 125
+        self._least_bytes_per_second = usable_kbps(options.rate_kbps, options.mtu) * 125
+        self._packet = options.mtu - SPARE - OVERHEAD
+        self._began_at: float | None = None
+        self._busy_until = 0.0
+        self._stays_from = 0.0
+        self._is_leaving = False
+
+    def resume(self, sequence: int, age: float, now: float) -> None:
+        """Continue the sequence of a publisher with the same origin and epoch that has ended.
+
+        Args:
+            sequence: number of the next message.
+            age: seconds since the first message.
+            now: in seconds.
+        """
+        self.sequence = sequence
+        if sequence:
+            self._began_at = now - age
+
+    def add(self, flat: list[Any], now: float) -> None:
+        """Number messages and append their frames.
+
+        Args:
+            flat: subject, payload, extras or None of each message, one after the other.
+            now: in seconds.
+        """
+        start = size = 0
+        for at in range(0, len(flat), 3):
+            own = len(flat[at]) + len(flat[at + 1]) + _ITEM_OVERHEAD
+            if flat[at + 2] is not None:
+                own += _EXTRAS_OVERHEAD
+            if size and (size + own > self._packet or at - start >= 3 * MAX_COUNT):
+                self._append(flat[start:at], now)
+                start, size = at, 0
+            size += own
+        self._append(flat[start:], now)
+
+    def _append(self, flat: list[Any], now: float) -> None:
+        if self._began_at is None:
+            self._began_at = now
+        sequence, count = self.sequence, len(flat) // 3
+        # Before the frame is made: an interrupted message keeps its number, and is a gap.
+        self.sequence += count
+        data = encode_messages(flat, self._origin, self.epoch, sequence)
+        quiet = _PACKET_OVERHEAD * len(data) / self._least_bytes_per_second
+        if quiet > BEAT and self.is_announced:
+            self.frames.append(self._record(now, sequence, quiet=min(quiet, MAX_QUIET)))
+        self.frames.append(Frame(data, count))
+
+    def skip(self, count: int | None, now: float) -> None:
+        """Number messages that were lost before this call, so that subscribers report them.
+
+        Args:
+            count: None if the number is unknown.
+            now: in seconds.
+        """
+        if self._began_at is None:
+            self._began_at = now
+        if count is None:
+            self.epoch += 1
+        else:
+            self.sequence += count
+
+    def recover(self, now: float) -> None:
+        """Drop all frames after an exception in `add`: the number of lost messages is unknown."""
+        self.frames.clear()
+        self.skip(None, now)
+
+    def sent(self, now: float) -> None:
+        """Remove the first frame, which ZeroMQ has taken."""
+        frame = self.frames.popleft()
+        seconds = _PACKET_OVERHEAD * len(frame.data) / self._bytes_per_second
+        self._busy_until = max(self._busy_until, now) + seconds
+        if frame.count:
+            self._stays_from = self._busy_until
+
+    def drop(self) -> int:
+        """Remove the first frame, and return its number of messages."""
+        return self.frames.popleft().count
+
+    @property
+    def pending(self) -> int:
+        """Messages in `frames`."""
+        return sum(frame.count for frame in self.frames)
+
+    def attach(self) -> None:
+        """Begin to send records: the publisher has an endpoint."""
+        self.is_announced, self.next_beat = True, 0.0
+
+    def beat(self, now: float) -> None:
+        """Append a record, if one is due. Frames that wait are more recent news."""
+        if self.is_announced and now >= self.next_beat:
+            self.next_beat = now + BEAT
+            if not self.frames:
+                self.frames.append(self._record(now, self.sequence))
+
+    def _record(self, now: float, sequence: int, quiet: float = 0.0) -> Frame:
+        age = 0.0
+        if self._began_at is not None:
+            # The age when ZeroMQ has sent the frames before this one.
+            age = max(now, self._busy_until) - self._began_at
+        record = Record(self._rate, age, self._is_leaving, quiet)
+        return Frame(encode_record(record, self._origin, self.epoch, sequence), 0)
+
+    def leave(self, now: float) -> None:
+        """Say bye in each further record."""
+        self._is_leaving, self.next_beat = True, 0.0
+        self._stays_from = max(self._busy_until, now)
+
+    @property
+    def stays_until(self) -> float:
+        """Time until which a publisher that leaves repairs losses."""
+        return self._stays_from + FAREWELL

@@ -1,0 +1,109 @@
+"""Socket of a multicast publisher: its endpoint, and the frames of a `Sender`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import zmq
+
+from oz.multicast.endpoints import is_multicast
+from oz.multicast.group import Claim, configure
+from oz.multicast.sender import Sender
+from oz.options import Multicast
+from oz.transport.endpoints import EndpointError, refused_by_libzmq
+
+LEAST_WAITING = 1_000
+"""Frames that may wait in the socket at least, without a `high_water_mark`. The rate of one second may be more."""
+
+_NOBLOCK = int(zmq.NOBLOCK)
+_send: Any = zmq.backend.Socket.send
+
+
+class Transmitter:
+    """XPUB of one publisher. It has one endpoint.
+
+    Attributes:
+        socket: the XPUB.
+        claim: endpoint and its UDP port; None without an endpoint.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        options: Multicast,
+        *,
+        refuses: bool,
+        high_water_mark: int | None = None,
+    ) -> None:
+        """Set the options of the socket.
+
+        Args:
+            socket: an XPUB without endpoint.
+            options: of the endpoint.
+            refuses: whether a full socket refuses a frame. Else libzmq drops the frame.
+            high_water_mark: frames that may wait in the socket; None for those of one second.
+        """
+        self.socket, self._mtu = socket, options.mtu
+        self.claim: Claim | None = None
+        if high_water_mark is None:
+            high_water_mark = max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
+        configure(socket, options, is_publisher=True)
+        socket.setsockopt(zmq.XPUB_NODROP, int(refuses))
+        socket.setsockopt(zmq.SNDHWM, high_water_mark)
+
+    @property
+    def endpoint(self) -> str | None:
+        """Endpoint with the address of its interface; None without one."""
+        return None if self.claim is None else str(self.claim.endpoint)
+
+    def attach(self, text: str) -> None:
+        """Begin to send to an endpoint.
+
+        Raises:
+            EndpointError: the endpoint cannot be used, or there is one already.
+            TransportUnavailable: a privilege or free descriptors are missing.
+        """
+        if not is_multicast(text):
+            raise EndpointError(f"{text!r} is no multicast endpoint, and this publisher has options for one")
+        if self.claim is not None:
+            raise EndpointError(
+                f"{text!r} is a second endpoint, and a multicast publisher has one, because its messages are "
+                "numbered for all subscribers: use another publisher"
+            )
+        claim = Claim(text, mtu=self._mtu, is_publisher=True)
+        try:
+            with refused_by_libzmq(text, ""):
+                self.socket.connect(str(claim.endpoint))
+        except BaseException:
+            claim.release()
+            raise
+        self.claim = claim
+
+    def detach(self, text: str) -> None:
+        """Leave the endpoint.
+
+        Raises:
+            EndpointError: the text is not the endpoint.
+        """
+        if self.claim is None or text not in (self.claim.text, self.endpoint):
+            raise EndpointError(f"{text!r} is not bound; bound is {self.endpoint or 'none'}")
+        self.socket.disconnect(str(self.claim.endpoint))
+        self.release()
+
+    def send(self, sender: Sender) -> bool:
+        """Send frames until the socket is full; return whether all were sent."""
+        frames = sender.frames
+        while frames:
+            try:
+                _send(self.socket, frames[0].data, _NOBLOCK)
+            except zmq.Again:
+                return False
+            sender.sent(time.monotonic())
+        return True
+
+    def release(self) -> None:
+        """Release the UDP port: the socket is closed, or has left the endpoint."""
+        claim, self.claim = self.claim, None
+        if claim is not None:
+            claim.release()

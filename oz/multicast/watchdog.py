@@ -1,0 +1,260 @@
+"""Watch over the publishers of a multicast endpoint: which one is silent, and when to connect again.
+
+Theory of operation
+-------------------
+libzmq delivers messages and no other news. A network failure, a stopped publisher, a long repair and a stuck
+receiver of libpgm look the same. Only a stuck receiver needs a new connection, which ends the repairs of
+libpgm. So the subscriber connects again only if packets of the publisher arrive and no message does, for longer
+than a repair takes (`stale_after`), or for `UNREPAIRED` seconds without a repair.
+
+================ ==================================== ==========================================================
+publisher        event                                result
+================ ==================================== ==========================================================
+heard            nothing for `SILENCE`                silent; its packets are observed (`oz.multicast.arrivals`)
+silent           a frame                              heard
+silent           no packet for `DOUBT`                messages may be missing, number unknown
+silent           packets for `stale_after`, or        stuck: messages may be missing; connect again
+                 `UNREPAIRED` without repairs         (the next time after twice as long, and so on)
+silent           stuck `MAX_TRIES` times, or no       gone: it is not waited for
+                 packet for `FORGOTTEN`
+any              a record that says bye               left
+================ ==================================== ==========================================================
+
+Silence counts only while no frame is left to read, because unread frames show that the publisher is alive.
+Times are in seconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from oz.multicast.receiver import HeardSender
+
+SILENCE = 1.5
+"""Seconds without a frame after which a publisher is silent. It sends a record every 0.2 s."""
+DOUBT = 5.0
+"""Seconds without a packet of a silent publisher after which messages may be missing."""
+UNREPAIRED = 5.0
+"""Seconds with packets and without messages and repairs after which libpgm is stuck.
+
+If more was lost than the window holds, libpgm asks for nothing until the publisher announces its window, every
+30 seconds. By then the window has moved on.
+"""
+FORGOTTEN = 300.0
+"""Seconds without a packet after which libpgm has forgotten a publisher."""
+MAX_TRIES = 5
+"""New connections for one publisher. Each wait is twice as long as the one before."""
+_LOOK_INTERVAL = 0.5  # Seconds between two looks at the packets of a silent publisher.
+
+
+class Arriving(NamedTuple):
+    """Packets that arrive at an endpoint.
+
+    Attributes:
+        publishers: number of publishers with packets.
+        has_repairs: whether repairs, or confirmations that a repair was asked for, are among them.
+    """
+
+    publishers: int
+    has_repairs: bool
+
+
+UNOBSERVED = Arriving(1, has_repairs=True)
+"""Packets of an endpoint that cannot be observed: they count as arriving, and as repairs."""
+
+
+class Notice(NamedTuple):
+    """News of the watchdog.
+
+    Attributes:
+        kind: "silent", "heard", "stuck", "gone", "left", "rate" (a publisher has another rate), "corrupt", or
+            "doubt" (messages may be missing), which has no text.
+        origin: id of the publisher; None for "corrupt".
+        text: for the log.
+    """
+
+    kind: str
+    origin: bytes | None
+    text: str = ""
+
+
+class _Watch:
+    """State of one publisher.
+
+    Attributes:
+        seen: `heard_at` of the sender at the last look.
+        heard_at: time of that frame.
+        looked_at: time of the last look at a silent publisher.
+        waits_from: time since which its packets arrive without messages.
+        repaired_at: time of the last repairs while it was silent.
+        tries: new connections since it was heard.
+        state: "heard", "silent" or "gone".
+        is_doubted: whether the doubt was reported.
+        is_compared: whether its rate was compared.
+        has_left: whether it said bye.
+    """
+
+    __slots__ = (
+        "has_left", "heard_at", "is_compared", "is_doubted", "looked_at", "repaired_at", "seen", "state",
+        "tries", "waits_from",
+    )  # fmt: skip
+
+    def __init__(self, now: float) -> None:
+        self.seen = 0
+        self.is_compared = self.has_left = False
+        self.hear(now)
+
+    def hear(self, now: float) -> None:
+        self.heard_at = self.waits_from = self.looked_at = self.repaired_at = now
+        self.tries = 0
+        self.state = "heard"
+        self.is_doubted = False
+
+
+class Watchdog:
+    """Watches the publishers of one endpoint."""
+
+    def __init__(self, stale_after: float, rate_kbps: int) -> None:
+        """Start without publishers.
+
+        Args:
+            stale_after: seconds for which libpgm may repair.
+            rate_kbps: rate that all publishers should have.
+        """
+        self._stale_after, self._rate = stale_after, rate_kbps
+        self._watches: dict[bytes, _Watch] = {}
+        self._reported_malformed = 0
+
+    def has_silent(self) -> bool:
+        """Return whether a publisher is silent, so that its packets must be observed."""
+        return any(one.state == "silent" and not one.has_left for one in self._watches.values())
+
+    def look(
+        self,
+        senders: Mapping[bytes, HeardSender],
+        now: float,
+        *,
+        is_idle: bool,
+        arriving: Arriving | None = UNOBSERVED,
+        malformed: int = 0,
+    ) -> list[Notice]:
+        """Return the news since the last look.
+
+        Args:
+            senders: publishers that were heard.
+            now: in seconds.
+            is_idle: whether no frame was left to read.
+            arriving: packets at the endpoint; None before they are known.
+            malformed: number of damaged frames so far.
+        """
+        for origin in self._watches.keys() - senders.keys():
+            del self._watches[origin]
+        notices: list[Notice] = []
+        for origin, sender in senders.items():
+            watch = self._watches.get(origin)
+            if watch is None:
+                watch = self._watches[origin] = _Watch(now)
+            if sender.heard_at != watch.seen:
+                notices += self._hear(origin, sender, watch, now)
+        if is_idle:
+            unheard = self._unheard(arriving)
+            for origin, sender in senders.items():
+                watch = self._watches[origin]
+                if not (watch.has_left or watch.state == "gone"):
+                    notices += self._miss(origin, sender, watch, now, unheard)
+        if malformed >= max(1, 2 * self._reported_malformed):
+            self._reported_malformed = malformed
+            notices.append(Notice("corrupt", None, f"{malformed} damaged frames were dropped so far"))
+        return notices
+
+    def _hear(self, origin: bytes, sender: HeardSender, watch: _Watch, now: float) -> Iterator[Notice]:
+        watch.seen = sender.heard_at
+        if watch.state != "heard":
+            yield Notice("heard", origin, f"publisher {_name(origin)} is heard again")
+        watch.hear(now)
+        if sender.rate and not watch.is_compared:
+            watch.is_compared = True
+            if sender.rate != self._rate:
+                text = (
+                    f"publisher {_name(origin)} has rate_kbps={sender.rate} and this subscriber "
+                    f"{self._rate}: give both the same, or lost packets are not repaired"
+                )
+                yield Notice("rate", origin, text)
+        if sender.has_left and not watch.has_left:
+            yield Notice("left", origin, f"publisher {_name(origin)} has closed")
+        watch.has_left = sender.has_left
+
+    def _unheard(self, arriving: Arriving | None) -> Arriving | None:
+        """Return the packets without those of publishers that are heard."""
+        if arriving is None or arriving is UNOBSERVED:
+            return arriving
+        heard = sum(one.state == "heard" and not one.has_left for one in self._watches.values())
+        return arriving._replace(publishers=arriving.publishers - heard)
+
+    def _miss(
+        self,
+        origin: bytes,
+        sender: HeardSender,
+        watch: _Watch,
+        now: float,
+        came: Arriving | None,
+    ) -> Iterator[Notice]:
+        """Return the news of a publisher of which no frame came."""
+        watch.looked_at = now
+        if watch.state == "heard":
+            if now >= watch.heard_at + SILENCE + sender.quiet:
+                watch.state = "silent"
+                watch.waits_from = watch.repaired_at = now
+                yield _missing("silent", origin, watch, now, "waiting for it")
+            return
+        is_away = came is not None and came.publishers <= 0
+        if came is None or is_away:
+            watch.waits_from = now
+        if came is None or is_away or came.has_repairs:
+            watch.repaired_at = now
+        silence = now - watch.heard_at
+        is_stuck = self._is_stuck(watch, now)
+        if not watch.is_doubted and (is_stuck or (is_away and silence >= DOUBT)):
+            watch.is_doubted = True
+            yield Notice("doubt", origin)
+        if (is_stuck and watch.tries == MAX_TRIES) or (is_away and silence >= FORGOTTEN):
+            watch.state = "gone"
+            yield _missing("gone", origin, watch, now, "not waiting for it any more")
+        elif is_stuck:
+            watch.waits_from = watch.repaired_at = now
+            watch.tries += 1
+            yield _missing("stuck", origin, watch, now, "connecting again")
+
+    def _is_stuck(self, watch: _Watch, now: float) -> bool:
+        factor = float(2 ** max(0, watch.tries - 1))
+        unrepaired = min(UNREPAIRED, self._stale_after)
+        return now >= min(
+            watch.waits_from + self._stale_after * factor, watch.repaired_at + unrepaired * factor
+        )
+
+    def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
+        """Return when `look` is due if no frame comes before; None for never.
+
+        Args:
+            senders: publishers that were heard.
+        """
+        return min(
+            (
+                watch.looked_at + _LOOK_INTERVAL
+                if watch.state == "silent"
+                else watch.heard_at + SILENCE + senders[origin].quiet
+                for origin, watch in self._watches.items()
+                if origin in senders and not (watch.has_left or watch.state == "gone")
+            ),
+            default=None,
+        )
+
+
+def _missing(kind: str, origin: bytes, watch: _Watch, now: float, action: str) -> Notice:
+    silence = now - watch.heard_at
+    return Notice(kind, origin, f"publisher {_name(origin)} is silent for {silence:.1f} s; {action}")
+
+
+def _name(origin: bytes) -> str:
+    return origin.hex()[:8]

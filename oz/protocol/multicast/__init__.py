@@ -1,1 +1,0 @@
-"""The decisions of the two ends of a multicast group."""

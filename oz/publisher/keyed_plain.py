@@ -1,0 +1,251 @@
+"""Plain subscribers of a publisher with keys: which connection has which prefixes, and which it may have.
+
+Theory of operation
+-------------------
+Each subscription frame carries the connection and the key that it came from. With a file of permissions the XPUB
+is in manual mode: libzmq reports each subscription, and applies it only if the program says so. Without one the
+XPUB applies subscriptions by itself, and this class records the connections of each key.
+
+Manual mode has these limits (`docs/libzmq.md`):
+
+- A subscription is applied to the connection whose frame was read last. A frame that is no subscription breaks
+  this rule for the frames behind it. Until everything was read, such frames are passed over and their
+  connections are cut; they connect again.
+- libzmq reads freed memory if a connection ends before its frames were read. So frames are read without a look
+  at EVENTS in between.
+- At the end of a connection libzmq reports each prefix that the connection asked for, also refused ones, without
+  the connection. `settle` finds the connections whose descriptor is closed. A report that belongs to none of
+  them after a second came from inside the process, which has no connections.
+
+A count that is too high costs a send that reaches no subscriber. A count that is too low would lose messages, so
+that reports are never guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import zmq
+
+from oz.logs import peer_logger
+from oz.protocol.publisher.accounts import Peer
+from oz.publisher.keys import PublisherKeys
+from oz.publisher.plain import PlainSubscribers
+from oz.transport.backend import PYZMQ
+
+MAX_READ = 1_000
+"""Frames that are read at once at most."""
+INSIDE_AFTER = 1.0
+"""Seconds after which a report without a connection counts for subscribers inside the process."""
+
+_LAST = int(zmq.NOBLOCK)
+_SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
+_ADD, _REMOVE = b"\x01", b"\x00"
+_MIN_SWEEP = 64  # Connections from which closed ones are looked for.
+_ENTRY = 64  # Bytes that a prefix counts beside its length.
+
+_log = peer_logger("oz.publisher")
+
+
+class _Connection:
+    """Prefixes of one connection.
+
+    Attributes:
+        held: how often the connection has subscribed to each prefix that it may have.
+        refused: prefixes that it may not have.
+        size: bytes of all of them.
+    """
+
+    __slots__ = ("held", "refused", "size")
+
+    def __init__(self) -> None:
+        self.held: Counter[bytes] = Counter()
+        self.refused: set[bytes] = set()
+        self.size = 0
+
+
+class KeyedPlainSubscribers(PlainSubscribers):
+    """XPUB of a publisher with keys."""
+
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        *,
+        high_water_mark: int,
+        longest_prefix: int,
+        handshake: float,
+        refuses: bool,
+        keys: PublisherKeys,
+        delimiter: bytes = b"",
+    ) -> None:
+        """Create the socket, without endpoints; see `PlainSubscribers`.
+
+        Args:
+            context: of the socket.
+            high_water_mark: messages that wait for one subscriber at most.
+            longest_prefix: bytes of the subscriptions of one subscriber at most.
+            handshake: seconds within which a peer ends ZeroMQ's handshake.
+            refuses: whether `send` fails if a subscriber is full.
+            keys: of the publisher.
+            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
+        """
+        super().__init__(
+            context,
+            high_water_mark=high_water_mark,
+            longest_prefix=longest_prefix,
+            handshake=handshake,
+            refuses=refuses,
+            delimiter=delimiter,
+        )
+        self._keys, self._most_bytes = keys, longest_prefix
+        self._connections: dict[Peer, _Connection] = {}
+        self._reported: dict[bytes, list[float]] = {}
+        self._expected: Counter[bytes] = Counter()
+        self._inside: Counter[bytes] = Counter()
+        self._is_manual = keys.has_permissions
+        self._is_astray = False
+        self._sweep_at = _MIN_SWEEP
+        if self._is_manual:
+            self.socket.setsockopt(zmq.XPUB_MANUAL, 1)
+
+    def read(self, limit: int) -> bool:
+        """Read subscriptions; return whether there were any.
+
+        Args:
+            limit: not used, because all frames that wait are read together.
+        """
+        if not self.has_input():
+            return False
+        now = PYZMQ.monotonic()
+        for _ in range(MAX_READ):
+            try:
+                frame, peer = self._keys.receive(self.socket, _LAST)
+            except zmq.Again:
+                self._is_astray = False
+                break
+            if self._is_manual:
+                self._on_frame(frame, peer, now)
+            else:
+                self._apply(frame)
+                if peer is not None and frame[:1] == _ADD:
+                    self._connections.setdefault(peer, _Connection())
+        if len(self._connections) >= self._sweep_at:
+            self._sweep()
+            self._sweep_at = max(_MIN_SWEEP, 2 * len(self._connections))
+        self.settle(now)
+        return True
+
+    def _on_frame(self, frame: bytes, peer: Peer | None, now: float) -> None:
+        kind, prefix = frame[:1], frame[1:]
+        if kind == _REMOVE:
+            if peer is None:
+                self._reported.setdefault(prefix, []).append(now)
+            else:
+                self._unsubscribe(peer, prefix)
+            return
+        if kind != _ADD:
+            self._is_astray = True
+        if self._is_astray:
+            if peer is not None:
+                _log.warning("a connection of key %s is ended: it sends what is no subscription", peer.key)
+                PYZMQ.cut(peer)
+                self._expect(peer, prefix, kind)
+        elif peer is None:
+            self._inside[prefix] += 1
+            self._grant(frame)
+        elif peer.inode is None:
+            # The connection has ended already.
+            self._expect(peer, prefix, kind)
+        else:
+            self._subscribe(peer, frame, prefix)
+
+    def _expect(self, peer: Peer, prefix: bytes, kind: bytes) -> None:
+        """Expect the report of a prefix that was not recorded."""
+        if kind == _ADD and peer not in self._connections:
+            self._expected[prefix] += 1
+        elif kind == _ADD:
+            self._connections[peer].refused.add(prefix)
+
+    def _grant(self, frame: bytes) -> None:
+        self.socket.setsockopt(_SUBSCRIBE, frame[1:])
+        self._apply(frame)
+
+    def _subscribe(self, peer: Peer, frame: bytes, prefix: bytes) -> None:
+        connection = self._connections.setdefault(peer, _Connection())
+        connection.size += len(prefix) + _ENTRY
+        denial = self._keys.access.denial_of_key(peer.key or "", prefix)
+        if denial is None:
+            connection.held[prefix] += 1
+            self._grant(frame)
+            return
+        connection.refused.add(prefix)
+        self._keys.count(peer.key or "", denial)
+        if connection.size > self._most_bytes:
+            _log.warning("a connection of key %s is ended: it asks for too much that is denied", peer.key)
+            PYZMQ.cut(peer)
+
+    def _unsubscribe(self, peer: Peer, prefix: bytes) -> None:
+        connection = self._connections.get(peer)
+        if connection is None:
+            return
+        if not connection.held[prefix]:
+            connection.refused.discard(prefix)
+            return
+        connection.held[prefix] -= 1
+        connection.size -= len(prefix) + _ENTRY
+        self._apply(_REMOVE + prefix)
+        if not connection.held[prefix]:
+            # libzmq keeps one entry for a connection, however often it has subscribed.
+            del connection.held[prefix]
+            if not self._is_astray:
+                self.socket.setsockopt(_UNSUBSCRIBE, prefix)
+
+    def _sweep(self) -> None:
+        """Forget the connections that have ended."""
+        for peer in [one for one in self._connections if PYZMQ.inode(one.descriptor) != one.inode]:
+            connection = self._connections.pop(peer)
+            if not self._is_manual:
+                continue
+            for prefix, count in connection.held.items():
+                for _ in range(count):
+                    self._apply(_REMOVE + prefix)
+            self._expected.update((*connection.held, *connection.refused - connection.held.keys()))
+
+    def settle(self, now: float) -> None:
+        """Match the reports of ended connections.
+
+        Args:
+            now: in seconds of `time.monotonic`.
+        """
+        if not self._reported:
+            return
+        self._sweep()
+        for prefix, times in [*self._reported.items()]:
+            matched = min(len(times), self._expected[prefix])
+            del times[:matched]
+            self._expected[prefix] -= matched
+            while times and now - times[0] >= INSIDE_AFTER:
+                del times[0]
+                if self._inside[prefix]:
+                    self._inside[prefix] -= 1
+                    self._apply(_REMOVE + prefix)
+            if not times:
+                del self._reported[prefix]
+        self._expected, self._inside = +self._expected, +self._inside
+
+    def reconsider(self) -> None:
+        """Cut the connections that have a prefix, or a key, that is not allowed any more. They may ask again."""
+        self._sweep()
+        access = self._keys.access
+        for peer, connection in self._connections.items():
+            key = peer.key or ""
+            if self._keys.is_trusted(key) and not any(
+                access.denial_of_key(key, prefix) for prefix in connection.held
+            ):
+                continue
+            _log.warning(
+                "a connection of key %s is ended: what is trusted or allowed has changed; it may ask again",
+                key,
+            )
+            PYZMQ.cut(peer)

@@ -1,0 +1,86 @@
+"""Part of a subscriber in a call of `oz.Poller.poll`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oz.subscriber.connections import CLOSED
+from oz.subscriber.engine import Engine
+from oz.subscriber.message import Message
+
+BUSY_INTERVAL = 0.01
+"""Seconds after which a poller checks the queue again while another thread reads the sockets."""
+
+
+class SubscriberTurn:
+    """Part of a subscriber in one call of `poll`: the polling thread reads as a thread in `receive` does.
+
+    See `oz.transport.pollable.PollTurn`.
+    """
+
+    def __init__(self, engine: Engine, pass_on: Callable[[], None]) -> None:
+        """Begin to listen.
+
+        Args:
+            engine: of the subscriber.
+            pass_on: wakes other threads that wait for messages, when this one stops to read.
+        """
+        engine.check_open()
+        self._engine, self._pass_on = engine, pass_on
+        self._seen = engine.version
+        self._is_reading = False
+        engine.enter(self)
+
+    def has_message(self) -> bool:
+        """Read, run handlers, and return whether `receive` would return at once."""
+        engine = self._engine
+        engine.check_open()
+        self._seen = engine.version
+        has_more = False
+        if engine.reading.acquire(blocking=False):
+            try:
+                has_more = engine.attend()
+            finally:
+                engine.reading.release()
+                self._pass_on()
+        while engine.dispatcher.work and engine.run_handlers():
+            pass
+        if has_more:
+            # The descriptor does not become readable for messages that were readable before.
+            engine.poll.ring()
+        return self._has_message() or engine.is_exhausted(None)
+
+    def _has_message(self) -> bool:
+        items = self._engine.dispatcher.shared.items
+        while True:
+            try:
+                item = items.popleft()
+            except IndexError:
+                return False
+            if isinstance(item, Message):
+                items.appendleft(item)
+                return True
+            self._engine.report(item)
+
+    def begin_wait(self) -> tuple[int | None, float | None]:
+        """Return a descriptor to wait for, and the seconds to wait at most; see `PollTurn`."""
+        engine, poll = self._engine, self._engine.poll
+        if not engine.reading.acquire(blocking=False):
+            return None, BUSY_INTERVAL
+        self._is_reading = poll.is_polling = True
+        # A change after this check rings, because `is_polling` is set before it.
+        if engine.version != self._seen or engine.state == CLOSED:
+            return None, 0.0
+        return poll.descriptor(is_full=engine.dispatcher.is_full), engine.wait_seconds(None)
+
+    def end_wait(self) -> None:
+        """Let other threads read."""
+        if self._is_reading:
+            self._is_reading = self._engine.poll.is_polling = self._engine.poll.is_full = False
+            self._engine.reading.release()
+            self._pass_on()
+
+    def close(self) -> None:
+        """End the turn."""
+        self.end_wait()
+        self._engine.leave(self)

@@ -1,0 +1,125 @@
+"""Descriptors of model sockets, which a `VirtualLoop` watches as it watches real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import count
+from weakref import WeakValueDictionary
+
+from oz.transport.polling import Poll
+
+FIRST = 1 << 30
+"""Number of the first descriptor. Real ones are below: Linux allows 2²⁰ by default."""
+
+
+class Descriptor:
+    """A number that stands for a model socket, or for all sockets of a subscriber.
+
+    Attributes:
+        number: no other descriptor of this process has it.
+        is_readable: returns whether there is something to read.
+        parents: descriptors that are readable if this one is.
+    """
+
+    def __init__(self, is_readable: Callable[[], bool]) -> None:
+        """Create a descriptor that no loop watches.
+
+        Args:
+            is_readable: returns whether there is something to read.
+        """
+        self.number = next(_numbers)
+        self.is_readable = is_readable
+        self.parents: list[Descriptor] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callback: Callable[[], object] | None = None
+        self._is_scheduled = False
+        _all[self.number] = self
+
+    def watch(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        """Call a function in a loop whenever there is something to read."""
+        self._loop, self._callback = loop, callback
+        if self.is_readable():
+            self.signal()
+
+    def unwatch(self) -> bool:
+        """Call it no more; return whether a loop watched."""
+        found, self._loop, self._callback = self._callback, None, None
+        return found is not None
+
+    def signal(self) -> None:
+        """Notify the loop that there may be something to read."""
+        loop = self._loop
+        if loop is not None and not self._is_scheduled and not loop.is_closed():
+            self._is_scheduled = True
+            loop.call_soon(self._call)
+        for one in self.parents:
+            one.signal()
+
+    def _call(self) -> None:
+        self._is_scheduled = False
+        if self._callback is not None and self.is_readable():
+            self._callback()
+            # As with a real descriptor, the loop calls again until everything is read.
+            if self._callback is not None and self.is_readable():
+                self.signal()
+
+
+_numbers = count(FIRST)
+_all: WeakValueDictionary[int, Descriptor] = WeakValueDictionary()
+
+
+def find(number: int) -> Descriptor | None:
+    """Return the virtual descriptor of a number; None if the number is of a real one, or of a closed socket."""
+    return _all.get(number)
+
+
+class VirtualPoll(Poll):
+    """Descriptors of a subscriber's model sockets. Only a loop waits for them."""
+
+    def __init__(self) -> None:
+        """Create the descriptor for all of them."""
+        self._is_rung = False
+        self._members: dict[int, Descriptor] = {}
+        self._descriptor = Descriptor(self._is_readable)
+        self.is_polling = self.is_full = False
+
+    def _is_readable(self) -> bool:
+        return self._is_rung or any(one.is_readable() for one in self._members.values())
+
+    def add(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors."""
+        for number in descriptors:
+            if (found := find(number)) is not None:
+                self._members[number] = found
+                found.parents.append(self._descriptor)
+        if self._is_readable():
+            self._descriptor.signal()
+
+    def remove(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors no more."""
+        for number in descriptors:
+            if (found := self._members.pop(number, None)) is not None:
+                found.parents.remove(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the number of the descriptor for all of them."""
+        return self._descriptor.number
+
+    def wait(self, seconds: float | None, *, is_full: bool) -> None:
+        """Refuse: virtual time passes in a loop only."""
+        raise NotImplementedError("a subscriber of oz.testing waits in a loop only")
+
+    def ring(self) -> None:
+        """Make the descriptor readable."""
+        self._is_rung = True
+        self._descriptor.signal()
+
+    def silence(self) -> None:
+        """Forget earlier calls of `ring`."""
+        self._is_rung = False
+
+    def close(self) -> None:
+        """Poll nothing any more."""
+        self.remove([*self._members])
+        self._descriptor.unwatch()

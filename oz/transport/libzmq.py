@@ -1,0 +1,59 @@
+"""Functions of the libzmq that pyzmq has loaded, for the compiled part.
+
+`raw_socket` returns the C access to a socket, None if the compiled part does not run or if pyzmq hides a function.
+Then the callers use pyzmq.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NoReturn
+
+import zmq
+
+from oz.compiled import HOT, LIBZMQ
+
+
+def _open() -> Any:
+    try:
+        import zmq.backend.cython._zmq as extension
+
+        # Through pyzmq's extension module, so that no other libzmq is found. PyDLL keeps the interpreter's lock.
+        return ctypes.PyDLL(extension.__file__, use_errno=True)
+    except (ImportError, OSError, AttributeError, TypeError):
+        return None
+
+
+_LIBZMQ = _open()
+
+
+def find(name: str) -> Any:
+    """Return a function of libzmq, None if pyzmq hides it."""
+    return getattr(_LIBZMQ, name, None)
+
+
+_CLOSED = vars(zmq.backend.Socket).get("_closed")
+_FOUND = tuple(ctypes.cast(find(name), ctypes.c_void_p).value or 0 for name in LIBZMQ)
+
+IS_KNOWN = HOT is not None and _CLOSED is not None and all(_FOUND)
+"""Whether the compiled part can call libzmq."""
+
+if HOT is not None and IS_KNOWN:
+    HOT.know_libzmq(_FOUND, _CLOSED, zmq.Again)
+
+
+def raise_of(number: int) -> NoReturn:
+    """Raise the error of pyzmq for the number of an error.
+
+    Raises:
+        zmq.ZMQError: always.
+    """
+    kinds: dict[int, type[zmq.ZMQError]] = {zmq.EAGAIN: zmq.Again, zmq.ETERM: zmq.ContextTerminated}
+    raise kinds.get(number, zmq.ZMQError)(number)
+
+
+def raw_socket(socket: zmq.Socket[bytes]) -> Any:
+    """Return the C access to a socket; see `oz.compiled.Hot.RawSocket`. None without the compiled part."""
+    if HOT is None or not IS_KNOWN or type(socket) is not zmq.Socket:
+        return None
+    return HOT.RawSocket(socket=socket, address=socket.underlying, raise_error=raise_of)

@@ -1,1 +1,0 @@
-"""Multicast sockets: endpoints, what is sent, what arrives."""

@@ -1,0 +1,97 @@
+"""Descriptors that a waiting subscriber polls: those of its sockets, and one that wakes it."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from oz.system import POLLIN, make_poll
+from oz.system import Poll as SystemPoll
+from oz.transport.wakeups import WakeUp
+
+
+class Poll:
+    """Descriptors that a waiting program polls.
+
+    Attributes:
+        is_polling: whether a thread polls.
+        is_full: whether it waits for `ring` only, because a queue is full.
+    """
+
+    def __init__(self) -> None:
+        """Create the descriptor of `ring`."""
+        self._wake_up = WakeUp()
+        self._selector, self._alone = selectors.DefaultSelector(), selectors.DefaultSelector()
+        for one in (self._selector, self._alone):
+            one.register(self._wake_up.fileno(), selectors.EVENT_READ)
+        self.is_polling = self.is_full = False
+        self._pair: tuple[int, SystemPoll] | None = None
+
+    def wait_alone(self, descriptor: int, seconds: float) -> None:
+        """Wait for one descriptor or `ring`, with less overhead than `wait`.
+
+        Args:
+            descriptor: of a socket.
+            seconds: at most.
+        """
+        if self._pair is None or self._pair[0] != descriptor:
+            poll = make_poll()
+            for one in (descriptor, self._wake_up.fileno()):
+                poll.register(one, POLLIN)
+            self._pair = descriptor, poll
+        self._pair[1].poll(seconds * 1000)
+
+    def add(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors."""
+        for one in descriptors:
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def remove(self, descriptors: Iterable[int]) -> None:
+        """Poll descriptors no more, before they are closed."""
+        for one in descriptors:
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(one)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable if one of the descriptors is."""
+        selector: Any = self._selector
+        return int(selector.fileno())
+
+    def descriptor(self, *, is_full: bool) -> int:
+        """Return the descriptor of a wait that another poller does.
+
+        Args:
+            is_full: whether to wait for `ring` only.
+        """
+        self.is_full = is_full
+        selector: Any = self._alone if is_full else self._selector
+        return int(selector.fileno())
+
+    def wait(self, seconds: float | None, *, is_full: bool) -> None:
+        """Wait for a descriptor or `ring`.
+
+        Args:
+            seconds: at most; None for ever.
+            is_full: whether to wait for `ring` only.
+        """
+        self.is_full = is_full
+        try:
+            (self._alone if is_full else self._selector).select(seconds)
+        finally:
+            self.is_full = False
+
+    def ring(self) -> None:
+        """End a wait, or the next one."""
+        self._wake_up.wake()
+
+    def silence(self) -> None:
+        """Forget earlier calls of `ring`."""
+        self._wake_up.clear()
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._selector.close()
+        self._alone.close()
+        self._wake_up.close()

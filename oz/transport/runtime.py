@@ -1,0 +1,68 @@
+"""Functions of sockets, clocks and random bytes that the engines of links call.
+
+The context of an engine decides: a `zmq.Context` has the functions of pyzmq's backend. A context of `oz.testing`
+has model sockets on a virtual clock in its attribute `runtime`, so that the same engines run without libzmq.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import zmq
+
+from oz.transport.polling import Poll
+
+
+class Runtime(NamedTuple):
+    """Functions that an engine calls. The first argument of `get`, `send` and `recv` is the socket.
+
+    Attributes:
+        get: returns an option of a socket.
+        send: sends a frame.
+        recv: receives a frame.
+        clock: returns seconds that never go back.
+        busy_clock: the same, for tasks that give an event loop a turn after some time. A virtual clock stands
+            still while code runs, so that this one counts its calls there.
+        time_ns: returns nanoseconds since 1970.
+        random_bytes: returns a number of random bytes.
+        create_poll: returns the descriptors of a subscriber.
+    """
+
+    get: Callable[..., Any]
+    send: Callable[..., Any]
+    recv: Callable[..., Any]
+    clock: Callable[[], float]
+    busy_clock: Callable[[], float]
+    time_ns: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
+    create_poll: Callable[[], Poll]
+
+
+REAL = Runtime(
+    # The methods of `zmq.Socket` construct enums, which costs 1.5 µs a call.
+    get=zmq.backend.Socket.get,
+    send=zmq.backend.Socket.send,
+    recv=zmq.backend.Socket.recv,
+    clock=time.monotonic,
+    busy_clock=time.monotonic,
+    time_ns=time.time_ns,
+    random_bytes=os.urandom,
+    create_poll=Poll,
+)
+
+
+def runtime_of(context: Any) -> Runtime:
+    """Return the functions for the sockets of a context.
+
+    Raises:
+        TypeError: the argument is not a context.
+    """
+    if isinstance(context, zmq.Context):
+        return REAL
+    found = getattr(context, "runtime", None)
+    if isinstance(found, Runtime):
+        return found
+    raise TypeError(f"context is a zmq.Context, not {type(context).__name__}")

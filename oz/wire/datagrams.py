@@ -1,0 +1,197 @@
+"""Frames of multicast messages: `prefix 00 head body crc`.
+
+ZeroMQ over PGM may deliver frames that are torn, joined or corrupt. So a frame contains its length, and ends with
+a checksum of all its other bytes. The prefix is what all subjects of the frame begin with; of one message, it
+is the subject. Sequences count the messages of a publisher, whatever their subjects, so that a subscriber that
+reads everything detects every loss.
+
+========== ================================================================================================
+flags      body
+========== ================================================================================================
+0          payload of one message without extras, whose subject is the prefix
+`BATCH`    MessagePack array: the rest of the subject, payload, extras or nil of each message
+`CONTROL`  MessagePack map of a *record*: `rate` (kbit/s), `age` (seconds since the first message), and perhaps
+           `bye` (true) or `quiet` (seconds)
+========== ================================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple, TypeGuard
+from zlib import crc32
+
+import msgpack
+
+from oz.errors import ProtocolError
+from oz.wire.links import decode_body, encode_body
+
+VERSION = 2
+MAGIC = b"oz"
+
+CONTROL, BATCH = 1, 2
+"""Flags of a head."""
+
+MAX_COUNT = 65_535
+"""Messages of a frame at most."""
+MAX_QUIET = 3_600.0
+"""Seconds of silence that a record can announce."""
+_MAX_RECORD = 4_096  # Bytes of a record.
+
+_HEAD = struct.Struct(">x2sBBI16sIQH")
+_CRC = struct.Struct("<I")
+
+OVERHEAD = _HEAD.size + _CRC.size
+"""Bytes of a frame beside prefix and body."""
+
+_RESIDUE = 0x2144DF1C
+"""CRC-32 of any bytes that end with their own CRC-32, lowest byte first. Source: ISO 3309."""
+
+
+class Head(NamedTuple):
+    """Head of a frame.
+
+    Attributes:
+        flags: kind of the body.
+        origin: id of the publisher, 16 bytes.
+        epoch: of the sequences; a higher epoch follows a loss of unknown size.
+        sequence: of the first message; of a record, of the next message.
+        count: messages; 0 for a record.
+    """
+
+    flags: int
+    origin: bytes
+    epoch: int
+    sequence: int
+    count: int  # type: ignore[assignment]
+
+
+class Record(NamedTuple):
+    """State of a publisher, which it announces several times a second.
+
+    Attributes:
+        rate: kilobits a second.
+        age: seconds since its first message; 0 before.
+        bye: whether it closes.
+        quiet: seconds without any frame that follow, because a large message is sent.
+    """
+
+    rate: int
+    age: float
+    bye: bool = False
+    quiet: float = 0.0
+
+
+def encode(prefix: bytes, head: Head, body: bytes) -> bytes:
+    """Return a frame.
+
+    Args:
+        prefix: of all subjects, without a zero byte.
+        head: of the frame.
+        body: as the flags of the head say.
+    """
+    flags, origin, epoch, sequence, count = head
+    size = len(prefix) + OVERHEAD + len(body)
+    frame = prefix + _HEAD.pack(MAGIC, VERSION, flags, size, origin, epoch, sequence, count) + body
+    return frame + _CRC.pack(crc32(frame))
+
+
+def encode_messages(flat: list[Any], origin: bytes, epoch: int, sequence: int) -> bytes:
+    """Return the frame of messages.
+
+    Args:
+        flat: subject, payload, extras or None of each message, one after the other.
+        origin: of the publisher.
+        epoch: of the sequence.
+        sequence: of the first message.
+    """
+    subjects = flat[0::3]
+    if len(flat) == 3 and flat[2] is None and 0 not in flat[0]:
+        return encode(flat[0], Head(0, origin, epoch, sequence, 1), flat[1])
+    prefix = common_prefix(subjects)
+    size = len(prefix)
+    items = list(flat)
+    items[0::3] = [subject[size:] for subject in subjects]
+    return encode(prefix, Head(BATCH, origin, epoch, sequence, len(subjects)), encode_body(items))
+
+
+def encode_record(record: Record, origin: bytes, epoch: int, sequence: int) -> bytes:
+    """Return the frame of a record; the other parameters are those of `encode_messages`."""
+    fields: dict[str, Any] = {"rate": record.rate, "age": record.age}
+    if record.bye:
+        fields["bye"] = True
+    if record.quiet:
+        fields["quiet"] = record.quiet
+    return encode(b"", Head(CONTROL, origin, epoch, sequence, 0), msgpack.packb(fields))
+
+
+def decode(frame: bytes) -> tuple[Head, list[Any] | Record]:
+    """Return the head of a frame, and its messages as in `encode_messages`, or its record.
+
+    Raises:
+        ProtocolError: the frame is damaged, of another version, or does not decode.
+    """
+    if crc32(frame) != _RESIDUE:
+        raise ProtocolError(f"a multicast frame of {len(frame)} bytes has a wrong checksum")
+    at = frame.find(0)
+    try:
+        magic, version, *fields = _HEAD.unpack_from(frame, at)
+    except struct.error:
+        raise ProtocolError(f"a multicast frame of {len(frame)} bytes is too short") from None
+    if at < 0 or magic != MAGIC:
+        raise ProtocolError("a multicast frame has no head behind its prefix")
+    if version != VERSION:
+        raise ProtocolError(f"a multicast frame has version {version}; this oz reads version {VERSION}")
+    flags, size, *numbers = fields
+    head = Head(flags, *numbers)
+    if size != len(frame) or size < at + OVERHEAD:
+        raise ProtocolError(f"a multicast frame has {len(frame)} bytes, and its head says {size}")
+    body = frame[at + _HEAD.size : -_CRC.size]
+    if flags == 0 and head.count == 1:
+        return head, [frame[:at], body, None]
+    if flags == BATCH and head.count:
+        return head, _messages(frame[:at], decode_body(body, head.count))
+    if flags == CONTROL and not head.count:
+        return head, _record(body)
+    raise ProtocolError(f"a multicast frame has flags {flags:#04x} and {head.count} messages")
+
+
+def _messages(prefix: bytes, flat: list[Any]) -> list[Any]:
+    if prefix:
+        flat[0::3] = [prefix + rest for rest in flat[0::3]]
+    return flat
+
+
+def _record(body: bytes) -> Record:
+    if len(body) > _MAX_RECORD:
+        raise ProtocolError(f"a record of {len(body)} bytes, at most {_MAX_RECORD} are allowed")
+    try:
+        fields = msgpack.unpackb(body)
+    except Exception as error:
+        # msgpack raises exceptions of several classes.
+        raise ProtocolError(f"a record does not decode: {error or type(error).__name__}") from None
+    if type(fields) is not dict:
+        raise ProtocolError("a record is no map")
+    rate, age = fields.get("rate"), fields.get("age")
+    quiet = fields.get("quiet", 0.0)
+    if type(rate) is not int or not _is_number(age) or not age >= 0:
+        raise ProtocolError("a record has no rate or no age")
+    if not _is_number(quiet) or not 0 <= quiet <= MAX_QUIET:
+        raise ProtocolError(f"a record announces {quiet!r} seconds of silence")
+    return Record(rate, min(age, 1e9), fields.get("bye") is True, quiet)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return type(value) in (int, float)
+
+
+def common_prefix(subjects: list[bytes]) -> bytes:
+    """Return what all subjects begin with, up to the first zero byte."""
+    first, last = min(subjects), max(subjects)
+    size = 0
+    for one, other in zip(first, last, strict=False):
+        # The first zero byte of a frame begins its head.
+        if one != other or not one:
+            break
+        size += 1
+    return first[:size]

@@ -1,0 +1,177 @@
+"""The watchdog of an endpoint, without sockets and clocks."""
+
+from oz.multicast.receiver import HeardSender
+from oz.multicast.watchdog import MAX_TRIES, UNOBSERVED, UNREPAIRED, Arriving, Watchdog
+from oz.wire.datagrams import Head
+
+A, B = b"a" * 16, b"b" * 16
+NONE, DATA, REPAIRS = (
+    Arriving(0, has_repairs=False),
+    Arriving(1, has_repairs=False),
+    Arriving(1, has_repairs=True),
+)
+
+
+def sender(rate=100):
+    made = HeardSender(Head(0, A, 1, 0, 1))
+    made.heard_at, made.rate = 1, rate
+    return made
+
+
+def look(dog, senders, now, *, is_idle=True, arriving=UNOBSERVED):
+    found = dog.look(senders, now, is_idle=is_idle, arriving=arriving)
+    return [(one.kind, one.origin) for one in found if one.kind != "doubt"]
+
+
+def watch(dog, senders, seconds, arriving, kinds=("silent", "stuck", "gone")):
+    """Look every half second; return the news and their times."""
+    times = [tick / 2 for tick in range(round(2 * seconds) + 1)]
+    return [
+        (now, one.kind)
+        for now in times
+        for one in dog.look(senders, now, is_idle=True, arriving=arriving)
+        if one.kind in kinds
+    ]
+
+
+def test_while_repairs_arrive_libpgm_has_its_time():
+    said = watch(Watchdog(25.0, 100), {A: sender()}, 30, REPAIRS)
+    assert said == [(1.5, "silent"), (26.5, "stuck")]
+
+
+def test_data_without_repairs_shows_that_libpgm_has_given_up():
+    said = watch(Watchdog(25.0, 100), {A: sender()}, UNREPAIRED + 3, DATA)
+    assert said == [(1.5, "silent"), (1.5 + UNREPAIRED, "stuck")]
+
+
+def test_a_repair_starts_the_time_again():
+    dog, senders = Watchdog(25.0, 100), {A: sender()}
+    watch(dog, senders, 5, DATA)
+    assert look(dog, senders, 6.0, arriving=REPAIRS) == []
+    assert look(dog, senders, 6.0 + UNREPAIRED - 0.1, arriving=DATA) == []
+    assert look(dog, senders, 6.0 + UNREPAIRED, arriving=DATA) == [("stuck", A)]
+
+
+def test_without_packets_nothing_is_connected_to_again():
+    said = watch(Watchdog(25.0, 100), {A: sender()}, 400, NONE)
+    assert said == [(1.5, "silent"), (300.0, "gone")]
+
+
+def test_after_an_outage_the_time_for_repairs_begins_with_the_first_packet():
+    dog, senders = Watchdog(25.0, 100), {A: sender()}
+    watch(dog, senders, 100, NONE)
+    assert look(dog, senders, 124.9, arriving=REPAIRS) == []
+    assert look(dog, senders, 125.0, arriving=REPAIRS) == [("stuck", A)]
+
+
+def test_before_packets_are_known_nothing_is_decided():
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 400, None) == [(1.5, "silent")]
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 400, None, kinds=("doubt",)) == []
+
+
+def test_packets_of_heard_publishers_do_not_make_a_silent_one_stuck():
+    dog, one, other = Watchdog(5.0, 100), sender(), sender()
+    said = []
+    for now in range(40):
+        other.heard_at += 1
+        arriving = Arriving(1 if now < 20 else 2, has_repairs=True)
+        said += look(dog, {A: one, B: other}, now, arriving=arriving)
+    assert said == [("silent", A), ("stuck", A), ("stuck", A), ("stuck", A)]
+
+
+def test_a_doubt_is_reported_once_for_each_silence():
+    kinds = ("doubt",)
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 100, NONE, kinds) == [(5.0, "doubt")]
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 100, REPAIRS, kinds) == [(26.5, "doubt")]
+    dog, one = Watchdog(25.0, 100), sender()
+    watch(dog, {A: one}, 10, NONE)
+    one.heard_at += 1
+    assert watch(dog, {A: one}, 10, NONE, kinds) == [(5.0, "doubt")]
+
+
+def test_packets_are_observed_while_a_publisher_is_silent():
+    dog, one = Watchdog(25.0, 100), sender()
+    look(dog, {A: one}, 0.0)
+    assert not dog.has_silent()
+    look(dog, {A: one}, 1.5)
+    assert dog.has_silent()
+    one.heard_at += 1
+    look(dog, {A: one}, 2.0)
+    assert not dog.has_silent()
+
+
+def test_tries_become_rarer_and_end():
+    said = watch(Watchdog(1.0, 100), {A: sender()}, 100, REPAIRS)
+    stuck = [(now, "stuck") for now in (2.5, 3.5, 5.5, 9.5, 17.5)]
+    assert said == [(1.5, "silent"), *stuck, (33.5, "gone")]
+    assert len(stuck) == MAX_TRIES
+
+
+def test_a_publisher_that_is_heard_again_starts_afresh():
+    dog, one = Watchdog(1.0, 100), sender()
+    look(dog, {A: one}, 0.0)
+    look(dog, {A: one}, 1.5)
+    one.heard_at += 1
+    assert look(dog, {A: one}, 2.0) == [("heard", A)]
+    assert look(dog, {A: one}, 3.4) == []
+    assert look(dog, {A: one}, 3.5) == [("silent", A)]
+
+
+def test_while_frames_are_unread_no_publisher_is_silent():
+    dog, one = Watchdog(1.0, 100), sender()
+    look(dog, {A: one}, 0.0)
+    assert look(dog, {A: one}, 60.0, is_idle=False) == []
+    assert look(dog, {A: one}, 61.0) == [("silent", A)]
+
+
+def test_a_publisher_that_said_bye_is_not_waited_for():
+    dog, one = Watchdog(1.0, 100), sender()
+    look(dog, {A: one}, 0.0)
+    one.has_left = True
+    one.heard_at += 1
+    assert look(dog, {A: one}, 0.5) == [("left", A)]
+    assert look(dog, {A: one}, 60.0) == []
+
+
+def test_another_rate_is_reported_once():
+    dog, one = Watchdog(1.0, 100), sender(rate=200)
+    assert look(dog, {A: one}, 0.0) == [("rate", A)]
+    one.heard_at += 1
+    assert look(dog, {A: one}, 0.1) == []
+
+
+def test_damaged_frames_are_reported_when_there_are_twice_as_many():
+    dog = Watchdog(1.0, 100)
+    counts = [count for count in range(20) if dog.look({}, 0.0, is_idle=True, malformed=count)]
+    assert counts == [1, 2, 4, 8, 16]
+
+
+def test_an_announced_message_has_its_time():
+    dog, one = Watchdog(1.0, 100), sender()
+    one.quiet = 8.0
+    assert look(dog, {A: one}, 0.0) == []
+    assert look(dog, {A: one}, 9.4) == []
+    assert look(dog, {A: one}, 9.5) == [("silent", A)]
+    assert look(dog, {A: one}, 10.5) == [("stuck", A)]
+
+
+def test_it_returns_its_next_deadline():
+    dog, one = Watchdog(1.5, 100), sender()
+    senders = {A: one}
+    assert dog.next_deadline(senders) is None
+    look(dog, senders, 0.0)
+    assert dog.next_deadline(senders) == 1.5
+    looks = 0
+    while (at := dog.next_deadline(senders)) is not None:
+        look(dog, senders, at)
+        looks += 1
+    # Every half second while the publisher is silent, until it is gone.
+    assert looks == 1 + 2 * (1.5 + 1.5 + 3 + 6 + 12 + 24)
+    one.heard_at += 1
+    look(dog, senders, 60.0)
+    assert dog.next_deadline(senders) == 61.5
+    one.has_left = True
+    look(dog, senders, 61.0)
+    one.heard_at += 1
+    look(dog, senders, 61.0)
+    assert dog.next_deadline(senders) is None

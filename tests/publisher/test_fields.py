@@ -1,0 +1,168 @@
+"""Headers, keys and ids of messages: what is refused, what arrives, and repeats that a subscriber drops."""
+
+import math
+
+import pytest
+import zmq
+
+import oz
+from support.waiting import DEADLINE
+
+EVERY_KIND = {
+    "text": "ünï\0code",
+    "": "",
+    "bytes": b"\x00\xff",
+    "int": 42,
+    "least": -(2**63),
+    "most": 2**64 - 1,
+    "float": 1.5,
+    "inf": math.inf,
+    "yes": True,
+    "none": None,
+}
+
+
+def connected(publisher, *patterns, **options):
+    """Return a subscriber over a link whose patterns are served."""
+    made = oz.Subscriber(publisher.endpoint, filtering="publisher", **options)
+    for pattern in patterns:
+        made.subscribe(pattern)
+    made.wait_ready(timeout=DEADLINE)
+    return made
+
+
+@pytest.fixture
+def pub():
+    with oz.Publisher("tcp://127.0.0.1:*") as made:
+        yield made
+
+
+def test_every_kind_of_header_arrives_as_it_was_published(pub):
+    with connected(pub, "a.*") as sub:
+        given = dict(EVERY_KIND)
+        pub.publish("a.b", b"x", headers=given)
+        given["late"] = 1
+        message = sub.receive(timeout=DEADLINE)
+        assert message.headers == EVERY_KIND
+        assert [type(one) for one in message.headers.values()] == [type(one) for one in EVERY_KIND.values()]
+
+
+@pytest.mark.parametrize("headers", [None, {}])
+def test_a_message_without_headers_has_none(pub, headers):
+    with connected(pub, "a.*") as sub:
+        pub.publish("a.b", b"x", headers=headers)
+        message = sub.receive(timeout=DEADLINE)
+        assert (message.headers, message.reply_to, message.id) == ({}, None, None)
+
+
+BAD = [
+    (["a"], TypeError, "headers are a dict, not list"),
+    ([], TypeError, "headers are a dict, not list"),
+    ("", TypeError, "headers are a dict, not str"),
+    ({1: "x"}, TypeError, "a header is text"),
+    ({"x": [1]}, TypeError, "a header is text"),
+    ({"x": 1j}, TypeError, "a header is text"),
+    ({"x": bytearray(b"y")}, TypeError, "a header is text"),
+    ({"x": 2**64}, ValueError, "'x' is a number of more than 64 bits"),
+    ({"x": -(2**63) - 1}, ValueError, "'x' is a number of more than 64 bits"),
+    ({"x": "\ud800"}, ValueError, r"'x'.* not UTF-8|surrogates"),
+    ({"\ud800": "x"}, ValueError, r"not UTF-8|surrogates"),
+]
+
+
+@pytest.mark.parametrize(("headers", "error", "text"), BAD, ids=[ascii(one[0]) for one in BAD])
+def test_wrong_headers_are_refused_and_other_messages_of_the_batch_arrive(pub, headers, error, text):
+    with connected(pub, "a.*") as sub:
+        with pub.batch():
+            pub.publish("a.b", b"before", headers={"good": 1})
+            with pytest.raises(error, match=text):
+                pub.publish("a.b", b"bad", headers=headers)
+            pub.publish("a.b", b"after")
+        assert [sub.receive(timeout=DEADLINE).payload for _ in range(2)] == [b"before", b"after"]
+        assert pub.stats.published == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "error", "text"),
+    [
+        ({"headers": ["x"]}, TypeError, "headers are a dict"),
+        ({"key": 1}, TypeError, "a key is str or bytes, not int: 1"),
+        ({"id": "x"}, ValueError, "a message id"),
+        ({"id": b""}, ValueError, "a message id"),
+        ({"id": bytes(65)}, ValueError, "a message id"),
+        ({"id": (b"s", -1)}, ValueError, "a message id|number"),
+        ({"id": (b"s", 2**64)}, ValueError, "a message id|number"),
+    ],
+)
+def test_wrong_fields_are_refused_without_subscribers_too(pub, field, error, text):
+    with pytest.raises(error, match=text):
+        pub.publish("a.b", b"", **field)
+
+
+def test_plain_subscribers_receive_subject_and_payload_only(pub):
+    with zmq.Context() as context, context.socket(zmq.SUB) as plain, connected(pub, "a.*") as link:
+        plain.subscribe(b"")
+        plain.connect(pub.endpoint)
+        pub.wait_for_subscribers("a.b", count=2)
+        sent = [b"", b"x", bytes(70_000)]
+        for number, payload in enumerate(sent):
+            pub.publish("a.b", payload, headers={"n": number}, key="k", id=(b"s", number))
+        for number, payload in enumerate(sent):
+            assert plain.poll(1_000 * DEADLINE)
+            assert plain.recv_multipart() == [b"a.b", payload]
+            message = link.receive(timeout=DEADLINE)
+            assert (message.payload, message.headers, message.id) == (payload, {"n": number}, (b"s", number))
+
+
+DEDUPE = oz.Options(dedupe=True)
+
+
+def test_a_repeat_of_another_publisher_is_dropped(pub):
+    with connected(pub, "a", options=DEDUPE) as sub, oz.Publisher("tcp://127.0.0.1:*") as again:
+        pub.publish("a", b"x", id=(b"s", 0))
+        assert sub.receive(timeout=DEADLINE).payload == b"x"
+        sub.connect(again.endpoint)
+        sub.wait_ready(timeout=DEADLINE)
+        for number in range(2):
+            again.publish("a", b"y", id=(b"s", number))
+        assert sub.receive(timeout=DEADLINE).id == (b"s", 1)
+        assert sub.stats.repeated == 1
+
+
+def test_a_subscription_gets_last_values_that_another_one_has_received():
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", last_value=True) as pub,
+        connected(pub, "a", options=DEDUPE) as sub,
+    ):
+        pub.publish("a", b"x", id=b"id")
+        assert sub.receive(timeout=DEADLINE).payload == b"x"
+        late = sub.subscribe("a", last_value=True)
+        message = sub.receive(timeout=DEADLINE)
+        assert (message.payload, message.subscriptions) == (b"x", (late,))
+
+
+def test_each_subject_is_whole_for_subscriptions_that_join_under_traffic():
+    """A subscription receives the last value of a subject and each later message, none twice."""
+    with oz.Publisher("tcp://127.0.0.1:*", last_value=True, on_full="block") as pub:
+        number = 0
+
+        def publish(count):
+            nonlocal number
+            for _ in range(count):
+                pub.publish(f"a.{number % 10}", b"%d" % number)
+                number += 1
+
+        publish(10)
+        for _ in range(10):
+            with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+                sub.subscribe("a.*", last_value=True)
+                publish(500)
+                sub.wait_ready(timeout=DEADLINE)
+                publish(100)
+                last = {f"a.{at % 10}": at for at in range(number - 10, number)}
+                got = {subject: [] for subject in last}
+                while any(not numbers or numbers[-1] != last[one] for one, numbers in got.items()):
+                    message = sub.receive(timeout=DEADLINE)
+                    got[message.subject].append(int(message.payload))
+            for numbers in got.values():
+                assert numbers == list(range(numbers[0], numbers[-1] + 1, 10))

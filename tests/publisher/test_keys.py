@@ -1,0 +1,394 @@
+"""Publishers with keys and permissions: who comes in, what a key may subscribe to, and what a stranger can do."""
+
+import contextlib
+import logging
+import os
+import socket
+
+import pytest
+import zmq
+
+import oz
+from oz.security.identity import make_uuid_of
+from oz.subscriber.sync import Subscriber
+from oz.wire import links
+from oz.wire.links import Bye, Hello
+from support.keyring import Keyring
+from support.waiting import DEADLINE, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(desk=DESK, other='subscribe = { allow = ["x.>", "md.>"] }')
+    return made
+
+
+@pytest.fixture
+def pub(make, ring):
+    return make(security=ring.security("feed", permissions=True))
+
+
+@pytest.fixture
+def subscriber(ring):
+    made = []
+
+    def create(endpoint, name="desk", filtering="publisher", **options):
+        made.append(Subscriber(endpoint, filtering=filtering, security=ring.security(name), **options))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def peer(join, ring):
+    """Connect scripted subscribers with the keys of somebody."""
+
+    def connect(publisher, *texts, name="desk", ready=True, new_id=None, **options):
+        return join(
+            publisher,
+            *texts,
+            ready=ready,
+            equip=lambda router: ring.equip(router, name, "feed"),
+            new_id=new_id or (lambda: make_uuid_of(ring.public(name), os.urandom)),
+            **options,
+        )
+
+    return connect
+
+
+# who comes in ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filtering", ["publisher", "auto", "prefix"])
+def test_a_trusted_key_gets_messages(make, ring, subscriber, filtering):
+    pub = make(security=ring.security("feed"))
+    sub = subscriber(pub.endpoint, filtering=filtering)
+    sub.subscribe("md.eu.*")
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    pub.publish("md.eu.x", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+def test_security_may_be_the_path_of_a_file(make, ring, subscriber):
+    ring.configure("feed")
+    pub = make(security=ring.file("feed"))
+    sub = subscriber(pub.endpoint)
+    sub.subscribe("md.secret.x")
+    with pytest.raises(oz.PermissionDenied):
+        sub.wait_ready(timeout=DEADLINE)
+
+
+def test_other_objects_are_no_security(make):
+    with pytest.raises(TypeError, match=r"an oz\.Security"):
+        make(security=5)
+
+
+def test_a_key_that_is_not_trusted_is_refused_and_logged_with_both_keys(make, ring, subscriber, caplog):
+    stranger = ring.make("stranger").public
+    feed = ring.security("feed")
+    pub = make(security=feed)
+    with caplog.at_level(logging.WARNING, "oz.security"), pytest.raises(oz.PermissionDenied) as raised:
+        subscriber(pub.endpoint, "stranger")
+    assert stranger in str(raised.value)
+    assert ring.public("feed") in str(raised.value)
+    assert any(stranger in one.getMessage() for one in caplog.records)
+    assert feed.refused
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_socket_without_key_gets_nothing_and_is_counted(make, ring, is_link):
+    feed = ring.security("feed")
+    pub = make(security=feed)
+    kind = zmq.DEALER if is_link else zmq.SUB
+    with zmq.Context() as context, context.socket(kind) as caller:
+        caller.linger = 0
+        caller.connect(pub.link_endpoints[0] if is_link else pub.endpoint)
+        until(lambda: feed.refused)
+        assert not caller.poll(0)
+
+
+def test_a_subscriber_without_keys_is_told_of_keys(pub):
+    with Subscriber(pub.endpoint, filtering="publisher") as sub:
+        sub.subscribe("md.eu")
+        with pytest.raises(oz.Timeout, match="give security="):
+            sub.wait_ready(timeout=0.3)
+
+
+def test_a_publisher_without_keys_is_told_of_keys(make, ring):
+    with Subscriber(bind="tcp://127.0.0.1:*", security=ring.security("desk")) as sub:
+        pub = make(None, connect=sub.endpoint)
+        with pytest.raises(oz.Timeout, match="give security="):
+            pub.wait_for_subscribers(timeout=0.2)
+    with pytest.raises(oz.Timeout) as raised:
+        make().wait_for_subscribers(timeout=0)
+    assert "security=" not in str(raised.value)
+
+
+def test_inproc_needs_no_keys(make, ring):
+    context = zmq.Context()
+    pub = make("inproc://md", context=context, security=ring.security("feed", permissions=True))
+    with Subscriber("inproc://md", context=context, security=ring.security("desk")) as sub:
+        sub.subscribe("md.secret.x")
+        sub.wait_ready(timeout=DEADLINE)
+        pub.publish("md.secret.x", b"1")
+        assert sub.receive(timeout=DEADLINE).payload == b"1"
+    pub.close()
+    context.term()
+
+
+# permissions ----------------------------------------------------------------------------------------------------
+
+
+def test_a_denied_pattern_names_rule_and_witness(pub, peer):
+    one = peer(pub, "md.*.x", "md.eu")
+    [refused] = one.refused
+    assert refused.witness == "md.secret.x"
+    assert "deny subscribe 'md.secret.>'" in refused.rule
+    pub.publish("md.secret.x", b"secret")
+    pub.publish("md.eu", b"1")
+    assert one.receive(1) == [b"1"]
+    assert pub.stats.denied == 1
+
+
+def test_a_denial_without_a_rule_is_a_denial(pub, subscriber):
+    sub = subscriber(pub.endpoint)
+    sub.subscribe("orders.>", group="workers")
+    with pytest.raises(oz.PermissionDenied, match="join a group") as raised:
+        sub.wait_ready(timeout=DEADLINE)
+    assert raised.value.rule is None
+
+
+def test_a_denied_member_has_no_say_in_the_policy_of_a_group(make, ring, peer):
+    ring.permit(desk=DESK, other='group = { allow = ["orders.>"] }')
+    pub = make(security=ring.security("feed", permissions=True))
+    denied = peer(pub, "orders.>", group="workers", policy="failover")
+    assert len(denied.refused) == 1
+    members = [peer(pub, "orders.>", name="other", group="workers") for _ in range(2)]
+    for number in range(10):
+        pub.publish("orders.1", b"%d" % number)
+        pub.flush()
+    assert [len(one.receive(5)) for one in members] == [5, 5]
+
+
+def test_rights_that_end_take_only_their_patterns(ring, pub, peer):
+    one = peer(pub, "md.eu", "md.us")
+    ring.permit(desk='subscribe = { allow = ["md.us"] }')
+    one.until(lambda: one.refused)
+    pub.publish("md.eu", b"denied")
+    pub.publish("md.us", b"1")
+    assert one.receive(1) == [b"1"]
+    assert one.lost == []
+    # A denied subscription stays denied when the rules change.
+    ring.permit(desk=DESK)
+    again = until(lambda: (found := peer(pub, "md.eu")).refused == [] and found)
+    pub.publish("md.eu", b"2")
+    assert again.receive(1) == [b"2"]
+    assert one.payloads == [b"1"]
+
+
+def test_permissions_that_make_no_sense_change_nothing(ring, pub, peer, caplog):
+    one = peer(pub, "md.eu")
+    with caplog.at_level(logging.ERROR, "oz.security"):
+        ring.permissions.write_text('default = "perhaps"\n')
+        one.until(lambda: "what it said before holds" in caplog.text)
+    pub.publish("md.eu", b"1")
+    assert one.receive(1) == [b"1"]
+
+
+def test_a_key_that_is_removed_loses_its_session_and_its_connection(ring, pub, peer):
+    one, other = peer(pub, "md.eu"), peer(pub, "md.eu", name="other")
+    assert len(pub.subscribers) == 2
+    ring.distrust("desk")
+    until(lambda: len(pub.subscribers) == 1)
+    pub.publish("md.eu", b"1")
+    assert other.receive(1) == [b"1"]
+    # Its connection is cut, and a new one is refused.
+    one.until(lambda: one.link.state != "live")
+    assert one.payloads == []
+    assert len(pub.subscribers) == 1
+
+
+def test_a_connection_whose_key_is_removed_is_cut_though_its_peer_does_nothing(ring, pub):
+    with zmq.Context() as context, ring.equip(context.socket(zmq.DEALER), "desk", "feed") as raw:
+        raw.linger = 0
+        ended = raw.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        raw.connect(pub.link_endpoints[0])
+        raw.send(
+            links.encode_hello(
+                Hello(
+                    make_uuid_of(ring.public("desk"), os.urandom), bytes(16), bytes(16), 1, 0, 0, 64 << 20, 9
+                )
+            )
+        )
+        until(lambda: pub.subscribers)
+        ring.distrust("desk")
+        assert ended.poll(1000 * DEADLINE)
+        raw.disable_monitor()
+        ended.close(0)
+
+
+# sessions and keys ----------------------------------------------------------------------------------------------
+
+
+def hello_of(one, session, attempt=9):
+    return links.encode_hello(Hello(session, one.member, one.link.epoch, attempt, 0, 0, 64 << 20, 1_024))
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_foreign_key_that_repeats_a_session_id_is_refused_and_learns_nothing(ring, pub, peer, exists):
+    victim = peer(pub, "md.eu")
+    session = victim.link.session if exists else make_uuid_of(ring.public("desk"), os.urandom)
+    thief = peer(pub, "md.us", name="other")
+    byes = []
+    thief.router.send_multipart([thief._handle, hello_of(victim, session)])
+
+    def read():
+        while thief.router.poll(20):
+            _, frame = thief.router.recv_multipart()
+            if frame and frame[0] == links.BYE:
+                byes.append(links.decode_control(frame))
+        return byes
+
+    until(read)
+    assert byes == [Bye(links.KEY_REFUSED, links.PUBLISHER, 0, {})]
+    pub.publish("md.eu", b"1")
+    assert victim.receive(1) == [b"1"]
+    assert len(pub.subscribers) == 2
+
+
+def test_an_own_session_id_that_is_not_made_of_the_key_is_refused(pub, peer):
+    one = peer(pub, "md.eu", new_id=lambda: os.urandom(16), ready=False)
+    one.until(lambda: links.BYE in one.frames)
+    assert pub.subscribers == []
+
+
+def test_sessions_of_one_key_are_bounded(make, ring, peer):
+    pub = make(security=ring.security("feed"))
+    context = zmq.Context()
+    made = [peer(pub, "md.eu", context=context) for _ in range(64)]
+    late = peer(pub, "md.eu", context=context, ready=False)
+    late.until(lambda: links.BYE in late.frames)
+    other = peer(pub, "md.eu", name="other")
+    assert len(pub.subscribers) == 65
+    for one in (*made, late, other):
+        one.close()
+    context.term()
+
+
+# hostile subscribers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["keys", "no keys"])
+def hostile(make, ring, request):
+    """A publisher, the `security=` of its subscribers, and a function that gives a raw socket keys if need be."""
+    if request.param == "no keys":
+        return make(), None, lambda socket: socket
+    pub = make(security=ring.security("feed", permissions=True))
+    return pub, ring.security("desk"), lambda socket: ring.equip(socket, "other", "feed")
+
+
+def receives(pub, sub):
+    """Check that a subscriber receives all of 100 messages."""
+    for number in range(100):
+        pub.publish("md.eu", b"%d" % number)
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
+
+
+def test_garbage_of_others_costs_nothing(hostile):
+    pub, security, equip = hostile
+    with (
+        Subscriber(pub.endpoint, filtering="publisher", security=security) as sub,
+        zmq.Context() as context,
+        equip(context.socket(zmq.DEALER)) as raw,
+    ):
+        sub.subscribe("md.eu")
+        sub.wait_ready(timeout=DEADLINE)
+        raw.linger = 0
+        raw.connect(pub.link_endpoints[0])
+        for kind in range(256):
+            raw.send(bytes((kind,)) + os.urandom(kind))
+            raw.send_multipart([bytes((kind,)), b"second"])
+            raw.send(bytes((links.HELLO, links.VERSION)) + os.urandom(kind))
+        receives(pub, sub)
+        until(lambda: pub.stats.rejected)
+
+
+def test_garbage_of_a_caller_without_keys_costs_nothing(pub, subscriber):
+    sub = subscriber(pub.endpoint)
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
+    spoken = [b"", b"\xff", b"GET / HTTP/1.0\r\n\r\n", greeting.replace(b"CURVE", b"NULL\0"), bytes(1000)]
+    spoken += [greeting, greeting + b"\x04\xc8\x05HELLO\x01\x00" + bytes(192), greeting + b"\x04\xc8\x05HEL"]
+    with contextlib.ExitStack() as stack:
+        for endpoint in (pub.endpoint, pub.link_endpoints[0]):
+            address = ("127.0.0.1", int(endpoint.rpartition(":")[2]))
+            for number in range(50):
+                one = stack.enter_context(socket.create_connection(address))
+                one.sendall(spoken[number % len(spoken)])
+        receives(pub, sub)
+
+
+def test_a_hello_that_is_repeated_from_another_connection_changes_nothing(hostile, join, ring):
+    """The attempt of a session counts its connections, and a HELLO of an earlier one is ignored."""
+    pub, _, equip = hostile
+    key = ring.public("other")
+    one = join(pub, "md.eu", equip=equip, new_id=lambda: make_uuid_of(key, os.urandom))
+    before = one.link.attempt
+    hellos = [hello_of(one, one.link.session, attempt) for attempt in range(before + 1)]
+    with zmq.Context() as context, equip(context.socket(zmq.DEALER)) as raw:
+        raw.linger = 0
+        raw.connect(pub.link_endpoints[0])
+        for hello in hellos:
+            raw.send(hello)
+            raw.send(links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})))
+            raw.send(links.encode_ack(0, {}))
+        # A session of the attacker's own shows that the publisher has read the frames before.
+        other = make_uuid_of(key, os.urandom)
+        raw.send(hello_of(one, other))
+        until(lambda: len(pub.subscribers) == 2)
+        pub.publish("md.eu", b"1")
+        assert one.receive(1) == [b"1"]
+        assert one.lost == []
+        assert one.link.attempt == before
+
+
+def test_a_frame_of_another_key_on_a_route_ends_what_is_sent_there(ring, pub, peer):
+    """ROUTER_HANDOVER gives the name of a connection to a peer that knows it."""
+    victim = peer(pub, "md.eu", ready=False)
+    name = victim.router.getsockopt(zmq.ROUTING_ID)
+    victim.ready()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as thief:
+        thief.linger = 0
+        ring.equip(thief, "other", "feed")
+        thief.setsockopt(zmq.ROUTING_ID, name)
+        thief.connect(pub.link_endpoints[0])
+        thief.send(links.encode_ack(0, {}))
+        until(lambda: [one.state for one in pub.subscribers] == ["down"])
+        pub.publish("md.eu", b"1")
+        pub.flush()
+        # The session resumes on a connection of its own key.
+        assert victim.receive(1) == [b"1"]
+        while thief.poll(0):
+            assert b"md.eu" not in thief.recv()
+
+
+def test_a_second_authenticator_of_a_context_is_refused(make, ring):
+    from zmq.auth.thread import ThreadAuthenticator
+
+    context = zmq.Context()
+    own = ThreadAuthenticator(context)
+    own.start()
+    try:
+        with pytest.raises(oz.ConfigurationError, match="context of its own"):
+            make(security=ring.security("feed"), context=context)
+    finally:
+        own.stop()
+        context.term()

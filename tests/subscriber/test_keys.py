@@ -1,0 +1,525 @@
+"""Subscribers with keys: refusals that the program is told of, keys that change, and what a key may publish."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+import zmq
+
+import oz
+from oz.options import Delivery, Limits, Options
+from oz.publisher.sync import Publisher
+from support.keyring import Keyring
+from support.ports import lasting_endpoint
+from support.scripts import run
+from support.waiting import DEADLINE, Thread, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(desk=DESK)
+    return made
+
+
+@pytest.fixture
+def feed(ring):
+    """Create publishers, closed at the end of the test."""
+    made = []
+
+    def create(name="feed", endpoint="tcp://127.0.0.1:*", permissions=True, **options):
+        security = None if name is None else ring.security(name, permissions=permissions)
+
+        def attempt():
+            try:
+                return Publisher(endpoint, security=security, **options)
+            except zmq.ZMQError:
+                # libzmq closes the listener of an earlier publisher a moment later.
+                return None
+
+        made.append(until(attempt))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.close(timeout=0)
+
+
+@pytest.fixture
+def pub(feed):
+    return feed()
+
+
+@pytest.fixture
+def sub(make, ring, pub):
+    return make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
+
+
+def receive_until(sub, condition):
+    """Receive until a condition holds; return the payloads and the refusals."""
+    payloads, refusals = [], []
+
+    def holds():
+        try:
+            payloads.append(sub.receive(timeout=0.01).payload)
+        except oz.PermissionDenied as denied:
+            refusals.append(denied)
+        except oz.Timeout:
+            pass
+        return condition(payloads, refusals)
+
+    until(holds)
+    return payloads, refusals
+
+
+# denied subscriptions -------------------------------------------------------------------------------------------
+
+
+def test_receive_raises_each_denial_once_and_then_returns_messages(pub, sub):
+    sub.subscribe("md.eu")
+    sub.subscribe("orders.>")
+    with pytest.raises(oz.PermissionDenied, match="orders") as raised:
+        sub.receive(timeout=DEADLINE)
+    assert "allow subscribe 'md.>'" in raised.value.rule
+    assert raised.value.subject.startswith("orders")
+    pub.publish("orders.1", b"denied")
+    pub.publish("md.eu", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+    assert ["orders" in one.refusal for one in sub.publishers] == [True]
+
+
+def test_wait_ready_raises_a_denial_as_long_as_it_stands_and_receive_does_not_repeat_it(sub):
+    denied = sub.subscribe("md.*.x")
+    for _ in range(2):
+        with pytest.raises(oz.PermissionDenied) as raised:
+            sub.wait_ready(timeout=DEADLINE)
+        assert raised.value.subject == "md.secret.x"
+    with pytest.raises(oz.Timeout):
+        sub.receive(timeout=0)
+    denied.unsubscribe()
+    sub.wait_ready(timeout=DEADLINE)
+
+
+def test_a_subscription_raises_only_its_own_denials(pub, sub):
+    granted, denied = sub.subscribe("md.eu"), sub.subscribe("orders.>")
+    with pytest.raises(oz.PermissionDenied):
+        denied.receive(timeout=DEADLINE)
+    pub.publish("md.eu", b"1")
+    assert granted.receive(timeout=DEADLINE).payload == b"1"
+
+
+def test_patterns_of_one_subscription_are_granted_one_by_one(pub, sub):
+    sub.subscribe(["md.secret.x", "md.eu"])
+    with pytest.raises(oz.PermissionDenied):
+        sub.receive(timeout=DEADLINE)
+    pub.publish("md.secret.x", b"denied")
+    pub.publish("md.eu", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+def test_handlers_go_on_beside_a_denied_subscription(pub, sub):
+    got = []
+    sub.subscribe("md.eu", lambda message: got.append(message.payload))
+    sub.subscribe("orders.>", lambda message: got.append(message.payload))
+    with pytest.raises(oz.PermissionDenied):
+        sub.wait_ready(timeout=DEADLINE)
+    pub.publish("md.eu", b"1")
+    sub.run(timeout=0.2)
+    assert got == [b"1"]
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_one_denied_of_many_takes_nothing_from_the_others(pub, sub, group):
+    for number in range(60):
+        sub.subscribe(f"md.{number}")
+    sub.subscribe("md.secret.x", group=group)
+    for number in range(60, 100):
+        sub.subscribe(f"md.{number}")
+    with pytest.raises(oz.PermissionDenied):
+        sub.wait_ready(timeout=DEADLINE)
+    for number in range(100):
+        pub.publish(f"md.{number}", b"%d" % number)
+    pub.publish("md.secret.x", b"denied")
+    assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
+
+
+def test_rights_that_end_are_told(ring, pub, sub):
+    sub.subscribe("md.eu")
+    sub.subscribe("md.us")
+    sub.wait_ready(timeout=DEADLINE)
+    ring.permit(desk='subscribe = { allow = ["md.us"] }')
+    with pytest.raises(oz.PermissionDenied, match=r"md\.eu"):
+        sub.receive(timeout=DEADLINE)
+    pub.publish("md.eu", b"denied")
+    pub.publish("md.us", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+    assert sub.stats.lost == 0
+
+
+# connections ----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_the_publisher_does_not_trust_is_refused_at_once(make, ring, pub):
+    ring.make("stranger")
+    with pytest.raises(oz.PermissionDenied, match="does not trust the key of this side") as raised:
+        make(pub.endpoint, security=ring.security("stranger"))
+    assert ring.public("stranger") in str(raised.value)
+    assert ring.public("feed") in str(raised.value)
+
+
+def test_a_publisher_whose_key_is_not_trusted_is_refused_at_once(make, ring, pub):
+    ring.distrust("feed")
+    with pytest.raises(oz.PermissionDenied, match="has no key that this side trusts"):
+        make(pub.endpoint, security=ring.security("desk"))
+
+
+def test_a_publisher_without_keys_is_refused_at_once(make, ring, feed):
+    with pytest.raises(oz.PermissionDenied, match="has no key at all"):
+        make(feed(None).endpoint, security=ring.security("desk"))
+
+
+def test_a_silent_listener_is_refused_after_a_while(make, ring):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        endpoint = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(oz.PermissionDenied, match="accepts connections and proves no key"):
+            make(endpoint, filtering="prefix", security=ring.security("desk"))
+
+
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_a_publisher_may_start_later_with_any_trusted_key(make, ring, feed, filtering):
+    endpoint = lasting_endpoint()
+    sub = make(endpoint, filtering=filtering, security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    with pytest.raises(oz.Timeout):
+        sub.wait_ready(timeout=0)
+    for name in ("other", "feed"):
+        pub = feed(name, endpoint, permissions=False)
+        receive_until(sub, lambda payloads, _, pub=pub: pub.publish("md.eu", b"1") or payloads)
+        pub.close()
+
+
+def test_servers_names_the_certificate_of_an_endpoint(make, ring, pub):
+    security = ring.security("desk", servers={pub.endpoint: "other"})
+    with pytest.raises(oz.PermissionDenied, match="none of other"):
+        make(pub.endpoint, filtering="publisher", security=security)
+    sub = make(
+        pub.endpoint, filtering="publisher", security=ring.security("desk", servers={pub.endpoint: "feed"})
+    )
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+
+
+def test_publishers_with_different_keys_are_received_by_one_subscriber(make, ring, feed):
+    feeds = [feed("feed", permissions=False), feed("other", permissions=False)]
+    sub = make([one.endpoint for one in feeds], filtering="publisher", security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    for number, one in enumerate(feeds):
+        one.publish("md.eu", b"%d" % number)
+    assert {sub.receive(timeout=DEADLINE).payload for _ in feeds} == {b"0", b"1"}
+
+
+def test_a_key_that_is_refused_while_connected_is_told_and_called_again(ring, pub, sub):
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    ring.distrust("desk")
+    until(lambda: not pub.subscribers)
+    _, refusals = receive_until(sub, lambda _, refusals: refusals)
+    assert "does not trust the key of this side" in str(refusals[0])
+    with pytest.raises(oz.Timeout, match="does not trust the key of this side"):
+        sub.wait_ready(timeout=0)
+    assert ["does not trust" in one.refusal for one in sub.publishers] == [True]
+    ring.trust("desk")
+    sub.wait_ready(timeout=DEADLINE)
+    pub.publish("md.eu", b"1")
+    payloads, refusals = receive_until(sub, lambda payloads, _: payloads)
+    assert (payloads, refusals) == ([b"1"], [])
+
+
+def test_a_publisher_that_loses_its_keys_is_told_and_found_again(ring, feed, make):
+    endpoint = lasting_endpoint()
+    before = feed("feed", endpoint)
+    sub = make(endpoint, filtering="publisher", security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    before.close(timeout=0)
+    plain = feed(None, endpoint)
+    _, refusals = receive_until(sub, lambda _, refusals: refusals)
+    assert "has no key at all" in str(refusals[0])
+    plain.close(timeout=0)
+    after = feed("other", endpoint, permissions=False)
+    payloads, _ = receive_until(sub, lambda payloads, _: after.publish("md.eu", b"1") or payloads)
+    assert payloads[0] == b"1"
+
+
+def test_a_publisher_whose_key_is_not_trusted_any_more_is_left(ring, pub, sub):
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    ring.trusted.joinpath("feed.key").unlink()
+    _, refusals = receive_until(sub, lambda _, refusals: refusals)
+    assert "has no key that this side trusts" in str(refusals[0])
+    ring.trust("feed")
+    sub.wait_ready(timeout=DEADLINE)
+
+
+def test_disconnect_and_connect_again_after_a_refusal(ring, pub, sub):
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    ring.distrust("desk")
+    receive_until(sub, lambda _, refusals: refusals)
+    sub.disconnect(pub.endpoint)
+    with pytest.raises(oz.PermissionDenied):
+        sub.connect(pub.endpoint)
+    ring.trust("desk")
+
+    def connects():
+        with contextlib.suppress(oz.PermissionDenied):
+            sub.connect(pub.endpoint)
+            return True
+
+    until(connects)
+    sub.wait_ready(timeout=DEADLINE)
+
+
+# what a key may publish -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rights(ring):
+    ring.permit(
+        feed='publish = { allow = ["md.>"], deny = ["md.secret.>"] }', other='publish = { allow = [">"] }'
+    )
+    return ring.security("desk", permissions=True)
+
+
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_messages_that_a_key_may_not_publish_are_dropped_and_counted(make, feed, rights, filtering):
+    pub = feed(permissions=False)
+    sub = make(pub.endpoint, filtering=filtering, security=rights)
+    sub.subscribe(">")
+    sub.wait_ready(timeout=DEADLINE)
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    with pub.batch():
+        for subject in ("orders.1", "md.1", "md.secret.1", "md.2", "md.3", "orders.2"):
+            pub.publish(subject, subject.encode())
+    assert [sub.receive(timeout=DEADLINE).payload for _ in range(3)] == [b"md.1", b"md.2", b"md.3"]
+    receive_until(sub, lambda *_: sub.stats.denied == 3)
+    assert sub.stats.lost == 0
+    assert sub.stats.received == 6
+
+
+def test_the_delimiter_ends_the_subject_that_a_key_may_publish(make, feed, ring):
+    ring.permit(feed='publish = { allow = ["md.eu"] }')
+    options = Options(delimiter=b"|")
+    pub = feed(permissions=False, links=False, options=options)
+    security = ring.security("desk", permissions=True)
+    sub = make(pub.endpoint, filtering="prefix", security=security, options=options)
+    sub.subscribe("md.*")
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    pub.publish("md.us", b"denied")
+    pub.publish("md.eu", b"1")
+    assert sub.receive(timeout=DEADLINE).payload == b"1"
+    assert sub.stats.denied == 1
+
+
+def test_denied_messages_do_not_hold_up_acknowledgements(make, feed, rights):
+    pub = feed(permissions=False)
+    sub = make(pub.endpoint, filtering="publisher", security=rights)
+    sub.subscribe(">", group="workers", ack="handled", delivery=Delivery(redeliver=True))
+    sub.wait_ready(timeout=DEADLINE)
+    for subject in ("orders.1", "md.1", "orders.2"):
+        pub.publish(subject, b"")
+    sub.receive(timeout=DEADLINE).ack()
+    # Messages that are not handled are kept for other members.
+    receive_until(sub, lambda *_: [one.pending_bytes for one in pub.subscribers] == [0])
+    assert sub.stats.denied == 2
+
+
+def test_a_bound_subscriber_drops_what_a_key_may_not_publish(make, ring, rights):
+    sub = make(bind="tcp://127.0.0.1:*", security=rights)
+    sub.subscribe(">")
+    with zmq.Context() as context, ring.equip(context.socket(zmq.PUB), "feed", "desk") as raw:
+        raw.linger = 0
+        raw.connect(sub.endpoint)
+        receive_until(sub, lambda *_: raw.send_multipart([b"orders.1", b""]) or sub.stats.denied)
+        raw.send_multipart([b"md.1", b"1"])
+        assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+@pytest.mark.parametrize("way", ["no keys", "plain", "another server key"])
+def test_a_caller_of_a_bound_subscriber_without_key_is_counted(make, ring, way):
+    security = ring.security("desk")
+    sub = make(bind="tcp://127.0.0.1:*", security=security)
+    sub.subscribe("md.>")
+    with zmq.Context() as context, context.socket(zmq.PUB) as raw:
+        raw.linger = 0
+        if way == "plain":
+            raw.plain_username = raw.plain_password = b"desk"
+        elif way == "another server key":
+            ring.equip(raw, "feed", "other")
+        raw.connect(sub.endpoint)
+        receive_until(sub, lambda *_: security.refused)
+
+
+def test_another_key_cannot_pose_as_a_publisher(make, feed, rights):
+    """A publisher that repeats the origin of another one is no second link to it."""
+    honest, forger = feed("feed", permissions=False), feed("other", permissions=False)
+    forger._engine.origin = honest._engine.origin
+    forger._engine._sessions.origin = honest._engine.origin
+    sub = make(forger.endpoint, filtering="publisher", security=rights)
+    sub.subscribe("md.>")
+    sub.wait_ready(timeout=DEADLINE)
+    sub.connect(honest.endpoint)
+    sub.wait_ready(timeout=DEADLINE)
+    assert [one.mode for one in sub.publishers] == ["link", "link"]
+    assert len(honest.subscribers) == 1
+
+
+# life -----------------------------------------------------------------------------------------------------------
+
+
+def test_close_ends_a_wait_and_leaves_no_thread(pub, sub):
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    sub.close()
+    with pytest.raises(oz.ClosedError):
+        sub.receive(timeout=0)
+    pub.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_of_a_fork_uses_keys_of_its_own(ring, pub):
+    from oz.subscriber.sync import Subscriber
+
+    with Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub:
+        sub.subscribe("md.eu")
+        sub.wait_ready(timeout=DEADLINE)
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                with pytest.raises(oz.OwnershipError):
+                    sub.receive(timeout=0)
+                with pytest.raises(oz.OwnershipError):
+                    pub.publish("md.eu", b"")
+                security = ring.security("desk")
+                with Subscriber(
+                    pub.endpoint, filtering="publisher", security=security, context=zmq.Context()
+                ) as own:
+                    own.subscribe("md.us")
+                    own.wait_ready(timeout=DEADLINE)
+                    own.receive(timeout=DEADLINE)
+                status = 0
+            finally:
+                os._exit(status)
+        until(lambda: pub.publish("md.us", b"") or os.waitpid(child, os.WNOHANG)[0])
+        pub.publish("md.eu", b"1")
+        assert sub.receive(timeout=DEADLINE).payload == b"1"
+
+
+SYNC = """
+import sys
+import oz
+from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
+feed, desk = (oz.Security(f"{sys.argv[1]}/keys/{one}.key_secret", trusted=f"{sys.argv[1]}/trusted")
+              for one in ("feed", "desk"))
+publisher = Publisher("tcp://127.0.0.1:*", security=feed)
+subscriber = Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
+subscriber.subscribe("md.>")
+publisher.wait_for_subscribers(timeout=40)
+"""
+ASYNC = """
+import asyncio, sys
+import oz
+from oz.publisher.aio import Publisher
+from oz.subscriber.aio import Subscriber
+feed, desk = (oz.Security(f"{sys.argv[1]}/keys/{one}.key_secret", trusted=f"{sys.argv[1]}/trusted")
+              for one in ("feed", "desk"))
+async def main():
+    global publisher, subscriber
+    publisher = Publisher("tcp://127.0.0.1:*", security=feed)
+    subscriber = Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
+    subscriber.subscribe("md.>")
+    await publisher.wait_for_subscribers(timeout=40)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("program", [SYNC, ASYNC])
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_a_program_that_closes_nothing_ends_without_output(tmp_path, program, filtering):
+    Keyring(tmp_path, "feed", "desk")
+    assert run("-c", program, tmp_path, filtering) == ""
+
+
+def test_iteration_raises_a_denial(ring, pub):
+    from oz.subscriber.sync import Subscriber
+
+    with Subscriber(pub.endpoint, filtering="publisher", security=ring.security("desk")) as sub:
+        sub.subscribe("orders.>")
+        reading = Thread(lambda: next(iter(sub)))
+        with pytest.raises(oz.PermissionDenied):
+            reading.outcome()
+
+
+# filtering="auto" -----------------------------------------------------------------------------------------------
+
+
+def test_auto_falls_back_to_plain_connections_with_keys(make, ring, feed):
+    pub = feed(permissions=False, links=False)
+    sub = make(pub.endpoint, security=ring.security("desk"))
+    sub.subscribe("md.*")
+    sub.wait_ready(timeout=DEADLINE)
+    assert [one.mode for one in sub.publishers] == ["prefix"]
+    receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
+
+
+def test_auto_is_told_of_a_refusal_and_comes_back(make, ring, pub):
+    sub = make(pub.endpoint, security=ring.security("desk"))
+    sub.subscribe("md.eu")
+    sub.wait_ready(timeout=DEADLINE)
+    assert [one.mode for one in sub.publishers] == ["link"]
+    ring.distrust("desk")
+    _, refusals = receive_until(sub, lambda _, refusals: refusals)
+    assert "does not trust the key of this side" in str(refusals[0])
+    ring.trust("desk")
+    sub.wait_ready(timeout=DEADLINE)
+    receive_until(sub, lambda payloads, _: pub.publish("md.eu", b"1") or payloads)
+
+
+def test_a_limit_of_the_publisher_is_named(make, ring, feed):
+    pub = feed(options=Options(limits=Limits(peers=1)))
+    first = make(pub.endpoint, filtering="publisher", security=ring.security("desk"))
+    first.subscribe("md.eu")
+    first.wait_ready(timeout=DEADLINE)
+    second = make(pub.endpoint, filtering="publisher", security=ring.security("other"))
+    second.subscribe("md.eu")
+
+    def is_told():
+        with pytest.raises(oz.Timeout) as raised:
+            second.wait_ready(timeout=0.05)
+        return "as many links as it allows" in str(raised.value)
+
+    until(is_told)
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_each_subscription_that_is_denied_after_others_is_told(sub, group):
+    for number in range(20):
+        sub.subscribe(f"orders.{number}", group=group)
+        with pytest.raises(oz.PermissionDenied, match=rf"orders\.{number}'"):
+            sub.receive(timeout=DEADLINE)
+
+
+@pytest.mark.heavy
+def test_very_many_denied_subscriptions_are_told_once_each(sub):
+    for number in range(4_000):
+        sub.subscribe(f"orders.{number}")
+    _, refusals = receive_until(sub, lambda _, refusals: len(refusals) >= 400)
+    assert len({str(one) for one in refusals}) == len(refusals)

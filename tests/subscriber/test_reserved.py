@@ -1,0 +1,26 @@
+"""Subjects that begin with `_OZ.`, which only patterns with this begin match."""
+
+import pytest
+
+from oz.publisher.sync import Publisher
+from oz.subscriber.sync import Subscriber
+from support.waiting import DEADLINE
+
+
+@pytest.mark.parametrize("filtering", ["publisher", "prefix"])
+def test_wildcards_do_not_match_reserved_subjects(filtering):
+    with (
+        Publisher("tcp://127.0.0.1:*", dialect="zmq") as publisher,
+        Subscriber(publisher.endpoint, filtering=filtering) as everything,
+        Subscriber(publisher.endpoint, filtering=filtering) as named,
+    ):
+        everything.subscribe([">", "*.x", "_OZ.other"])
+        named.subscribe("_OZ.*")
+        for one in (everything, named):
+            one.wait_ready(timeout=DEADLINE)
+        publisher.wait_for_subscribers("_OZ.x", count=2, timeout=DEADLINE)
+        publisher.publish("_OZ.x", b"reserved")
+        publisher.publish("_OZ.other", b"named")
+        publisher.publish("a.x", b"ordinary")
+        assert [everything.receive(timeout=DEADLINE).subject for _ in range(2)] == ["_OZ.other", "a.x"]
+        assert [named.receive(timeout=DEADLINE).subject for _ in range(2)] == ["_OZ.x", "_OZ.other"]
