@@ -85,6 +85,10 @@ HEAD_BYTES = 32
 
 MAX_ENTRIES = 2_048
 """Entries of an array in a control frame at most: a declaration has more parts, an ANSWER names no more."""
+MAX_ENDPOINTS = 64
+"""Endpoints in a CARD at most."""
+MAX_CARD_TEXT = 512
+"""Characters of an endpoint or a name in a CARD at most."""
 _MAX_KEYS = 65_536  # Streams in a PING, an ACK or a BYE.
 _LARGE_BODY = (1 << 20) + (1 << 17)  # Bytes from which a body has one message.
 _MAX_FIELDS = 1_024  # Entries of a map in the extras of a message.
@@ -362,17 +366,27 @@ class Bye(NamedTuple):
 
 
 class Card(NamedTuple):
-    """Introduction of a node.
+    """Introduction of a node, first on each connection.
 
     Attributes:
         node: id of the node, 16 bytes.
-        attempt: of the pair of nodes.
-        fields: bus, name, host, pid, endpoints, kind.
+        attempt: number of the connection, counted by the dialling node. The listening node repeats it.
+        bus: name of the bus.
+        name: of the node.
+        host: name of the host.
+        pid: process id.
+        endpoints: at which the node listens.
+        kind: "node", "nameserver" or "forwarder".
     """
 
     node: bytes
     attempt: int
-    fields: dict[str, Any]
+    bus: str
+    name: str
+    host: str = ""
+    pid: int = 0
+    endpoints: tuple[str, ...] = ()
+    kind: str = "node"
 
 
 # Encoders
@@ -492,7 +506,8 @@ def encode_bye(bye: Bye) -> bytes:
 
 def encode_card(card: Card) -> bytes:
     """Return the frame of a CARD."""
-    return _CARD.pack(CARD, VERSION, card.node, card.attempt) + _pack(card.fields)
+    fields = dict(zip(Card._fields[2:], card[2:], strict=True))
+    return _CARD.pack(CARD, VERSION, card.node, card.attempt) + _pack(fields)
 
 
 def encode_differences(positions: Sequence[int]) -> bytes:
@@ -692,16 +707,24 @@ def _decode_card(frame: bytes) -> Card:
     _, _, node, attempt = _CARD.unpack_from(frame)
     if len(frame) > MAX_PART:
         raise ProtocolError(f"a CARD has {len(frame)} bytes, at most {MAX_PART} are allowed")
-    fields = _unpack(frame[_CARD.size :], MAX_ENTRIES)
-    if type(fields) is not dict or not all(type(key) is str for key in fields):
-        raise ProtocolError("the fields of a CARD are no map of text")
-    return Card(node, attempt, fields)
+    fields = _unpack(frame[_CARD.size :], MAX_ENDPOINTS)
+    if type(fields) is not dict:
+        raise ProtocolError("the fields of a CARD are no map")
+    bus, name, host = (_text_of(fields.get(key)) for key in ("bus", "name", "host"))
+    endpoints = tuple(_text_of(endpoint) for endpoint in _list_of(fields.get("endpoints")))
+    pid, kind = fields.get("pid"), fields.get("kind")
+    if type(pid) is not int or not 0 <= pid < 2**32:
+        raise ProtocolError("the process id of a CARD is out of range")
+    if kind not in _CARD_KINDS:
+        raise ProtocolError("the kind of a CARD is unknown")
+    return Card(node, attempt, bus, name, host, pid, endpoints, kind)
 
 
 _pack_body = None if HOT is None else HOT.pack_body
 _scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
+_CARD_KINDS = ("node", "nameserver", "forwarder")
 _EXTRAS = {dict, type(None)}
 _DECODERS: dict[int, Callable[[bytes], Control]] = {
     HELLO: _decode_hello,
@@ -760,6 +783,12 @@ def _check_version(frame: bytes) -> None:
     _, version = _KIND_AND_VERSION.unpack_from(frame)
     if version != VERSION:
         raise UnsupportedVersion(version)
+
+
+def _text_of(value: Any) -> str:
+    if type(value) is not str or len(value) > MAX_CARD_TEXT:
+        raise ProtocolError(f"a field of a CARD is no text of at most {MAX_CARD_TEXT} characters")
+    return value
 
 
 def _list_of(value: Any) -> list[Any]:

@@ -172,7 +172,7 @@ LARGE = [
     links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(MAP + b"\xc0", 5, 1 << 19),
     links.encode_ping(Ping(0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
     links.encode_bye(Bye(0, 0, 0, {}))[:-1] + MAP + tree(b"\x90", 5, 1 << 19),
-    links.encode_card(Card(bytes(16), 1, {}))[:-1] + b"\x81\xa1x" + tree(MAP + b"\xc0", 5, 1 << 19),
+    links.encode_card(Card(bytes(16), 1, "b", "n"))[:22] + b"\x81\xa1x" + tree(MAP + b"\xc0", 5, 1 << 19),
     links.encode_answer(Answer(1, []))[:-1] + tree(MAP + b"\xc0", 5, 8 << 20),
     b"\x93\xc4\x01a\xc4\x01b" + MAP + tree(MAP + b"\xc0", 3, 8 << 20),
     b"\x93\xc4\x01a" + tree(MAP + b"\xc0", 3, 8 << 20) + b"\xc0",
@@ -283,3 +283,39 @@ def test_losses_of_unknown_size_are_in_a_ping(unknown):
     frame = links.encode_ping(ping)
     assert links.decode_control(frame) == ping
     assert (len(frame) - len(links.encode_ping(Ping(7, 2, {0: Drops(1, 2, 3, 4, 5)})))) == bool(unknown)
+
+
+CARD = Card(bytes(range(16)), 7, "md", "pricing", "desk-7", 4711, ("tcp://10.0.0.7:5555",), "forwarder")
+
+
+def card_with(**fields):
+    """Return the frame of `CARD` with other fields."""
+    whole = dict(zip(Card._fields[2:], CARD[2:], strict=True)) | fields
+    return links.encode_card(CARD)[:22] + msgpack.packb(whole)
+
+
+def test_card_survives_a_round_trip_and_ignores_unknown_fields():
+    assert links.decode_control(links.encode_card(CARD)) == CARD
+    assert links.decode_control(card_with(zone="east")) == CARD
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bus": None}, {"name": b"pricing"}, {"host": "h" * 513}, {"pid": -1}, {"pid": 2**32}, {"pid": "1"},
+        {"endpoints": "tcp://a:1"}, {"endpoints": [7]}, {"endpoints": ["tcp://a:1"] * 65}, {"kind": "proxy"},
+        {"kind": ["node"]},
+    ],
+)  # fmt: skip
+def test_fields_of_a_card_are_bounded(fields):
+    with pytest.raises(ProtocolError):
+        links.decode_control(card_with(**fields))
+
+
+def test_card_of_another_size_or_version_is_refused():
+    frame = links.encode_card(CARD)
+    for wrong in (frame[:21], frame[:22], frame[:22] + b"\xc0", frame + bytes(links.MAX_PART)):
+        with pytest.raises(ProtocolError):
+            links.decode_control(wrong)
+    with pytest.raises(links.UnsupportedVersion):
+        links.decode_control(frame[:1] + b"\x09" + frame[2:])
