@@ -9,6 +9,7 @@
     ├── ProtocolError (ValueError)       bytes from a peer that mean nothing here
     ├── Timeout (TimeoutError)           nothing came in the time given
     ├── NoResponders                     a request that no node on the bus would answer
+    ├── PeerLost                         the node that held a request is lost
     ├── ReplyError                       the handler of whoever was asked raised
     │   └── NoRequest (ValueError)       a reply to what is no request
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
@@ -124,6 +125,25 @@ class Timeout(OzError, TimeoutError):
 
 class NoResponders(OzError):
     """A request that no node on the bus has a subscription for, so that nobody would answer."""
+
+
+class PeerLost(OzError):
+    """The node that held a request is lost, or has closed. The request may have run.
+
+    Attributes:
+        subject: of the request.
+        peer: name of the node.
+    """
+
+    def __init__(self, subject: str, peer: str) -> None:
+        super().__init__(subject, peer)
+        self.subject, self.peer = subject, peer
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.peer!r} was lost before it answered the request to {self.subject!r}, which may have run: "
+            "retries=1 sends it to another node"
+        )
 
 
 class ReplyError(OzError):
