@@ -312,8 +312,16 @@ class Peers:
         self._refused: dict[str, float] = {}
         self._attempt = 0
         self._out: list[Effect | Event] = []
+        self._has_ended = False
 
-    def _take(self) -> list[Effect | Event]:
+    def _take(self, now: float) -> list[Effect | Event]:
+        """Return the effects; first dial where connections have ended."""
+        if self._has_ended:
+            self._has_ended = False
+            for peer in self.by_id.values():
+                self._dial(peer, now)
+            for endpoint in self._seeds:
+                self._dial_seed(endpoint, now)
         out, self._out = self._out, []
         return out
 
@@ -333,15 +341,15 @@ class Peers:
         """Dial an endpoint at once, and again whenever no peer is connected that was found there."""
         self._seeds.setdefault(endpoint, None)
         self._dial_seed(endpoint, now)
-        return self._take()
+        return self._take(now)
 
-    def disconnect(self, endpoint: str) -> list[Effect | Event]:
+    def disconnect(self, endpoint: str, now: float) -> list[Effect | Event]:
         """Stop to dial an endpoint of `connect`. A peer that was found there stays."""
         self._seeds.pop(endpoint, None)
         for connection in list(self._own.values()):
             if connection.endpoint == endpoint and connection.route not in self._peer_of:
                 self._hang_up(connection)
-        return self._take()
+        return self._take(now)
 
     def introduce(
         self, node: bytes, endpoints: Iterable[str], now: float, *, is_listed: bool = False
@@ -363,7 +371,7 @@ class Peers:
                 if peer.card is None:
                     peer.endpoints = tuple(dict.fromkeys((*peer.endpoints, *endpoints)))[:MAX_ENDPOINTS]
             self._dial(peer, now)
-        return self._take()
+        return self._take(now)
 
     def _find(self, node: bytes, now: float) -> Peer | None:
         """Return a peer, new if necessary; None for the own id and for a full roster."""
@@ -385,7 +393,7 @@ class Peers:
         self._out.append(SendCard(handle, self.card._replace(attempt=self._attempt)))
         if peer is not None:
             self._closed(peer, connection, now)
-        return self._take()
+        return self._take(now)
 
     def on_card(self, route: bytes, card: Card, now: float) -> list[Effect | Event]:
         """Read a CARD: from the listening node the answer, from the dialling node the first frame."""
@@ -394,7 +402,7 @@ class Peers:
             self._accept(route, card, now)
         elif card.attempt == connection.attempt and not connection.has_card:
             self._answered_card(connection, card, now)
-        return self._take()
+        return self._take(now)
 
     def _refusal(self, card: Card) -> str | None:
         if card.node == self.card.node:
@@ -493,14 +501,14 @@ class Peers:
             else:
                 connection.has_hello = True
             self._settle(peer, now)
-        return self._take()
+        return self._take(now)
 
     def on_bye(self, route: bytes, now: float) -> list[Effect | Event]:
         """Record that a peer closes."""
         peer = self._peer_of.get(route)
         if peer is not None:
             self._gone(peer, "closed", now)
-        return self._take()
+        return self._take(now)
 
     def on_unreachable(self, route: bytes, now: float) -> list[Effect | Event]:
         """Record EHOSTUNREACH of a routing id: its connection has ended."""
@@ -509,7 +517,7 @@ class Peers:
             connection = peer.accepted
             self._remove_accepted(peer)
             self._closed(peer, connection, now)
-        return self._take()
+        return self._take(now)
 
     # connections of a pair
 
@@ -538,7 +546,7 @@ class Peers:
     def _closed(self, peer: Peer, connection: Connection | None, now: float) -> None:
         """Go on without a connection that has ended."""
         if not peer.connections:
-            peer.since = now
+            peer.since, self._has_ended = now, True
         if peer.greeted is connection or peer.greeted not in peer.connections:
             peer.greeted = None
             self._out.append(Suspend(peer.node))
@@ -554,6 +562,7 @@ class Peers:
         peer = self._peer_of.pop(connection.route, None)
         if peer is not None and peer.dialled is connection:
             peer.dialled = None
+        self._has_ended = True
         self._out.append(HangUp(connection.route, connection.endpoint or ""))
 
     def _call(self, endpoint: str, now: float) -> Connection:
@@ -620,6 +629,7 @@ class Peers:
             self._out.append(PeerGone(peer.card, reason))
         peer.state, peer.greeted = KNOWN, None
         peer.since = peer.known_at = now
+        self._has_ended = True
         self._remove_accepted(peer)
         if peer.dialled is not None:
             self._hang_up(peer.dialled)
@@ -646,11 +656,8 @@ class Peers:
             if now >= connection.answered_at + SILENT_AFTER:
                 self._redial(connection, now)
         self._refused = {endpoint: until for endpoint, until in self._refused.items() if now < until}
-        for peer in self.by_id.values():
-            self._dial(peer, now)
-        for endpoint in self._seeds:
-            self._dial_seed(endpoint, now)
-        return self._take()
+        self._has_ended = True
+        return self._take(now)
 
     def _redial(self, connection: Connection, now: float) -> None:
         """Replace a connection without an answer by one with another handle."""
