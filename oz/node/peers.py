@@ -68,6 +68,9 @@ DIAL_AFTER = 2 * PING_INTERVAL
 FORGET_AFTER = 100
 """Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
 
+DIRECTORY = b""
+"""Introducer of the nodes that the directory of the host lists. The peers of the host read it too."""
+
 KNOWN, UP, SILENT = "known", "up", "silent"
 
 
@@ -247,15 +250,13 @@ class Peer:
         answered_at: time of the last answer.
         since: time since which the peer has no CARD, or is KNOWN.
         up_since: time at which the peer came up.
-        is_introduced: whether a peer has introduced it since it was last up.
-        is_listed: whether the directory of the host names it.
+        introducers: ids of the peers that have named it, and `DIRECTORY`.
         known_at: time of the last introduction or loss, from which the peer is forgotten.
         turn: counts dials, so that each endpoint is dialled in turn.
     """
 
     __slots__ = (
-        "accepted", "answered_at", "card", "dialled", "endpoints", "greeted", "is_introduced", "is_listed",
-        "known_at", "node",
+        "accepted", "answered_at", "card", "dialled", "endpoints", "greeted", "introducers", "known_at", "node",
         "since", "state", "turn", "up_since",
     )  # fmt: skip
 
@@ -268,12 +269,20 @@ class Peer:
         self.greeted: Connection | None = None
         self.answered_at = self.since = self.known_at = self.up_since = now
         self.turn = 0
-        self.is_introduced = self.is_listed = False
+        self.introducers: set[bytes] = set()
 
     @property
     def connections(self) -> list[Connection]:
         """Connections with a CARD."""
         return [one for one in (self.dialled, self.accepted) if one is not None and one.has_card]
+
+    def has_met(self, other: Peer) -> bool:
+        """Return whether one source has named both peers, and so has introduced them to each other."""
+        return (
+            not self.introducers.isdisjoint(other.introducers)
+            or self.node in other.introducers
+            or other.node in self.introducers
+        )
 
     def connection(self, route: bytes) -> Connection | None:
         """Return the connection with a CARD that has a route."""
@@ -352,7 +361,7 @@ class Peers:
         return self._take(now)
 
     def introduce(
-        self, node: bytes, endpoints: Iterable[str], now: float, *, is_listed: bool = False
+        self, node: bytes, endpoints: Iterable[str], now: float, *, by: bytes = DIRECTORY
     ) -> list[Effect | Event]:
         """Add a node that another source names.
 
@@ -360,12 +369,11 @@ class Peers:
             node: id.
             endpoints: where it listens.
             now: in seconds.
-            is_listed: whether the directory of the host names it, which the peers of the host read too.
+            by: id of the peer that names it, or `DIRECTORY`.
         """
         peer = self._find(node, now)
         if peer is not None:
-            peer.is_listed |= is_listed
-            peer.is_introduced |= not is_listed
+            peer.introducers.add(by)
             if peer.state == KNOWN:
                 peer.known_at = now
                 if peer.card is None:
@@ -612,9 +620,7 @@ class Peers:
         for node, name in [(self.card.node, self.card.name), *names]:
             if name == card.name:
                 self._out.append(NameConflict(card, node))
-        if not peer.is_introduced:
-            self._introduce(peer, [one for one in others if not (one.is_listed and peer.is_listed)])
-        peer.is_introduced = False
+        self._introduce(peer, [one for one in others if not one.has_met(peer)])
 
     def _introduce(self, peer: Peer, others: list[Peer]) -> None:
         named = [(one.node, one.endpoints) for one in others if one.endpoints]

@@ -47,6 +47,10 @@ class Session:
         self.window = [message for message in self.window if message[0] >= hello.expected]
         self.unsent = list(self.window)
 
+    def fits(self, hello):
+        acked = self.window[0][0] if self.window else self.following
+        return hello.epoch == self.epoch or (hello.epoch is None and acked == 0)
+
     def is_responsive(self, now):
         return self.is_up
 
@@ -208,9 +212,11 @@ class Process:
     def on_hello(self, node, route, hello):
         session = self.sessions.get(node)
         if session is not None and session.id == hello.session:
-            if hello.attempt < session.attempt or (hello.attempt == session.attempt and route != session.route):
+            if hello.attempt < session.attempt or (
+                hello.attempt == session.attempt and route != session.route
+            ):
                 return
-        if session is not None and session.id == hello.session and session.epoch == hello.epoch:
+        if session is not None and session.id == hello.session and session.fits(hello):
             session.resume(hello, route)
         else:
             if session is not None:
@@ -238,7 +244,7 @@ class Process:
         link.expected += 1
         if content[0] == "INTRODUCE":
             for other, endpoints in content[1]:
-                self.apply(self.peers.introduce(other, endpoints, self.world.now))
+                self.apply(self.peers.introduce(other, endpoints, self.world.now, by=node))
         elif content[0] == "REQUEST":
             self.world.executed(node, content[1], self)
             if content[2] != "only.0" or self.world.is_quiet:
@@ -259,9 +265,10 @@ class Process:
         for route, handle in list(self.handles.items()):
             while handle.incoming and route in self.handles:
                 self.read(route, handle.incoming.popleft())
-        due, self.replies = [one for one in self.replies if one[0] <= now], [
-            one for one in self.replies if one[0] > now
-        ]
+        due, self.replies = (
+            [one for one in self.replies if one[0] <= now],
+            [one for one in self.replies if one[0] > now],
+        )
         for _, node, number in due:
             if node in self.sessions:
                 self.sessions[node].offer(("REPLY", number))
@@ -478,9 +485,7 @@ class World:
         if self.mode == "directory" and int(self.now / STEP) % 10 == 0:
             for process in order:
                 for other in order:
-                    process.apply(
-                        process.peers.introduce(other.id, (other.endpoint,), self.now, is_listed=True)
-                    )
+                    process.apply(process.peers.introduce(other.id, (other.endpoint,), self.now))
 
     def run(self):
         chaos = CHAOS_SECONDS if not self.is_calm else 5.0
