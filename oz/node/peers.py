@@ -123,13 +123,17 @@ class Greet(NamedTuple):
 
 
 class Suspend(NamedTuple):
-    """Effect: the session for a peer is DOWN until the next HELLO of the peer.
+    """Effect: the session for a peer is DOWN until the next HELLO, if the route is that of its last HELLO.
+
+    The dialling node needs it, because a send to a handle without a connection does not fail.
 
     Attributes:
         node: id of the peer.
+        route: handle or routing id of the connection that has ended.
     """
 
     node: bytes
+    route: bytes
 
 
 class Introduce(NamedTuple):
@@ -436,10 +440,11 @@ class Peers:
         if old is not None:
             self._remove_accepted(peer)
         elsewhere = self._peer_of.get(route)
-        if elsewhere is not None and elsewhere is not peer:
-            # Without keys a routing id may name another node: its former connection has ended.
+        if elsewhere is not None and elsewhere.accepted is not None:
+            # A routing id is random, so this is a peer that broke the protocol: the later CARD counts.
+            ended = elsewhere.accepted
             self._remove_accepted(elsewhere)
-            self._closed(elsewhere, None, now)
+            self._closed(elsewhere, ended, now)
         peer.accepted = Connection(route, None, card.attempt, now)
         self._open(peer, peer.accepted, card, now)
 
@@ -551,13 +556,13 @@ class Peers:
         if peer.state != UP and now < peer.answered_at + SILENT_AFTER:
             self._up(peer, now)
 
-    def _closed(self, peer: Peer, connection: Connection | None, now: float) -> None:
+    def _closed(self, peer: Peer, connection: Connection, now: float) -> None:
         """Go on without a connection that has ended."""
         if not peer.connections:
             peer.since, self._has_ended = now, True
-        if peer.greeted is connection or peer.greeted not in peer.connections:
+        if peer.greeted is connection:
             peer.greeted = None
-            self._out.append(Suspend(peer.node))
+        self._out.append(Suspend(peer.node, connection.route))
         self._settle(peer, now)
 
     def _remove_accepted(self, peer: Peer) -> None:

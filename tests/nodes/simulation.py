@@ -149,8 +149,9 @@ class Process:
                 link.route, link.is_live = effect.route, False
                 self.greet(link)
             elif isinstance(effect, machine.Suspend):
-                if effect.node in self.sessions:
-                    self.sessions[effect.node].is_up = False
+                session = self.sessions.get(effect.node)
+                if session is not None and session.route == effect.route:
+                    session.is_up = False
             elif isinstance(effect, machine.Introduce):
                 if effect.node in self.sessions:
                     self.sessions[effect.node].offer(("INTRODUCE", effect.peers))
@@ -211,12 +212,11 @@ class Process:
 
     def on_hello(self, node, route, hello):
         session = self.sessions.get(node)
-        if session is not None and session.id == hello.session:
-            if hello.attempt < session.attempt or (
-                hello.attempt == session.attempt and route != session.route
-            ):
-                return
-        if session is not None and session.id == hello.session and session.fits(hello):
+        is_same = session is not None and session.id == hello.session
+        is_repeated = is_same and (hello.attempt, route) == (session.attempt, session.route)
+        if is_same and not is_repeated and hello.attempt <= session.attempt:
+            return
+        if is_same and session.fits(hello):
             session.resume(hello, route)
         else:
             if session is not None:
@@ -253,7 +253,7 @@ class Process:
             self.act(self.requests.on_reply(node, content[1], None))
 
     def step(self):
-        world, now, choose = self.world, self.world.now, self.world.choose
+        now, choose = self.world.now, self.world.choose
         if now < self.is_stopped_until:
             return
         for connection in list(self.listener.connections):
@@ -510,6 +510,9 @@ class World:
         while self.now < end:
             self.step()
         self.check_converged()
+        end = self.now + TIMEOUT
+        while self.pending and self.now < end + STEP:
+            self.step()
         self.is_quiet = True
         before = len(self.outcomes)
         for process in self.processes.values():
@@ -521,9 +524,9 @@ class World:
             self.step()
         if self.pending:
             raise Violation(f"{len(self.pending)} requests have not ended")
-        late = [one for one in self.outcomes[before:] if one not in ("reply", "Timeout", "PeerLost")]
-        if late:
-            raise Violation(f"{late} after the nodes have converged")
+        outcomes = Counter(self.outcomes[before:])
+        if outcomes["reply"] != self.count * (self.count - 1):
+            raise Violation(f"{outcomes} after the nodes have converged")
         self.check_converged()
 
 
