@@ -168,11 +168,18 @@ class Process:
         session = self.sessions.pop(node, None)
         if session is not None:
             session.has_ended = True
+        self.lose(node)
+
+    def lose(self, node):
         self.act(self.requests.peer_lost(node, self.world.now))
+        for key, (_, _, many) in self.world.pending.items():
+            if key[0] == self.id and self.world.held.get(key) == node and not many:
+                raise Violation(f"request {key[1]} waits for a lost peer")
 
     def act(self, effects):
         for effect in effects:
             if isinstance(effect, Send):
+                self.world.held[self.id, effect.number] = effect.node
                 self.sessions[effect.node].offer(("REQUEST", effect.number, effect.content.subject))
             elif isinstance(effect, Ended):
                 self.world.ended(self, effect.number, effect.error)
@@ -222,7 +229,7 @@ class Process:
             if session is not None:
                 session.has_ended = True
                 del self.sessions[node]
-                self.act(self.requests.peer_lost(node, self.world.now))
+                self.lose(node)
             session = self.sessions[node] = Session(node, hello, route, self.world.choose.randbytes(16))
         first = session.window[0][0] if session.window else session.following
         self.send(route, ("WELCOME", hello.attempt, session.epoch, first))
@@ -312,7 +319,7 @@ class World:
         self.count = self.choose.randint(2, 6)
         self.separated = set()
         self.processes = {}
-        self.pending, self.runs, self.outcomes = {}, Counter(), []
+        self.pending, self.held, self.runs, self.outcomes = {}, {}, Counter(), []
         self.starts = Counter()
         for index in range(self.count):
             self.start(index)
