@@ -136,6 +136,16 @@ class Suspend(NamedTuple):
     route: bytes
 
 
+class End(NamedTuple):
+    """Effect: end the link to a peer and the session for it, if they exist.
+
+    Attributes:
+        node: id of the peer.
+    """
+
+    node: bytes
+
+
 class Introduce(NamedTuple):
     """Effect: send ids and endpoints of peers to a peer.
 
@@ -171,7 +181,7 @@ class PeerSilent(NamedTuple):
 
 
 class PeerGone(NamedTuple):
-    """Event: a peer has no sessions any more. The engine ends the link and the session for it.
+    """Event: a peer that was up is not there any more. `End` goes before.
 
     Attributes:
         card: of the peer.
@@ -206,7 +216,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-Effect = Dial | HangUp | SendCard | Greet | Suspend | Introduce
+Effect = Dial | HangUp | SendCard | Greet | Suspend | End | Introduce
 Event = PeerUp | PeerSilent | PeerGone | NameConflict | Refused
 
 
@@ -562,7 +572,9 @@ class Peers:
             peer.since, self._has_ended = now, True
         if peer.greeted is connection:
             peer.greeted = None
-        self._out.append(Suspend(peer.node, connection.route))
+        # A peer that is up resumes its sessions. Another one may never return.
+        is_end = peer.state == KNOWN and not peer.connections
+        self._out.append(End(peer.node) if is_end else Suspend(peer.node, connection.route))
         self._settle(peer, now)
 
     def _remove_accepted(self, peer: Peer) -> None:
@@ -636,8 +648,10 @@ class Peers:
 
     def _gone(self, peer: Peer, reason: str, now: float) -> None:
         """End the sessions of a peer. A lost peer stays in the roster."""
-        if peer.state != KNOWN and peer.card is not None:
-            self._out.append(PeerGone(peer.card, reason))
+        if peer.card is not None and (peer.state != KNOWN or peer.connections):
+            self._out.append(End(peer.node))
+            if peer.state != KNOWN:
+                self._out.append(PeerGone(peer.card, reason))
         peer.state, peer.greeted = KNOWN, None
         peer.since = peer.known_at = now
         self._has_ended = True

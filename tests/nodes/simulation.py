@@ -158,8 +158,8 @@ class Process:
             elif isinstance(effect, machine.PeerUp):
                 self.names[effect.card.node] = effect.card.name
                 self.act(self.requests.changed(world.now))
-            elif isinstance(effect, machine.PeerGone):
-                self.end(effect.card.node)
+            elif isinstance(effect, machine.End):
+                self.end(effect.node)
             if isinstance(effect, machine.PeerGone | machine.PeerUp | machine.PeerSilent):
                 world.check_event(self, effect)
 

@@ -10,6 +10,7 @@ from oz.node.peers import (
     SILENT_AFTER,
     UP,
     Dial,
+    End,
     Greet,
     HangUp,
     Introduce,
@@ -225,7 +226,7 @@ def test_accepted_connection_of_a_silent_peer_stays_until_the_peer_is_lost(roste
     assert roster("on_answer", b"r", now=4.0) == [PeerUp(card(SMALL, 1), True)]
     assert roster("tick", now=4.0 + SILENT_AFTER)
     assert roster.peers.next_deadline() == 4.0 + LOST_AFTER
-    assert roster("tick", now=4.0 + LOST_AFTER) == [PeerGone(card(SMALL, 1), "lost")]
+    assert roster("tick", now=4.0 + LOST_AFTER) == [End(SMALL), PeerGone(card(SMALL, 1), "lost")]
     assert roster.state(SMALL) == KNOWN
     assert roster("on_answer", b"r", now=9.1) == []
 
@@ -260,13 +261,13 @@ def test_loss_of_the_winner_falls_back_to_the_other_connection(roster):
 def test_accepted_connection_that_never_gets_live_is_removed(roster):
     roster("on_card", b"r", card(SMALL, 1))
     assert roster.peers.next_deadline() == SILENT_AFTER
-    assert roster("tick", now=SILENT_AFTER) == [Suspend(SMALL, b"r")]
+    assert roster("tick", now=SILENT_AFTER) == [End(SMALL)]
     assert roster("tick", now=SILENT_AFTER + DIAL_AFTER) == [Dial(b"h1", "n1")]
 
 
 def test_closed_peer_is_forgotten(roster):
     roster.up(LARGE, b"r")
-    assert roster("on_bye", b"r") == [PeerGone(card(LARGE, 1), "closed")]
+    assert roster("on_bye", b"r") == [End(LARGE), PeerGone(card(LARGE, 1), "closed")]
     assert roster("on_bye", b"r") == []
     assert roster.peers.by_id == {}
 
@@ -275,7 +276,7 @@ def test_endpoint_of_connect_is_dialled_again_when_its_peer_has_closed(roster):
     roster("connect", "a")
     roster.dialled(LARGE)
     roster.live(b"h1")
-    assert roster("on_bye", b"h1")[1:] == [HangUp(b"h1", "a"), Dial(b"h2", "a")]
+    assert roster("on_bye", b"h1")[2:] == [HangUp(b"h1", "a"), Dial(b"h2", "a")]
 
 
 def test_new_process_at_the_same_endpoint_replaces_the_old_one(roster):
