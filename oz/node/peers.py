@@ -19,6 +19,9 @@ A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endp
 two nodes may have been apart without any third party that introduces them again. A peer that closes, or that is
 replaced by a new process, is forgotten at once.
 
+A node introduces a peer that comes up to the other peers, unless another source has named it. Because that source
+may have died before, or may not know all peers, each node also introduces all peers to one peer in turn.
+
 Connections. "own" is a connection that this node has dialled.
 
 =================== ============================= =============================== =======================
@@ -68,8 +71,8 @@ DIAL_AFTER = 2 * PING_INTERVAL
 FORGET_AFTER = 100
 """Multiple of `lost_after` for which a lost peer is dialled, and for which a refused endpoint is not."""
 
-DIRECTORY = b""
-"""Introducer of the nodes that the directory of the host lists. The peers of the host read it too."""
+NAME_INTERVAL = 2 * PING_INTERVAL
+"""Seconds between two introductions of all peers that are up to one peer, in turn."""
 
 KNOWN, UP, SILENT = "known", "up", "silent"
 
@@ -264,13 +267,13 @@ class Peer:
         answered_at: time of the last answer.
         since: time since which the peer has no CARD, or is KNOWN.
         up_since: time at which the peer came up.
-        introducers: ids of the peers that have named it, and `DIRECTORY`.
+        is_named: whether another source has named it.
         known_at: time of the last introduction or loss, from which the peer is forgotten.
         turn: counts dials, so that each endpoint is dialled in turn.
     """
 
     __slots__ = (
-        "accepted", "answered_at", "card", "dialled", "endpoints", "greeted", "introducers", "known_at", "node",
+        "accepted", "answered_at", "card", "dialled", "endpoints", "greeted", "is_named", "known_at", "node",
         "since", "state", "turn", "up_since",
     )  # fmt: skip
 
@@ -283,20 +286,12 @@ class Peer:
         self.greeted: Connection | None = None
         self.answered_at = self.since = self.known_at = self.up_since = now
         self.turn = 0
-        self.introducers: set[bytes] = set()
+        self.is_named = False
 
     @property
     def connections(self) -> list[Connection]:
         """Connections with a CARD."""
         return [one for one in (self.dialled, self.accepted) if one is not None and one.has_card]
-
-    def has_met(self, other: Peer) -> bool:
-        """Return whether one source has named both peers, and so has introduced them to each other."""
-        return (
-            not self.introducers.isdisjoint(other.introducers)
-            or self.node in other.introducers
-            or other.node in self.introducers
-        )
 
     def connection(self, route: bytes) -> Connection | None:
         """Return the connection with a CARD that has a route."""
@@ -336,6 +331,7 @@ class Peers:
         self._attempt = 0
         self._out: list[Effect | Event] = []
         self._has_ended = False
+        self._named_at, self._named = 0.0, b""
 
     def _take(self, now: float) -> list[Effect | Event]:
         """Return the effects; first dial where connections have ended."""
@@ -374,20 +370,17 @@ class Peers:
                 self._hang_up(connection)
         return self._take(now)
 
-    def introduce(
-        self, node: bytes, endpoints: Iterable[str], now: float, *, by: bytes = DIRECTORY
-    ) -> list[Effect | Event]:
-        """Add a node that another source names.
+    def introduce(self, node: bytes, endpoints: Iterable[str], now: float) -> list[Effect | Event]:
+        """Add a node that the directory of the host or a peer names.
 
         Args:
             node: id.
             endpoints: where it listens.
             now: in seconds.
-            by: id of the peer that names it, or `DIRECTORY`.
         """
         peer = self._find(node, now)
         if peer is not None:
-            peer.introducers.add(by)
+            peer.is_named = True
             if peer.state == KNOWN:
                 peer.known_at = now
                 if peer.card is None:
@@ -637,7 +630,8 @@ class Peers:
         for node, name in [(self.card.node, self.card.name), *names]:
             if name == card.name:
                 self._out.append(NameConflict(card, node))
-        self._introduce(peer, [one for one in others if not one.has_met(peer)])
+        if not peer.is_named:
+            self._introduce(peer, others)
 
     def _introduce(self, peer: Peer, others: list[Peer]) -> None:
         named = [(one.node, one.endpoints) for one in others if one.endpoints]
@@ -677,12 +671,29 @@ class Peers:
                 self._closed(peer, accepted, now)
             if peer.state == KNOWN and not peer.connections and now >= self._forget_at(peer):
                 self._gone(peer, "forgotten", now)
+        if now >= self._name_at():
+            self._name_peers(now)
         for connection in list(self._own.values()):
             if now >= connection.answered_at + SILENT_AFTER:
                 self._redial(connection, now)
         self._refused = {endpoint: until for endpoint, until in self._refused.items() if now < until}
         self._has_ended = True
         return self._take(now)
+
+    def _name_at(self) -> float:
+        """Return when a peer is introduced to all others. A single peer has no others."""
+        is_enough = sum(1 for peer in self.by_id.values() if peer.state == UP) > 1
+        return self._named_at + NAME_INTERVAL if is_enough else inf
+
+    def _name_peers(self, now: float) -> None:
+        """Introduce all peers to the next one, because a source that has named two may have died since."""
+        nodes = sorted(node for node, peer in self.by_id.items() if peer.state == UP)
+        self._named = next((node for node in nodes if node > self._named), nodes[0])
+        self._named_at = now
+        others = [self.by_id[node] for node in nodes if node != self._named]
+        named = [(one.node, one.endpoints) for one in others if one.endpoints]
+        if named:
+            self._out.append(Introduce(self._named, named))
 
     def _redial(self, connection: Connection, now: float) -> None:
         """Replace a connection without an answer by one with another handle."""
@@ -716,6 +727,7 @@ class Peers:
 
     def _deadlines(self) -> Iterator[float]:
         yield from self._refused.values()
+        yield self._name_at()
         for connection in self._own.values():
             yield connection.answered_at + SILENT_AFTER
         for peer in self.by_id.values():

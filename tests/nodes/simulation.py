@@ -251,7 +251,7 @@ class Process:
         link.expected += 1
         if content[0] == "INTRODUCE":
             for other, endpoints in content[1]:
-                self.apply(self.peers.introduce(other, endpoints, self.world.now, by=node))
+                self.apply(self.peers.introduce(other, endpoints, self.world.now))
         elif content[0] == "REQUEST":
             self.world.executed(node, content[1], self)
             if content[2] != "only.0" or self.world.is_quiet:

@@ -6,6 +6,7 @@ from oz.node.peers import (
     DIAL_AFTER,
     FORGET_AFTER,
     KNOWN,
+    NAME_INTERVAL,
     SILENT,
     SILENT_AFTER,
     UP,
@@ -320,18 +321,9 @@ def test_peers_without_endpoints_are_not_introduced(roster):
     assert roster.of(Introduce) == []
 
 
-@pytest.mark.parametrize("by", [b"", bytes([7] * 16)])
-def test_peers_with_a_common_introducer_are_not_introduced(roster, by):
-    roster("introduce", SMALL, ["n1"], by=by)
-    roster("introduce", LARGE, ["n9"], by=by)
+def test_named_peer_is_not_introduced(roster):
     roster.up(SMALL, b"r")
-    roster.up(LARGE, b"s")
-    assert roster.of(Introduce) == []
-
-
-def test_introducer_is_not_introduced(roster):
-    roster.up(SMALL, b"r")
-    roster("introduce", LARGE, ["n9"], by=SMALL)
+    roster("introduce", LARGE, ["n9"])
     roster.up(LARGE, b"s")
     assert roster.of(Introduce) == []
 
@@ -370,3 +362,27 @@ def test_winner_without_answers_gives_way_to_the_other_connection(roster):
     roster("on_card", b"r", card(SMALL, 1), now=1.0)
     roster("on_answer", b"h1", now=4.0)
     assert roster("tick", now=1.0 + SILENT_AFTER) == [Suspend(SMALL, b"r"), Greet(SMALL, b"h1")]
+
+
+def test_all_peers_are_introduced_to_one_peer_in_turn(roster):
+    roster.up(SMALL, b"r")
+    roster("tick", now=NAME_INTERVAL)
+    assert roster.of(Introduce) == []
+    roster.up(LARGE, b"s", now=NAME_INTERVAL)
+    found = []
+    for turn in range(1, 4):
+        now = turn * NAME_INTERVAL
+        for route in (b"r", b"s"):
+            roster("on_answer", route, now=now)
+        roster("tick", now=now)
+        found += [(one.node, one.peers) for one in roster.of(Introduce)]
+        assert roster.peers.next_deadline() == now + NAME_INTERVAL
+    of_small, of_large = [(SMALL, ("n1",))], [(LARGE, ("n9",))]
+    assert found == [(SMALL, of_large), (LARGE, of_small), (SMALL, of_large)]
+
+
+def test_peers_without_endpoints_are_not_introduced_in_turn(roster):
+    roster.up(SMALL, b"r", endpoints=())
+    roster.up(LARGE, b"s", endpoints=())
+    roster("tick", now=NAME_INTERVAL)
+    assert roster.of(Introduce) == []

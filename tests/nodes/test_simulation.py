@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from nodes.simulation import run_seed
-from oz.node.peers import Peer, Peers
+from oz.node.peers import Peers
 from oz.node.requests import Requests
 
 
@@ -24,6 +24,10 @@ def forget_retries(requests, node, now):
     return []
 
 
+def name_nobody(peers, now):
+    peers._named_at = now
+
+
 def introduce_nobody(peers, peer, others):
     pass
 
@@ -32,7 +36,7 @@ REMOVALS = {
     "smaller id wins": (Peers, "_chosen", keep_both),
     "lost holders": (Requests, "peer_lost", forget_retries),
     "introductions": (Peers, "_introduce", introduce_nobody),
-    "common introducers": (Peer, "has_met", lambda peer, other: bool(peer.introducers)),
+    "introductions in turn": (Peers, "_name_peers", name_nobody),
 }
 
 
