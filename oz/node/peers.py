@@ -7,17 +7,17 @@ servers, other peers) and from connections that peers dial. All of them feed one
 
 A pair of nodes has at most two connections, one in each direction of dialling: `Peer.dialled` and
 `Peer.accepted`. The dialling node counts its connections; each CARD has that number, and a listening node
-keeps the connection with the highest number. The *chosen* connection is the one that the smaller id dialled, if
-it has a CARD, else the other. Both nodes decide so without a message. A node greets (HELLO) on the chosen
+keeps the connection with the highest number. The *chosen* connection is the connection that the smaller id
+dialled. If that connection has no CARD, the other connection is chosen. Both nodes decide so without a message. A node greets (HELLO) on the chosen
 connection. Once the chosen connection is LIVE in both directions, a node removes the other one.
 
 A listening ROUTER cannot close a connection, and does not notice a half-open one. Therefore only the dialling
 node replaces connections, and time is measured by *answers*: WELCOME and ACK prove both directions, because
 each node demands an ACK once a second. A connection without an answer for `SILENT_AFTER` is dialled again.
 
-A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile, because
-two nodes may have been apart without any third party that introduces them again. A peer that closes, or that is
-replaced by a new process, is forgotten at once.
+A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endpoints are dialled meanwhile. After a
+partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
+a new process, is forgotten at once.
 
 A node introduces a peer that comes up to the other peers, unless another source has named it. Because that source
 may have died before, or may not know all peers, each node also introduces all peers to one peer in turn.
@@ -90,7 +90,7 @@ class Dial(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """Effect: disconnect an endpoint, and discard frames of its handle.
+    """Effect: disconnect an endpoint, and discard frames of its handle. A session on this route is DOWN.
 
     Attributes:
         handle: of the connection.
