@@ -8,8 +8,8 @@ servers, other peers) and from connections that peers dial. All of them feed one
 A pair of nodes has at most two connections, one in each direction of dialling: `Peer.dialled` and
 `Peer.accepted`. The dialling node counts its connections; each CARD has that number, and a listening node
 keeps the connection with the highest number. The *chosen* connection is the connection that the smaller id
-dialled. If that connection has no CARD, the other connection is chosen. Both nodes decide so without a message. A node greets (HELLO) on the chosen
-connection. Once the chosen connection is LIVE in both directions, a node removes the other one.
+dialled. If that connection has no CARD, the other connection is chosen. Both nodes decide so without a message.
+A node greets (HELLO) on the chosen connection. Once it is LIVE in both directions, a node removes the other one.
 
 A listening ROUTER cannot close a connection, and does not notice a half-open one. Therefore only the dialling
 node replaces connections, and time is measured by *answers*: WELCOME and ACK prove both directions, because
