@@ -129,14 +129,14 @@ for filtering in ("prefix", "publisher"):
         sub.subscribe("a.*")
         pub.wait_for_subscribers(timeout=40)
         pub.publish("a.b", b"x")
-        assert sub.receive(40).payload == b"x"
+        assert sub.receive(timeout=40).payload == b"x"
 
 async def main():
     async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub, oz.asyncio.Subscriber(pub.endpoint) as sub:
         sub.subscribe("a.*")
         await pub.wait_for_subscribers(timeout=40)
         await pub.publish("a.b", b"x")
-        assert (await sub.receive(40)).payload == b"x"
+        assert (await sub.receive(timeout=40)).payload == b"x"
 
 asyncio.run(main())
 with oz.Node("x", bind="tcp://127.0.0.1:*") as x, oz.Node("y", peers=[x.endpoint]) as y:

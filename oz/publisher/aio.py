@@ -312,6 +312,7 @@ class Publisher(PublisherBase):
             TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
+        self._check_pairs(pairs)
         count = 0
         if isinstance(pairs, AsyncIterable):
             async for subject, payload in pairs:

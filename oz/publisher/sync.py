@@ -187,6 +187,7 @@ class Publisher(PublisherBase):
             TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
+        self._check_pairs(pairs)
         count = 0
         with self.batch():
             for subject, payload in pairs:

@@ -50,7 +50,7 @@ from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
-from oz.transport.endpoints import EndpointError, check
+from oz.transport.endpoints import EndpointError, check, check_destination
 from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.runtime import runtime_of
@@ -209,6 +209,7 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
+            check_destination(endpoint)
             if endpoint in self.places:
                 return
             descriptors.need_for_endpoint(endpoint)

@@ -269,6 +269,8 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call `on_gap`. Its exceptions are logged."""
+        if gap.reason == "malformed":
+            _log.warning("%s messages do not decode: both sides need the same codec=", gap.count)
         for listener in self.gap_listeners:
             try:
                 listener(gap)
