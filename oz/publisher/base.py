@@ -136,7 +136,7 @@ class PublisherBase(ABC):
             engine.release()
 
     def has_subscribers(self, subject: str | bytes) -> bool:
-        """Return whether a subscriber receives a subject.
+        """Return whether a subscriber receives a subject, or will when its link resumes.
 
         Raises:
             SubjectError, ClosedError, OwnershipError: as `publish`.

@@ -718,11 +718,12 @@ class Engine:
 
     # subscribers
 
-    def count_subscribers(self, subject: Any = None) -> int:
+    def count_subscribers(self, subject: Any = None, *, only_up: bool = False) -> int:
         """Return the number of links with subscriptions, plus the number of subscriptions of plain subscribers.
 
         Args:
             subject: count only those that receive this subject; None counts all.
+            only_up: whether to count only links with a connection.
 
         Raises:
             SubjectError, TypeError: the subject is not allowed.
@@ -731,7 +732,10 @@ class Engine:
         self.check_usable()
         text, raw = (None, b"") if subject is None else self._subjects.check(subject)
         return self._locked(
-            lambda: self._sessions.count(text, raw) + self._plain.count(None if text is None else raw)
+            lambda: (
+                self._sessions.count(text, raw, only_up=only_up)
+                + self._plain.count(None if text is None else raw)
+            )
         )
 
     def subscribers(self, subject: Any, count: int, timeout: float | None) -> Steps[None]:
@@ -747,7 +751,7 @@ class Engine:
             SubjectError, TypeError, ClosedError, OwnershipError: as `count_subscribers`.
         """
         end = None if timeout is None else self._clock() + timeout
-        while (found := self.count_subscribers(subject)) < count:
+        while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
                 where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"

@@ -177,7 +177,7 @@ class MulticastEngine(Engine):
 
     # subscribers
 
-    def count_subscribers(self, subject: Any = None) -> NoReturn:
+    def count_subscribers(self, subject: Any = None, *, only_up: bool = False) -> NoReturn:
         """Refuse to count.
 
         Raises:

@@ -816,20 +816,21 @@ class Sessions:
                 found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
         return found
 
-    def count(self, subject: str | None, raw: bytes) -> int:
+    def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
         """Return the number of sessions with subscriptions.
 
         Args:
             subject: only sessions whose subscriptions match it; None for all whose declaration is complete.
             raw: the subject as bytes.
+            only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(session.is_declared for session in self.by_id.values())
+            return sum(one.is_declared and (one.is_up or not only_up) for one in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return len({stream.session for stream in streams})
+        return len({one.session for one in streams if one.session.is_up or not only_up})
 
     def close(self) -> None:
         """Queue a BYE for each session that is UP; backlogs count as dropped."""

@@ -208,8 +208,8 @@ class Publisher(PublisherBase):
     ) -> None:
         """Wait until subscriptions have arrived. Messages that are published then reach the subscribers.
 
-        A link counts once. Plain subscribers count once for each subscription, and equal subscriptions
-        behind a proxy count once.
+        A link counts once, while it has a connection. Plain subscribers count once for each subscription, and
+        equal subscriptions behind a proxy count once.
 
         Args:
             subject: count only subscribers that receive this subject.

@@ -355,7 +355,7 @@ def test_sending_leaves_no_reference_behind(ours):
         ours.log.clear()
 
     work()
-    held = (subject, payload, recipients, ours.streams[0], None, True, ours.accumulator)
+    held = (subject, payload, recipients, ours.streams[0], ours.accumulator)
     gc.collect()
     before = [sys.getrefcount(one) for one in held]
     for _ in range(size(1_000, 100_000)):
