@@ -279,7 +279,8 @@ class Subscriber(SubscriberBase, Pollable):
         """Wait until each endpoint serves the subscriptions.
 
         An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
-        ended its handshake. A message that an oz publisher publishes afterwards is not lost.
+        ended its handshake. A message that comes over a link and is published afterwards is not lost. A plain
+        publisher may still lose the first messages, because ZeroMQ does not answer subscriptions.
 
         Args:
             timeout: seconds; None waits for ever, 0 only checks.
