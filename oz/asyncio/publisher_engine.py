@@ -6,7 +6,7 @@ import asyncio
 import sys
 import weakref
 from asyncio import _get_running_loop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -154,8 +154,6 @@ class LoopPublisher(PublisherEngine):
             attached=self._attached_anew,
             in_use=self.stay_watchful,
             heard=self._news.tell,
-            deliver=self._deliver,
-            as_result=self._as_result,
         )
         super().__init__(options, shell, role)
         # The loop must not be blocked.
@@ -228,16 +226,6 @@ class LoopPublisher(PublisherEngine):
         # Without a loop so far: the first `publish` has one.
         with suppress(RuntimeError):
             self.adopt(asyncio.get_running_loop())
-
-    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
-        # Whoever asks for a tracker gets one from it.
-        front: Any = self.front
-        return zmq.asyncio.Socket.send_multipart(front, list(frames), flags, copy=tracker is None)
-
-    def _as_result(self, tracker: Any) -> Any:
-        done: asyncio.Future[Any] = asyncio.Future()
-        done.set_result(tracker)
-        return done
 
     def _expect_more(self) -> None:
         """Send what waits at the end of the loop's turn; a thread beside the loop may ask for it."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections import deque
 from contextlib import closing
 from math import ceil
 from time import monotonic
@@ -58,7 +57,6 @@ class Ticker:
         "_publisher",
         "_stop",
         "_thread",
-        "_watched",
         "is_awake",
         "is_dormant",
         "used_at",
@@ -75,7 +73,6 @@ class Ticker:
         self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
         self._stop = EagerWaiter()
-        self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
         self.used_at = monotonic()
         self._bell = Bell()
@@ -83,11 +80,6 @@ class Ticker:
             target=self._run, args=(int(publisher.socket.fileno()),), name="oz-publisher", daemon=True
         )
         self._thread.start()
-
-    def watch(self, descriptor: int) -> None:
-        """Attend to the publisher when a file descriptor is readable, too."""
-        self._watched.append(descriptor)
-        self.wake()
 
     def watch_out(self) -> None:
         """Look once soon, as the socket was used; this thread itself looks after each use."""
@@ -123,8 +115,6 @@ class Ticker:
         poller.register(self._bell, POLLIN)
         with closing(self._bell):
             while not self._is_stopped:
-                while self._watched:
-                    poller.register(self._watched.popleft(), POLLIN)
                 seconds = self._rest()
                 for ready, _ in poller.poll(None if seconds is None else ceil(1000 * seconds)):
                     if ready == self._bell.fileno():
@@ -163,7 +153,7 @@ class Ticker:
                 return False
             began = monotonic()
             try:
-                had_work = publisher.look_after()
+                had_work = publisher.attend()
             except zmq.ContextTerminated:
                 # Nothing can be sent any more; its owner has still to close it.
                 return False

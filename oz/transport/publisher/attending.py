@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
-from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import SendingParts
 
@@ -72,8 +71,6 @@ class Shell:
             `LISTEN_EVERY` seconds at most while messages are sent.
         heard: subscriptions have come, or room perhaps: wake those who wait for either. Called by whichever
             thread has found that, under the guard.
-        deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
-        take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
         in_turns: see `Accumulator`.
     """
 
@@ -82,10 +79,6 @@ class Shell:
     attached: Callable[[], object]
     in_use: Callable[[], object]
     heard: Callable[[], object]
-    deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
-    as_result: Callable[[Any], Any] = as_it_is
-    send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
-    take_more: Callable[[], bool] | None = None
     in_turns: bool = False
 
 

@@ -77,7 +77,6 @@ class PublisherClosing:
         "_sender",
         "_sleep",
         "_socket",
-        "_take_more",
         "_untaken",
         "calls",
         "peers",
@@ -92,8 +91,6 @@ class PublisherClosing:
         monitor: Monitor,
         parts: SendingParts,
         sender: Sender,
-        *,
-        take_more: Callable[[], bool] | None,
     ) -> None:
         """Put together what a publisher has.
 
@@ -104,8 +101,6 @@ class PublisherClosing:
             monitor: of the socket.
             parts: what sends to those who ask.
             sender: what is published passes through.
-            take_more: takes in what is still to be sent from elsewhere; tells whether that was all.
-                None where nothing comes from elsewhere.
         """
         self._socket = socket
         backend = backend_of(socket)
@@ -119,7 +114,6 @@ class PublisherClosing:
         self._dispatch = parts.dispatch
         self._records = parts.records
         self._sender = sender
-        self._take_more = take_more
         self._untaken: Untaken | None = None
         self.said_goodbye = False
 
@@ -325,10 +319,9 @@ class PublisherClosing:
             if self._socket.closed:
                 return True
             try:
-                had_all = self._take_more is None or self._take_more()
                 self._sender.accumulator.flush(self._socket)
                 self._guard.undivided(self._dispatch.retry)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True
-            return had_all and not self._dispatch.full
+            return not self._dispatch.full

@@ -27,7 +27,6 @@ from oz.transport.publisher.accumulator import BatchBlock
 from oz.transport.publisher.attending import Attendant, KeyedInterest, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
@@ -58,7 +57,6 @@ class PublisherEngine:
         dispatch: sends batches.
         records: tells subscribers where this publisher stands.
         sender: what every message passes through.
-        raw: the sends of `zmq.Socket`.
         closing: the end of it all.
         dialect: the dialect that subjects must be valid in.
         on_full: what to do when a subscriber is at its high-water mark.
@@ -114,15 +112,7 @@ class PublisherEngine:
             expect_more=shell.expect_more, in_turns=shell.in_turns, backend=backend,
         )  # fmt: skip
         self.sender.send_alone = alone.shortest(self.sender, parts.sink, socket)
-        self.raw = RawSends(
-            socket, guard, parts, self.sender,
-            delimiter=delimiter or b"",
-            deliver=shell.deliver, as_result=shell.as_result, send_whole=shell.send_whole,
-        )  # fmt: skip
-        self.closing = PublisherClosing(
-            socket, guard, self.attachments, self._monitor, parts, self.sender,
-            take_more=shell.take_more,
-        )  # fmt: skip
+        self.closing = PublisherClosing(socket, guard, self.attachments, self._monitor, parts, self.sender)
         self.sender.most_bytes = options.limits.message_size
         attendant = Attendant(
             socket,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -343,21 +343,6 @@ class Sender:
             self.accumulator.pass_over(socket)
             self.stats.sent += bool(recipients.kind)
             self.stats.unwanted += not recipients.kind
-
-    def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
-        """Put what was sent by the calls of pyzmq into the accumulator too, for those who filter here."""
-        known = self.routes.known.get(subject)
-        recipients = known[0] if known is not None else self.routes.look_up(subject, subject)[0]
-        if not recipients.kind & ROUTED:
-            return
-        if len(frames) == 1 and len(frames[0]) < LARGE:
-            # The position of a last value goes by what waits, so nothing may come between.
-            with nullcontext() if self._last_values is None else self.guard:
-                self.accumulator.begin(socket, recipients, subject, frames[0])
-        else:
-            content = frames[0] if len(frames) == 1 else frames or b""
-            with self.guard:
-                self._keep_and_begin(socket, recipients, subject, rich(content))
 
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""
