@@ -20,7 +20,6 @@ SOURCES = (
     "module",
     "packing",
     "plain",
-    "publish",
     "read",
     "receive",
     "routed",

@@ -23,7 +23,6 @@ from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.publish import short_way
 from oz.transport.socket import GivingUp
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -246,29 +245,6 @@ class LoopPublisher(PublisherEngine):
         self._is_turn_to_end = False
         if not self.closed:
             self.sender.accumulator.end_turn(self.socket)
-
-    def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Make the quickest `publish` that this publisher can have, if any; see `short_way`."""
-        shortcut = short_way(self.sender, self.socket, long_way, looks=True)
-        if shortcut is None:
-            return None
-
-        find, known = weakref.ref(self), None
-
-        async def publish(subject: Any, payload: Any = b"", **fields: Any) -> None:
-            nonlocal known
-            # None in the child of a fork, which is refused further on.
-            loop = _get_running_loop()
-            if loop is not known and loop is not None:
-                known = loop
-                engine = find()
-                if engine is not None and not engine.closed:
-                    engine.adopt(loop)
-            waiting = shortcut(subject, payload, **fields)
-            if waiting is not None:
-                await waiting
-
-        return publish
 
     async def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
         """Publish one message; see `oz.asyncio.Publisher.publish`."""

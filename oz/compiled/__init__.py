@@ -64,49 +64,6 @@ class Hot(Protocol):
             first: the position of the first message.
         """
 
-    def Publish(
-        self,
-        *,
-        twin: Callable[..., Any],
-        flush: Callable[[], object],
-        quick: dict[Any, Any],
-        waiting: list[Any],
-        dispatch: Any,
-        accumulator: Any,
-        stats: Any,
-        sender: Any,
-        guard: Any,
-        monotonic: Callable[[], float],
-        socket: Any,
-        error: type[Exception],
-        alone: Callable[[Any, bytes, Any], bool] | None,
-        large: int,
-        look_every: int,
-        listen_every: float,
-    ) -> Callable[..., Any]:
-        """Make a `publish` for messages that join others, are plain, or that nobody wants.
-
-        See `short_way` of oz.transport.publisher.publish.
-
-        Args:
-            twin: does all else, with the same arguments.
-            flush: called when the batch is full.
-            quick: of its routes.
-            waiting: of its accumulator.
-            dispatch: the publisher's.
-            accumulator: the publisher's.
-            stats: where to count.
-            sender: the publisher's.
-            guard: the publisher's.
-            monotonic: its clock.
-            socket: the publisher's.
-            error: what handing over a plain message raises where nothing was sent.
-            alone: sends a message that waits for no others, where it can; see `SendAlone`.
-            large: bytes of a payload from which on the twin takes it.
-            look_every: of so many that nobody wants the twin takes one; 0 for none.
-            listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
-        """
-
     def HandOver(
         self,
         *,

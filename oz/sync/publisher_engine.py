@@ -10,6 +10,7 @@ from typing import Any
 
 import zmq
 
+from oz.message import Extras
 from oz.numbers import check_wait
 from oz.program_end import CLOSE_TIMEOUT, check_running, close_all
 from oz.sync.ticker import Ticker
@@ -19,8 +20,6 @@ from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.publish import long_way, short_way
-from oz.transport.publisher.sender import Refused
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -42,12 +41,8 @@ class ThreadedPublisher(PublisherEngine):
     `zmq_proxy`, would use it at the same time as that thread, and no ZeroMQ socket stands that.
 
     Attributes:
-        publish: publishes one message of a subject, a payload and extras; see `oz.Publisher.publish`.
-        publish_slowly: the same for messages of any kind.
         news: wakes those who wait for subscriptions, for room, or for the end of it.
     """
-
-    publish: Callable[..., None]
 
     def __init__(self, options: PublisherOptions, role: Role | None = None) -> None:
         """Make one, bound and connected to the endpoints of its options.
@@ -74,8 +69,6 @@ class ThreadedPublisher(PublisherEngine):
                 self.sender.flags = _NOBLOCK
             if options.on_full == "block" and options.full_timeout is not None:
                 self.set(zmq.SNDTIMEO, round(options.full_timeout * 1000))
-            self.publish_slowly = long_way(self.sender, self.socket, self._wait_for_room)
-            self.publish = self.quick_publish(self.publish_slowly) or self.publish_slowly
             self.attach(options.bind, options.connect)
         except BaseException:
             self.close(0)
@@ -108,13 +101,10 @@ class ThreadedPublisher(PublisherEngine):
         if ticker is not None and not ticker.is_awake:
             ticker.wake()
 
-    def quick_publish(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Return the quickest `publish` that this publisher can have, if any; see `short_way`."""
-        return short_way(self.sender, self.socket, otherwise, looks=False)
-
-    def _wait_for_room(self, subject: str | bytes, refused: Refused) -> None:
-        """Publish a message when there is room for it, if that is to be waited for."""
-        if not (
+    def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
+        """Publish one message; see `oz.Node.publish`."""
+        refused = self.sender.publish(self.socket, subject, payload, extras)
+        if refused is not None and not (
             self.on_full == "block" and self._wait_for(lambda: self.publish_again(refused), self.full_timeout)
         ):
             self.refuse(subject)

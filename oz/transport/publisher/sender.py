@@ -144,11 +144,6 @@ class Sender:
         self.is_behind = self.is_unheard = False
         self.send_alone: Callable[[Any, bytes, Any], bool] | None = None
 
-    @property
-    def has_short_way(self) -> bool:
-        """Whether payloads go as they come and nothing is kept of them: no codec, no last values."""
-        return self._encode is None and self._last_values is None
-
     def publish(
         self,
         socket: Any,
@@ -233,10 +228,6 @@ class Sender:
         """
         if self.routes.is_closing:
             self.check_open()
-        self.flush_full(socket)
-
-    def flush_full(self, socket: Any) -> None:
-        """Send what waits in the accumulator, which is full."""
         try:
             self.accumulator.flush(socket)
         except zmq.ZMQError:

@@ -9,7 +9,7 @@ from typing import Any
 from oz.errors import ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.prefix_counts import UNREACHABLE
-from oz.protocol.publisher.interest import NOBODY, PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
 from oz.subjects import dialects
 from oz.transport.dropin import callers_level
@@ -75,8 +75,6 @@ class Routes:
 
     Attributes:
         known: the route of each, by how it was given; forgotten whenever an interest changes.
-        quick: what of that the short way needs: recipients and bytes where all who want it have the publisher
-            filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
         is_closing: nothing more is published.
     """
 
@@ -92,7 +90,6 @@ class Routes:
         "_valid",
         "is_closing",
         "known",
-        "quick",
     )
 
     def __init__(
@@ -120,7 +117,6 @@ class Routes:
         self._inboxes: set[str] = set()
         self._answered: tuple[str, Route] | None = None
         self.known: dict[str | bytes, Route] = {}
-        self.quick: dict[str | bytes, Any] = {}
         self.is_closing = False
 
     def find(self, subject: Any) -> Route:
@@ -205,20 +201,16 @@ class Routes:
         self._valid[subject] = forms
 
     def _remember(self, subject: str | bytes, route: Route) -> None:
-        recipients, wire, raw = route
-        if len(raw) > LONGEST_REMEMBERED:
+        if len(route[2]) > LONGEST_REMEMBERED:
             return
         if len(self.known) >= SUBJECTS_REMEMBERED:
             self.forget()
         self.known[subject] = route
-        ways = {NOBODY: None, ROUTED: (recipients, raw), PLAIN: wire}
-        self.quick[subject] = ways.get(recipients.kind, False)
 
     def forget(self) -> None:
         """Forget who wants what."""
         # All at once: finding the oldest again and again would walk over the slots of those gone before.
         self.known.clear()
-        self.quick.clear()
         self._answered = None
 
     def forget_valid(self) -> None:
