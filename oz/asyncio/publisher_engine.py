@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing, end_in_loop
+from oz.asyncio.closing import Closing
 from oz.asyncio.waiting import TaskNews
 from oz.message import Extras
 from oz.numbers import check_wait
@@ -23,7 +23,6 @@ from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.socket import GivingUp
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -123,9 +122,8 @@ class LoopPublisher(PublisherEngine):
     def __init__(
         self,
         options: PublisherOptions,
-        role: Role | None = None,
+        role: Role,
         *,
-        context_class: Callable[[], zmq.Context[Any]] = zmq.asyncio.Context,
         front_class: Callable[[LoopPublisher], LoopFront] = LoopSocket,
     ) -> None:
         """Make one that is neither bound nor connected; see `attach`.
@@ -133,7 +131,6 @@ class LoopPublisher(PublisherEngine):
         Args:
             options: as `oz.Publisher` is given them.
             role: what the publisher knows beyond others, if it does.
-            context_class: makes a context of its own.
             front_class: makes what a loop sees of its socket, where nothing else shows it.
         """
         self._front_class = front_class
@@ -147,7 +144,6 @@ class LoopPublisher(PublisherEngine):
         self._own_front: LoopFront | None = None
         self._shown_by: weakref.ref[LoopFront] | None = None
         shell = Shell(
-            context_class=context_class,
             expect_more=self._expect_more,
             in_turns=True,
             attached=self._attached_anew,
@@ -272,49 +268,34 @@ class LoopPublisher(PublisherEngine):
         if not await self._news.wait_for(has_enough, timeout):
             raise self.too_few(n, subject, timeout)
 
-    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
-        """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
-        ends_at = self.monotonic() + seconds_to_close(linger, timeout)
-        finish = partial(self._finish, linger, timeout, ends_at)
+    def close(self, *, timeout: float | None = None) -> Closing:
+        """Close; await what it gives to know that all is sent."""
+        ends_at = self.monotonic() + seconds_to_close(timeout)
+        finish = partial(self._finish, timeout)
         if sys.is_finalizing():
             # pyzmq imports nothing any more, and so cannot create its exceptions.
             with suppress(ImportError):
                 finish()
             return Closing()
-        if not self._has_to_wait():
-            return finish()
+        is_open = not (self.closed or self.is_foreign)
+        if not is_open or _get_running_loop() is None or self.closing.send_what_fits():
+            finish()
+            return Closing()
         # Subscribers get their time, and the loop goes on meanwhile.
         self.sender.routes.close()
         self._news.tell()
         # Cut short, as by the end of the loop, it does not wait for ever.
-        return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
+        return Closing(later=self._close_later(finish, ends_at), surely=finish)
 
-    def _has_to_wait(self) -> bool:
-        """Send what there is room for; tell whether closing has to go on in the loop."""
-        if self.closed or self.is_foreign or _get_running_loop() is None:
-            return False
-        if not self.closing.send_what_fits():
-            return True
-        # Not with your context: its `term()` would wait for this socket, and hold up the loop.
-        return self.attachments.own_context and bool(self.router.streams) and not self.closing.said_goodbye
-
-    async def _close_later(self, finish: Callable[[], Closing], ends_at: float) -> None:
+    async def _close_later(self, finish: Callable[[], object], ends_at: float) -> None:
         for pause in self.closing.leave(ends_at - self.monotonic()):
             await asyncio.sleep(pause)
-        await finish()
+        finish()
 
-    def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
-        closed_at = self.monotonic()
+    def _finish(self, timeout: float | None) -> None:
         front = self._shown_by() if self._shown_by is not None else None
         if front is not None and not self.closed and not self.is_foreign:
             front._hide()
         # Within a loop, what there is no room for had its time already.
-        is_own = self.closing.close_socket(linger, timeout, waits=_get_running_loop() is None)
+        self.closing.close_socket(timeout, waits=_get_running_loop() is None)
         self._news.tell()
-        if not is_own:
-            return Closing()
-        seconds, given_up = max(0.0, ends_at - closed_at), GivingUp()
-        if (ending := end_in_loop(self.context, seconds)) is not None:
-            return Closing(later=ending)
-        end = partial(self.closing.end_context, seconds, closed_at, given_up)
-        return Closing(end, give_up=given_up.say if seconds == inf else None)

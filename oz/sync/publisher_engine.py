@@ -12,12 +12,11 @@ import zmq
 
 from oz.message import Extras
 from oz.numbers import check_wait
-from oz.program_end import CLOSE_TIMEOUT, check_running, close_all
+from oz.program_end import check_running, close_all
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
 from oz.transport.publisher.attending import Shell
-from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 
@@ -44,7 +43,7 @@ class ThreadedPublisher(PublisherEngine):
         news: wakes those who wait for subscriptions, for room, or for the end of it.
     """
 
-    def __init__(self, options: PublisherOptions, role: Role | None = None) -> None:
+    def __init__(self, options: PublisherOptions, role: Role) -> None:
         """Make one, bound and connected to the endpoints of its options.
 
         Args:
@@ -53,9 +52,7 @@ class ThreadedPublisher(PublisherEngine):
         """
         check_running("publisher")
         self._ticker: Ticker | None = None
-        self._max_delay = options.max_delay
         shell = Shell(
-            context_class=zmq.Context,
             expect_more=self._expect_more,
             attached=self._start,
             in_use=self._stay_watchful,
@@ -64,20 +61,13 @@ class ThreadedPublisher(PublisherEngine):
         super().__init__(options, shell, role)
         self.news = ThreadNews(self.guard)
         _open.add(self)
-        try:
-            if options.on_full != "drop":
-                self.sender.flags = _NOBLOCK
-            if options.on_full == "block" and options.full_timeout is not None:
-                self.set(zmq.SNDTIMEO, round(options.full_timeout * 1000))
-            self.attach(options.bind, options.connect)
-        except BaseException:
-            self.close(0)
-            raise
+        if options.on_full != "drop":
+            self.sender.flags = _NOBLOCK
 
     def _start(self) -> None:
         """Have a thread look after the socket, from its first endpoint on."""
         if self._ticker is None:
-            self._ticker = ticker = Ticker(self, self._max_delay)
+            self._ticker = ticker = Ticker(self)
             # Bound here, as nearly each message that comes alone calls it.
             self.sender.in_use = ticker.watch_out
 
@@ -151,32 +141,18 @@ class ThreadedPublisher(PublisherEngine):
     def _tell(self) -> None:
         self.news.tell()
 
-    def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
-        """Close, and send what is still to be sent; see `oz.Publisher.close`."""
+    def close(self, *, timeout: float | None = None) -> None:
+        """Close, and send what is still to be sent, for so many seconds at most."""
         if self.is_foreign:
             return
-        closed_at = time.monotonic()
         try:
-            if self._close(linger, timeout):
-                self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
+            if self._ticker is not None:
+                self._ticker.stop(waits=not self.guard.is_mine)
+            self.closing.close_socket(timeout)
+            self.news.tell()
         finally:
             _open.discard(self)
-
-    def close_dropped(self) -> None:
-        """Close a publisher that became garbage.
-
-        The program may be at its end, and must end within 5 s also beside a subscriber that reads nothing.
-        """
-        self.close(timeout=CLOSE_TIMEOUT if self.attachments.own_context else None)
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
         self.close(timeout=timeout)
-
-    def _close(self, linger: int | None, timeout: float | None) -> bool:
-        """Close all but the context; tell whether that is still to be ended."""
-        if self._ticker is not None:
-            self._ticker.stop(waits=not self.guard.is_mine)
-        is_own = self.closing.close_socket(linger, timeout)
-        self.news.tell()
-        return is_own

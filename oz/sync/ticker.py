@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 _log = peer_logger("oz.publisher")
 
-_SHORTEST_DELAY = 0.0001
+MAX_DELAY = 0.0005
+"""Seconds for which a message waits for others at most."""
 
 _IDLE_ROUNDS = 20
-"""Rounds of `max_delay` without anything to send, after which the thread sleeps deeply again, at most.
+"""Rounds of `MAX_DELAY` without anything to send, after which the thread sleeps deeply again, at most.
 
 After one batch it is two rounds, and twice as many after each that follows: to be woken now and then costs
 less than to look in vain.
@@ -45,14 +46,13 @@ class Ticker:
     """One publisher's thread.
 
     Attributes:
-        is_awake: it looks every `max_delay` seconds, so that it need not be woken.
+        is_awake: it looks every `MAX_DELAY` seconds, so that it need not be woken.
         is_dormant: it sleeps for as long as there is no sign of news.
         used_at: when the publisher was last in use, in monotonic seconds.
     """
 
     __slots__ = (
         "_bell",
-        "_delay",
         "_is_stopped",
         "_publisher",
         "_stop",
@@ -62,15 +62,13 @@ class Ticker:
         "used_at",
     )
 
-    def __init__(self, publisher: ThreadedPublisher, delay: float) -> None:
+    def __init__(self, publisher: ThreadedPublisher) -> None:
         """Start the thread. It does not keep the publisher.
 
         Args:
             publisher: a publisher that is bound or connected.
-            delay: seconds for which a message may wait for others.
         """
         self._publisher = weakref.ref(publisher)
-        self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
         self._stop = EagerWaiter()
         self.is_awake = self.is_dormant = False
@@ -173,7 +171,7 @@ class Ticker:
                 if not publisher.sender.accumulator:
                     return True
             del publisher
-            self._pause(self._delay)
+            self._pause(MAX_DELAY)
         return False
 
     def _pause(self, seconds: float) -> None:

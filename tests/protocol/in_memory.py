@@ -81,7 +81,7 @@ class Publisher:
         """Publish numbered messages that wait for others."""
         for subject in subjects:
             self._number += 1
-            recipients = self.router.find(subject, subject)
+            recipients = self.router.find(subject)
             if recipients.kind & ROUTED:
                 self.published[subject] += 1
                 self.handed.append(self._number)

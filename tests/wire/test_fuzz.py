@@ -257,7 +257,7 @@ def test_a_publisher_takes_spoiled_keys_and_forgets_all_of_them_in_the_end():
                 del held[gone]
                 router.learn(b"\0" + gone, now)
             if rng.random() < 0.004:
-                router.find(b"a.b", b"a.b")
+                router.find(b"a.b")
                 router.expire(now)
         for key in held:
             router.learn(b"\0" + key, now)

@@ -63,7 +63,6 @@ class Shell:
     """The thread or the loop that an engine is for, as far as the engine asks it for something.
 
     Attributes:
-        context_class: of which a publisher makes a context of its own.
         expect_more: a message waits for others: see to it that `attend` is called in time.
         attached: the socket was bound or connected anew.
         in_use: something was done with the socket that no look follows, or is about to be: that may take the
@@ -74,7 +73,6 @@ class Shell:
         in_turns: see `Accumulator`.
     """
 
-    context_class: Callable[[], zmq.Context[Any]]
     expect_more: Callable[[], object]
     attached: Callable[[], object]
     in_use: Callable[[], object]
@@ -139,7 +137,7 @@ class Attendant:
         *,
         limits: Limits,
         security: KeyedInterest | None,
-        interest_changed: Callable[[], object] | None,
+        interest_changed: Callable[[], object],
     ) -> None:
         """Put together what a publisher has.
 
@@ -169,7 +167,7 @@ class Attendant:
         self._dispatch = parts.dispatch
         self._records = parts.records
         self._sink = sink = parts.sink
-        sink.peers = closing.peers = self._queue.peers
+        sink.peers = self._queue.peers
         sink.cut = self._cut
         self._sender = sender
         sender.listen = self.listen
@@ -215,8 +213,7 @@ class Attendant:
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._sender.routes.forget()
-                if self._interest_changed is not None:
-                    self._interest_changed()
+                self._interest_changed()
                 # At last: if a signal handler raises, the next look does so too.
                 router.interest.has_changed = False
             if (router.to_answer or router.acceptance.to_serve) and not self._closing.said_goodbye:
@@ -344,7 +341,7 @@ class Attendant:
             accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
             records.is_halfway = False
-            if not (accumulator.has_holders() or accumulator.expects_others()):
+            if not accumulator.expects_others():
                 accumulator.flush(self._socket)
             self.listen()
             self._guard.undivided(self._tell)

@@ -88,7 +88,6 @@ class Sender:
         guard: Guard,
         codec: Codec | None,
         parts: SendingParts,
-        max_batch: int,
         *,
         routes: Routes,
         hand_over: HandOver,
@@ -104,7 +103,6 @@ class Sender:
             guard: of the publisher.
             codec: encodes payloads, if there is one.
             parts: what sends to those who ask.
-            max_batch: messages in a batch at most.
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
             in_use: the attribute; whoever finds a shorter way replaces it.
@@ -132,7 +130,6 @@ class Sender:
             guard,
             self.dispatch,
             self.stats,
-            max_batch,
             self.look,
             expect_more,
             self.monotonic,
@@ -263,7 +260,7 @@ class Sender:
             is_simple = route[0].kind == ROUTED and self._last_values is None
             if is_simple and not (self.guard.postponed or self.dispatch.is_blocked):
                 # What the handler publishes next waits there too, and is not to come before it.
-                self.accumulator.begin_rare(socket, route[0], route[2], self._as_item(payload, item))
+                self.accumulator.begin_rare(socket, route[0], route[1], self._as_item(payload, item))
             else:
                 self.guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
             return None
@@ -277,8 +274,8 @@ class Sender:
 
     def _publish_now(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
         if route[0].kind != ROUTED and self.look(socket):
-            route = self.routes.look_up(route[1], route[2])
-        recipients, wire, raw = route
+            route = self.routes.look_up(route[1])
+        recipients, raw = route
         if not recipients.kind and self._last_values is None:
             self.stats.unwanted += 1
             return None
@@ -287,7 +284,7 @@ class Sender:
             return route, payload, item
         if recipients.kind & PLAIN:
             try:
-                self.hand_over(socket, wire, payload, self.flags)
+                self.hand_over(socket, raw, payload, self.flags)
             except zmq.Again:
                 self.look(socket)
                 return route, payload, item
@@ -310,7 +307,7 @@ class Sender:
 
     def _publish_later(self, socket: Any, route: Route, payload: Any, item: Any) -> None:
         """Send what a signal handler published in the middle of something else."""
-        route = self.routes.look_up(*route[1:])
+        route = self.routes.look_up(route[1])
         with suppress(zmq.ZMQError):
             if self._publish_now(socket, route, payload, item) is None:
                 return
