@@ -16,7 +16,6 @@ SOURCES = (
     "links_body",
     "links_calls",
     "links_io",
-    "lone",
     "module",
     "packing",
     "plain",

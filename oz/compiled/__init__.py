@@ -38,12 +38,6 @@ class Hot(Protocol):
         There are no routes where one of them is not among those known.
         """
 
-    def know_messages(self, message_class: type, route_class: type) -> None:
-        """Say of which classes the messages of a batch and their routes are."""
-
-    def make(self, payloads: list[bytes], routes: list[Any], arrival: Any) -> list[Any] | None:
-        """Make the messages of a batch, numbered from 0."""
-
     def know_packer(self, pack: Callable[[list[Any]], bytes]) -> None:
         """Say what packs a list that `pack` does not."""
 
@@ -147,45 +141,6 @@ class Hot(Protocol):
             patience: seconds in which nobody goes to wait, after which all in the line are woken.
         """
 
-    def know_lone(
-        self,
-        message_class: type,
-        stream_class: type,
-        source_class: type,
-        table_class: type,
-        route_class: type,
-    ) -> None:
-        """Say of which classes lone messages are, and what leads to their routes."""
-
-    def AcceptLone(
-        self,
-        *,
-        twin: Callable[..., Any],
-        decoder: Any,
-        waiting: Any,
-        by_key: dict[bytes, Any],
-        stats: Any,
-        recent: set[int],
-        forget: Callable[[], object],
-        key_size: int,
-        longest: int,
-        most: int,
-    ) -> Callable[..., Any]:
-        """Make what takes in frames of one short message, the next in order; see `BatchDecoder.accept`.
-
-        Args:
-            twin: takes in all others.
-            decoder: whose `access` is None while publishers may publish everything.
-            waiting: messages that were unpacked.
-            by_key: the streams.
-            stats: where to count.
-            recent: the hashes of frames that were given.
-            forget: called when these are many.
-            key_size: bytes of the key of a stream.
-            longest: bytes of a frame at most.
-            most: so many hashes are many.
-        """
-
     def TakeLone(
         self,
         *,
@@ -199,7 +154,6 @@ class Hot(Protocol):
         path: Any,
         declarer: Any,
         streams: Any,
-        links: Any,
         waiting: Any,
         again: type[Exception],
         look: Callable[[int], object],
@@ -207,7 +161,7 @@ class Hot(Protocol):
         find_nothing: Callable[..., Any],
         go_on: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """Make what takes a message that came alone; see `RoutedReceivePath.take`.
+        """Make what takes a message that came alone; see `ReceivePath.take`.
 
         Args:
             twin: does all else, with the same arguments.
@@ -220,7 +174,6 @@ class Hot(Protocol):
             path: the twin's.
             declarer: of the subscriber.
             streams: of the subscriber.
-            links: its connections, or None.
             waiting: messages that were unpacked.
             again: what `read` raises where it finds nothing.
             look: called with the time when something may be due.
