@@ -44,7 +44,7 @@ class LoopFront(Protocol):
         """Have the loop that runs tell the engine of news."""
 
     def _hide(self) -> None:
-        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
+        """Have the loop watch it no more; to be called before its engine closes."""
 
 
 class LoopSocket(zmq.asyncio.Socket):
@@ -78,23 +78,6 @@ class LoopSocket(zmq.asyncio.Socket):
         if self._engine.closed:
             return
         self._engine.hear()
-        if self._recv_futures or self._send_futures:
-            super()._handle_events(fd, events)  # type: ignore[misc]
-            # That has asked for events: what has come since the look above gives no other sign.
-            self._engine.hear()
-
-    def _add_recv_event(self, kind: str, **given: Any) -> Any:
-        return self._seen_to(super()._add_recv_event(kind, **given), kind)  # type: ignore[misc]
-
-    def _add_send_event(self, kind: str, *given: Any, **named: Any) -> Any:
-        return self._seen_to(super()._add_send_event(kind, *given, **named), kind)  # type: ignore[misc]
-
-    def _seen_to(self, waiting: asyncio.Future[Any], kind: str) -> asyncio.Future[Any]:
-        """Look once after a poll has begun, and after it has ended: both ask for events."""
-        if kind == "poll":
-            self._engine.stay_watchful()
-            waiting.add_done_callback(lambda _: self._engine.stay_watchful())
-        return waiting
 
     @property
     def closed(self) -> bool:
@@ -102,13 +85,7 @@ class LoopSocket(zmq.asyncio.Socket):
         return self._engine.closed
 
     def _hide(self) -> None:
-        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
-        waiting: list[Any] = [*self._recv_futures, *self._send_futures]  # type: ignore[misc]
-        for event in waiting:
-            if not event.future.done():
-                # An error: the loop has ended.
-                with suppress(RuntimeError):
-                    event.future.cancel()
+        """Have the loop watch it no more; to be called before its engine closes."""
         self._clear_io_state()  # type: ignore[no-untyped-call]
 
 

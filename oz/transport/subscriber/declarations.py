@@ -32,7 +32,7 @@ class Declarer:
     """
 
     # The compiled part reads `is_settled` where it lies.
-    __slots__ = ("_look_at", "_socket", "backend", "due_at", "guard", "is_settled", "streams")
+    __slots__ = ("__dict__", "is_settled")
 
     def __init__(self, socket: zmq.Socket[Any], guard: Guard, streams: Streams) -> None:
         """Start without subscriptions.
