@@ -157,7 +157,7 @@ def be_a_gateway():
         running = Thread(gateway.run)
         say(subscribers=gateway.subscribers_at[0], publishers=gateway.publishers_at[0])
         for _ in sys.stdin:
-            say(sent=gateway.stats.sent, contradictions=gateway.subscriber.stats.contradictions)
+            say(sent=gateway.stats.sent)
         gateway.stop()
         running.outcome()
 

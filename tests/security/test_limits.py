@@ -11,11 +11,6 @@ from oz.security.limits import Limits
 from support.cases import each
 
 
-def test_what_is_shown_makes_the_same_limits():
-    assert repr(Limits()) == "oz.Limits()"
-    assert repr(Limits(streams=5, handshake=math.inf)) == "oz.Limits(streams=5, handshake=inf)"
-
-
 def test_no_limit_is_infinity() -> None:
     assert Limits(streams=math.inf).streams == math.inf
 
