@@ -346,7 +346,7 @@ class NodeSockets:
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))
         if self._keys is None or is_inside(endpoint):
-            Attachments(StrictGuard(), own_context=False).connect(dealer, endpoint)
+            Attachments(StrictGuard()).connect(dealer, endpoint)
         return dealer
 
     def close_servers(self) -> None:

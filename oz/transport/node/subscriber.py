@@ -137,7 +137,7 @@ class NodeSubscriber:
         )
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        attachments = Attachments(guard, own_context=False, credentials=credentials)
+        attachments = Attachments(guard, credentials)
         self.has_denials = self.is_behind = False
         self._decoder = BatchDecoder(self.streams, codec, on_gap, limits)
         self.engine = SubscriberEngine(self.socket, guard, self._decoder, attachments)

@@ -67,7 +67,7 @@ class PublisherEngine:
         self.full_timeout = options.full_timeout
         self._shell = shell
         self.guard = guard = Guard()
-        self.attachments = Attachments(guard, own_context=False, credentials=credentials_of(options.security))
+        self.attachments = Attachments(guard, credentials_of(options.security))
         self._calls: Calls | None = None
         assert options.context is not None
         self.socket = socket = new_socket(options.context, zmq.XPUB)
