@@ -226,6 +226,7 @@ class Engine:
             last_values=self._last_values,
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
+            processor_clock=self.runtime.processor_clock,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()

@@ -99,6 +99,7 @@ class Sessions:
         last_values: LastValues | None = None,
         authorize: Authorize = allow_all,
         owns: Callable[[bytes, str], bool] = lambda session, user: True,
+        processor_clock: Callable[[], float] = float,
     ) -> None:
         """Start without sessions.
 
@@ -109,9 +110,10 @@ class Sessions:
             last_values: newest message of each subject, if the publisher keeps them.
             authorize: returns why a user may not have a subscription, perhaps of a group, or None.
             owns: whether a session id belongs to a user.
+            processor_clock: returns seconds of processor time, to find patterns that are slow together.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest(settings.pattern_time)
+        self.interest = Interest(settings.pattern_time, processor_clock)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes

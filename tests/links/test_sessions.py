@@ -1,6 +1,7 @@
 """Each cell of the table of a session, and of the table of HELLO."""
 
 import weakref
+from itertools import count
 
 import pytest
 
@@ -683,6 +684,32 @@ def test_a_declaration_without_end_has_a_bound():
         publisher.read(links.encode_declare(Declare(1, base, False, {0: DEFAULT_OPTIONS}, items, [])))
     assert session.part == 1
     assert len(session.mentioned) <= links.MAX_ENTRIES
+
+
+def test_slow_patterns_of_a_session_are_passed_over():
+    publisher = Publisher()
+    interest, ticks = publisher.sessions.interest, count()
+    # Each match of a regex takes half a millisecond.
+    interest._limit._processor_clock = lambda: next(ticks) * 0.0005
+    session = publisher.hello()
+    other = publisher.hello(OTHER_ROUTE, b"another session!")
+    items = [Item(number, 0, "regex", f"^(a|b{number})+z$") for number in range(50)]
+    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, [])))
+    item = Item(1, 0, "regex", "^(a|c)+$")
+    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, [item], [])), OTHER_ROUTE)
+    for _ in range(3):
+        before = next(ticks)
+        assert [one.session for one in interest.find("aa", b"aa").plain] == [other]
+        assert next(ticks) - before < 30
+    assert len(session.refused) == 8
+    assert other.refused == {}
+    for _ in range(30):
+        assert interest.find("aa", b"aa").plain
+    # Those that are left are slow, but few.
+    assert len(session.patterns) - len(session.refused) == 2
+    before = next(ticks)
+    assert interest.find("aa", b"aa").plain
+    assert next(ticks) == before + 1
 
 
 def test_refused_subscriptions_have_a_bound():
