@@ -226,6 +226,7 @@ class Engine:
             last_values=self._last_values,
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
+            processor_clock=self.runtime.processor_clock,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
@@ -501,6 +502,15 @@ class Engine:
         """
         self.check_usable()
         self._locked(self._flush)
+
+    def flush_due(self) -> None:
+        """Send the waiting messages, unless `hold` keeps them.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        if not self._held:
+            self._locked(self._flush)
 
     def report_loss(self, count: int | None) -> None:
         """Report messages that were lost before this publisher to the subscribers behind the last message.

@@ -42,6 +42,7 @@ _BOTH = (_LAST, _LAST)
 _COPIED = (True, False)
 _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
+_RECEIVED = 100  # Frames of one connection that wait in libzmq.
 _MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
@@ -70,6 +71,9 @@ class LinkListener:
         """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
+        # Subscribers send small frames only. A full queue stops the connection, and loses nothing.
+        self.socket.setsockopt(zmq.MAXMSGSIZE, links.MAX_CONTROL)
+        self.socket.setsockopt(zmq.RCVHWM, _RECEIVED)
         self.rejected = 0
         runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv

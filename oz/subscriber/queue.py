@@ -41,6 +41,8 @@ from oz.wire.links import SID
 
 SHARED_PENDING = 65_536
 """Messages in the queue of the subscriber at which the engine stops reading."""
+GAPS = 1_000
+"""Gaps in a queue with an overflow policy, beside twice its messages, at which the engine stops reading."""
 MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
@@ -132,10 +134,17 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded."""
+        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded.
+
+        Gaps fill a queue too, so that a publisher that reports losses without end waits for the program.
+        """
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
+        # Messages make space in a queue with a policy. Gaps without messages do not.
+        limit = self.max_pending if self.overflow is None else 2 * self.max_pending + GAPS
+        if len(self.items) >= limit:
+            self.full.add(self)
         if self.work is not None:
             self.work.append(self)
 

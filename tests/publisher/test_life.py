@@ -352,6 +352,21 @@ def test_a_flood_of_a_foreign_peer_does_not_stop_publishing(make, join):
     assert peer.gaps == []
 
 
+def test_a_frame_that_no_subscriber_needs_ends_its_connection(make):
+    publisher = make()
+    context = zmq.Context()
+    foreign = context.socket(zmq.DEALER)
+    foreign.set(zmq.LINGER, 0)
+    foreign.connect(publisher.link_endpoints[0])
+    assert foreign.recv() == b""
+    foreign.send(b"\xff" * (links.MAX_CONTROL + 1))
+    # The probe of the next connection.
+    assert foreign.poll(10_000)
+    assert foreign.recv() == b""
+    foreign.close()
+    context.term()
+
+
 def test_sessions_are_bounded(make, join):
     publisher = make(peers=2)
     first, second = join(publisher, "a"), join(publisher, "a")
