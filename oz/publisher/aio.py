@@ -396,7 +396,7 @@ class Publisher(PublisherBase):
         `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None waits for ever.
+            timeout: seconds for all of it; None as there.
 
         Returns:
             Number of messages that sessions have not acknowledged.

@@ -43,6 +43,7 @@ import zmq
 from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
 from oz.message import Extras
 from oz.options import Options
+from oz.program_end import end_daemon
 from oz.publisher.batching import Recipients
 from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
@@ -254,6 +255,7 @@ class Engine:
                 "one in the child"
             )
         if self.is_closing:
+            end_daemon()
             raise ClosedError("the publisher is closed")
 
     def _change_endpoints(self, change: Callable[[], None]) -> None:
@@ -550,7 +552,7 @@ class Engine:
     def _locked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         with self.lock:
             if self.is_closed:
-                raise ClosedError("the publisher is closed")
+                self.check_usable()
             try:
                 return work(*arguments)
             except (ClosedError, OwnershipError):
@@ -864,7 +866,8 @@ class Engine:
             except zmq.ContextTerminated:
                 pass
             finally:
-                self._given_up += left
+                # Less than `left`: `Sessions.close` has counted backlogs as dropped.
+                self._given_up += self._sessions.unacknowledged()
                 self._shut(milliseconds)
             return left
 

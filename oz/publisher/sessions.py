@@ -817,7 +817,8 @@ class Sessions:
 
         It waits for sessions with pending messages:
 
-        - UP with messages that the socket has not accepted: until it has accepted them.
+        - UP with messages that the socket has not accepted: until it has accepted them, or until the session
+          was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
           least. A healthy session without messages is heard once a second only. Then the linger time of the
           socket delivers the messages.
@@ -832,10 +833,9 @@ class Sessions:
             if not session.pending:
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
-            if session.is_up and session.has_unsent:
-                times.append(now + 1.0)
-            elif since is not None and now - since < 1.0:
-                times.append(since + 1.0)
+            limit = self.settings.resume_seconds if session.is_up and session.has_unsent else 1.0
+            if since is not None and now - since < limit:
+                times.append(min(since + limit, now + 1.0))
         return min(times, default=None)
 
     def drops(self) -> list[int]:

@@ -18,6 +18,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -940,11 +941,12 @@ class Connections(ABC):
         if link is None or dialler is None or not place.handle:
             return None
         result = None
-        while (frame := link.next_frame()) is not None:
-            if not dialler.send(place.handle, frame):
-                return False
-            link.taken(now)
-            result = True
+        with suppress(zmq.ContextTerminated):  # `Engine.attend` closes the subscriber.
+            while (frame := link.next_frame()) is not None:
+                if not dialler.send(place.handle, frame):
+                    return False
+                link.taken(now)
+                result = True
         return result
 
     # time

@@ -205,6 +205,10 @@ class Engine(Connections):
             before = self.dispatcher.stats.received
             try:
                 has_more = self._attend(may_read)
+            except zmq.ContextTerminated:
+                # The end of the context closes the subscriber, and waits raise ClosedError.
+                self.close()
+                return False
             except BaseException:
                 self._take_back()
                 raise

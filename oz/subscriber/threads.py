@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
+import zmq
+
 from oz.subscriber.connections import CLOSED
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
@@ -60,6 +62,9 @@ class ThreadWaits:
                 message = self._poll_alone(seen, seconds)
             engine.after_alone()
             return message
+        except zmq.ContextTerminated:
+            # `attend` closes the subscriber.
+            return None
         finally:
             engine.reading.release()
             if self._followers:
