@@ -1,4 +1,5 @@
-/* Lone messages of links: one message in a frame, sent and received without the machine around batches.
+/* Lone messages of links, sent and received without the machine around batches. A batch in one frame is received in
+   the same way, because a program that waits gets one frame at a time.
 
    Twins: `Engine._send_alone` of oz.publisher.engine, `ThreadWaits.receive_alone` of oz.subscriber.threads. What is not
    plain is left to the twin, before anything has changed. */
@@ -107,7 +108,7 @@ typedef struct {
 } Known;
 
 static Known known;
-static PyObject *name_acquire, *name_release, *name_read_alone, *name_after_alone, *name_pass_on, *name_is_polling;
+static PyObject *name_acquire, *name_release, *name_read_alone, *name_after_alone, *name_pass_on, *name_is_polling, *name_extend;
 
 PyDoc_STRVAR(know_lone_links_doc,
 "know_lone_links(engine, lone, link, place, clock, stats, arrival)\n\n"
@@ -158,6 +159,7 @@ know_lone_links(PyObject *Py_UNUSED(module), PyObject *arguments)
         (name_release = PyUnicode_InternFromString("release")) == NULL ||
         (name_read_alone = PyUnicode_InternFromString("read_alone")) == NULL ||
         (name_after_alone = PyUnicode_InternFromString("after_alone")) == NULL ||
+        (name_extend = PyUnicode_InternFromString("extend")) == NULL ||
         (name_pass_on = PyUnicode_InternFromString("pass_on")) == NULL ||
         (name_is_polling = PyUnicode_InternFromString("is_polling")) == NULL) {
         return NULL;
@@ -177,13 +179,12 @@ typedef struct {
 
 enum { NOTHING, FOUND, OTHER };
 
-/* A frame with one message, checked. */
+/* A frame with head and body, whose head was checked. */
 typedef struct {
     uint64_t sequence, position;
-    const char *subject, *payload;
-    uint32_t subject_size, payload_size;
-    size_t body_size;
-} Single;
+    Py_ssize_t count;
+    const unsigned char *body, *end;
+} Joined;
 
 static int
 read_part(const unsigned char **at, const unsigned char *end, const char **part, uint32_t *size)
@@ -207,37 +208,51 @@ read_part(const unsigned char **at, const unsigned char *end, const char **part,
 }
 
 static int
-parse_single(PyObject *lone, const unsigned char *at, size_t size, Single *single)
+read_head(PyObject *lone, const unsigned char *at, size_t size, Joined *joined)
 {
     if (size <= HEAD_BYTES || at[0] != JOINED || at[1] != 0 ||
-        (long long)number_at(at + 2, 2) != hot_number(lone, known.stream) || number_at(at + 12, 4) != 1 ||
+        (long long)number_at(at + 2, 2) != hot_number(lone, known.stream) ||
         (long long)number_at(at + 16, 8) != hot_number(lone, known.drops)) {
         return 0;
     }
-    single->sequence = number_at(at + 4, 8);
-    single->position = number_at(at + 24, 8);
-    single->body_size = size - HEAD_BYTES;
-    const unsigned char *end = at + size;
-    at += HEAD_BYTES;
-    return *at++ == (FIXARRAY | 3) && read_part(&at, end, &single->subject, &single->subject_size) &&
-           read_part(&at, end, &single->payload, &single->payload_size) && end - at == 1 && *at == NIL &&
-           single->position <= INT64_MAX;
+    *joined = (Joined){number_at(at + 4, 8), number_at(at + 24, 8), (Py_ssize_t)number_at(at + 12, 4),
+                       at + HEAD_BYTES, at + size};
+    return joined->count > 0 && joined->count <= MAX_COUNT && joined->position <= INT64_MAX - MAX_COUNT;
+}
+
+/* Read the length of the array of a body; 0 if it does not fit the head. */
+static int
+read_length(Joined *joined)
+{
+    const unsigned char *at = joined->body;
+    uint64_t length = 3 * (uint64_t)joined->count;
+    if (length < 16) {
+        joined->body = at + 1;
+        return *at == (FIXARRAY | length);
+    }
+    joined->body = at + 3;
+    return joined->end - at >= 3 && *at == ARRAY_16 && number_at(at + 1, 2) == length;
 }
 
 static PyObject *
-make_arrival(PyObject *lone, PyObject *link, const Single *single, PyObject *sequence)
+make_arrival(PyObject *lone, PyObject *link, const Joined *joined, PyObject *sequence)
 {
     PyObject *origin = hot_get(link, known.origin), *epoch = hot_get(link, known.epoch);
-    PyObject *position = PyLong_FromUnsignedLongLong(single->position);
+    PyObject *position = PyLong_FromUnsignedLongLong(joined->position);
+    PyObject *after = PyLong_FromUnsignedLongLong(joined->position + (uint64_t)joined->count);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     PyObject *time_ns = PyLong_FromLongLong((long long)now.tv_sec * 1000000000 + now.tv_nsec);
-    PyObject *positions = position == NULL ? NULL : PyTuple_Pack(1, position);
+    PyObject *positions = position == NULL || after == NULL ? NULL
+                          : joined->count == 1
+                              ? PyTuple_Pack(1, position)
+                              : PyObject_CallFunctionObjArgs((PyObject *)&PyRange_Type, position, after, NULL);
     PyObject *zero = PyLong_FromLong(0);
     PyObject *made = origin == NULL || epoch == NULL || time_ns == NULL || positions == NULL || zero == NULL
                          ? NULL
                          : known.arrival->tp_alloc(known.arrival, 0);
     Py_XDECREF(position);
+    Py_XDECREF(after);
     if (made == NULL) {
         Py_XDECREF(time_ns);
         Py_XDECREF(positions);
@@ -261,52 +276,103 @@ make_arrival(PyObject *lone, PyObject *link, const Single *single, PyObject *seq
     return made;
 }
 
-/* Return the message of a frame and record it; NULL if the twin must read the frame. */
+/* Return the next message of a body; NULL if the twin must read it. */
 static PyObject *
-accept(Receiver *self, PyObject *lone, const Single *single)
+next_message(Receiver *self, PyObject *lone, Joined *joined, PyObject *arrival, Py_ssize_t offset)
 {
-    PyObject *link = hot_get(lone, known.link), *place = hot_get(lone, known.place);
-    PyObject *sequence = hot_get(link, known.expected);
-    if (hot_number(link, known.expected) != (long long)single->sequence ||
-        hot_number(link, known.unacked_batches) + 1 >= hot_number(link, known.ack_batches) ||
-        hot_number(link, known.unacked_bytes) + (long long)single->body_size >= hot_number(link, known.ack_bytes) ||
-        hot_get(self->clock, known.since) != Py_None) {
+    const char *subject, *bytes;
+    uint32_t subject_size, size;
+    if (!read_part(&joined->body, joined->end, &subject, &subject_size) ||
+        !read_part(&joined->body, joined->end, &bytes, &size) || joined->body == joined->end ||
+        *joined->body++ != NIL) {
         return NULL;
     }
     PyObject *route = links_route_of(hot_get(lone, known.cache), hot_get(lone, known.routes), hot_get(lone, known.find),
-                                     hot_get(lone, known.stream), single->subject, single->subject_size);
-    PyObject *target = route == NULL ? NULL : hot_get(route, links_subscriber.route_target);
-    if (target == NULL || !Py_IS_TYPE(target, links_subscriber.queue) ||
-        hot_get(target, links_subscriber.queue_items) != self->items) {
-        PyErr_Clear();
-        Py_XDECREF(route);
+                                     hot_get(lone, known.stream), subject, subject_size);
+    PyObject *target = route == NULL ? NULL : hot_get(route, links_subscriber.route_target), *message = NULL;
+    if (target != NULL && Py_IS_TYPE(target, links_subscriber.queue) &&
+        hot_get(target, links_subscriber.queue_items) == self->items) {
+        PyObject *payload = PyBytes_FromStringAndSize(bytes, size);
+        message = payload == NULL
+                      ? NULL
+                      : links_make_message(links_subscriber.message, route, payload, arrival, offset);
+    }
+    Py_XDECREF(route);
+    return message;
+}
+
+/* Return the messages of a frame behind the first, as a list that may be empty; the first is stored. NULL if the twin
+   must read the frame. */
+static PyObject *
+make_all(Receiver *self, PyObject *lone, Joined *joined, PyObject *arrival, PyObject **first)
+{
+    *first = next_message(self, lone, joined, arrival, 0);
+    PyObject *others = *first == NULL ? NULL : PyList_New(joined->count - 1);
+    for (Py_ssize_t place = 1; others != NULL && place < joined->count; place++) {
+        PyObject *message = next_message(self, lone, joined, arrival, place);
+        if (message == NULL) {
+            Py_CLEAR(others);
+            break;
+        }
+        PyList_SET_ITEM(others, place - 1, message);
+    }
+    if (others != NULL && joined->body != joined->end) {
+        Py_CLEAR(others);
+    }
+    return others;
+}
+
+/* Put messages into the empty queue of the subscriber; 0 if that failed. */
+static int
+put_others(Receiver *self, PyObject *others)
+{
+    if (PyList_GET_SIZE(others) == 0) {
+        return 1;
+    }
+    PyObject *const given[] = {self->items, others};
+    PyObject *done = PyObject_VectorcallMethod(name_extend, given, 2, NULL);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
+/* Return the first message of a frame, put the others into the queue, and record them; NULL if the twin must read the
+   frame. */
+static PyObject *
+accept(Receiver *self, PyObject *lone, Joined *joined)
+{
+    PyObject *link = hot_get(lone, known.link), *place = hot_get(lone, known.place);
+    PyObject *sequence = hot_get(link, known.expected);
+    long long size = joined->end - joined->body, count = joined->count;
+    if (hot_number(link, known.expected) != (long long)joined->sequence ||
+        hot_number(link, known.unacked_batches) + 1 >= hot_number(link, known.ack_batches) ||
+        hot_number(link, known.unacked_bytes) + size >= hot_number(link, known.ack_bytes) ||
+        hot_get(self->clock, known.since) != Py_None || PyObject_Size(self->items) || !read_length(joined)) {
         return NULL;
     }
     Changes changes = {.count = 0, .failed = 0};
-    add(&changes, link, known.expected, 1);
-    add(&changes, link, known.delivered, 1);
+    add(&changes, link, known.expected, count);
+    add(&changes, link, known.delivered, count);
     add(&changes, link, known.unacked_batches, 1);
-    add(&changes, link, known.unacked_bytes, (long long)single->body_size);
+    add(&changes, link, known.unacked_bytes, size);
     change(&changes, link, known.heard_at, Py_XNewRef(hot_get(self->clock, known.total)));
     change(&changes, link, known.live_at, Py_XNewRef(hot_get(self->clock, known.total)));
     change(&changes, place, known.place_heard_at, PyFloat_FromDouble(clock_seconds(CLOCK_MONOTONIC)));
-    add(&changes, self->stats, known.received, 1);
-    add(&changes, self->stats, known.stats_delivered, 1);
+    add(&changes, self->stats, known.received, count);
+    add(&changes, self->stats, known.stats_delivered, count);
     add(&changes, self->engine, known.engine_version, 1);
-    PyObject *arrival = changes.failed ? NULL : make_arrival(lone, link, single, sequence);
-    PyObject *payload = arrival == NULL ? NULL : PyBytes_FromStringAndSize(single->payload, single->payload_size);
-    PyObject *message = payload == NULL
-                            ? NULL
-                            : links_make_message(links_subscriber.message, route, payload, arrival, 0);
+    PyObject *first = NULL, *arrival = changes.failed ? NULL : make_arrival(lone, link, joined, sequence);
+    PyObject *others = arrival == NULL ? NULL : make_all(self, lone, joined, arrival, &first);
     Py_XDECREF(arrival);
-    Py_DECREF(route);
-    if (message == NULL) {
+    if (others == NULL || !put_others(self, others)) {
         PyErr_Clear();
+        Py_XDECREF(others);
+        Py_XDECREF(first);
         drop_changes(&changes);
         return NULL;
     }
+    Py_DECREF(others);
     make_changes(&changes);
-    return message;
+    return first;
 }
 
 /* Keep the frames of a message for the twin; 0 with an exception. */
@@ -360,13 +426,13 @@ read_lone(Receiver *self, PyObject **message)
         count = place + 1;
         more = plain_libzmq.more(&frames[place]);
     }
-    Single single;
+    Joined joined;
     *message = NULL;
     Py_INCREF(lone);
     if (result == FOUND && count == 2 && plain_libzmq.size(&frames[0]) == (size_t)PyBytes_GET_SIZE(handle) &&
         memcmp(plain_libzmq.data(&frames[0]), PyBytes_AS_STRING(handle), PyBytes_GET_SIZE(handle)) == 0 &&
-        parse_single(lone, plain_libzmq.data(&frames[1]), plain_libzmq.size(&frames[1]), &single)) {
-        *message = accept(self, lone, &single);
+        read_head(lone, plain_libzmq.data(&frames[1]), plain_libzmq.size(&frames[1]), &joined)) {
+        *message = accept(self, lone, &joined);
     }
     if (result == FOUND && *message == NULL) {
         result = keep_frames(list, frames, count) ? OTHER : -1;
