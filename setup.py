@@ -16,6 +16,7 @@ SOURCES = (
     "links_body",
     "links_calls",
     "links_io",
+    "links_lone",
     "module",
     "packing",
     "plain",

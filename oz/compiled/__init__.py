@@ -323,8 +323,27 @@ class Hot(Protocol):
         plain: Any,
         full_length: int,
         most_bytes: int,
+        window_bytes: int,
+        pending_bytes: int,
+        total_bytes: int,
+        joined_bytes: int,
+        refuses: bool,
     ) -> Any:
         """Return what `PublishMethod` needs of a publisher. It is in the slot `_outbox` of the publisher."""
+
+    def know_lone_publisher(
+        self,
+        engine: type,
+        sessions: type,
+        batcher: type,
+        stream: type,
+        session: type,
+        listener: type,
+        batch: type,
+        body: type,
+        /,
+    ) -> None:
+        """Set the classes of a publisher that sends lone messages."""
 
     def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
         """Return the method `publish` of a class.
@@ -335,7 +354,15 @@ class Hot(Protocol):
         """
 
     def MessageIteration(
-        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, engine: Any, chunk: int
+        self,
+        *,
+        twin: Iterator[Any],
+        items: Any,
+        work: Any,
+        in_hand: Any,
+        engine: Any,
+        alone: Callable[[float | None], Any] | None,
+        chunk: int,
     ) -> Iterator[Any]:
         """Return an iterator over the messages of a queue.
 
@@ -345,7 +372,48 @@ class Hot(Protocol):
             work: the twin is called while it is not empty.
             in_hand: likewise.
             engine: its slot `attend_at` has the time to attend.
+            alone: waits shortly for a lone message; None for the queue of a subscription.
             chunk: messages between two looks at the clock.
+        """
+
+    def know_lone_links(
+        self, engine: type, lone: type, link: type, place: type, clock: type, stats: type, arrival: type, /
+    ) -> None:
+        """Set the classes of a subscriber that receives lone messages."""
+
+    def LoneReceiver(
+        self,
+        *,
+        twin: Callable[[float | None], Any],
+        waits: Any,
+        engine: Any,
+        followers: Any,
+        items: Any,
+        work: Any,
+        in_hand: Any,
+        reading: Any,
+        lock: Any,
+        poll: Any,
+        clock: Any,
+        stats: Any,
+        wake_up: int,
+    ) -> Callable[[float | None], Any]:
+        """Return a function that waits shortly for a message that comes alone; None if other waits are needed.
+
+        Args:
+            twin: function in Python, called while the slot `lone` of the engine is None, and for other cases.
+            waits: its method `pass_on` wakes other threads.
+            engine: of the subscriber.
+            followers: other threads that wait.
+            items: of the queue of the subscriber.
+            work: the twin is called while it is not empty.
+            in_hand: likewise.
+            reading: lock of the thread that reads.
+            lock: of the sockets.
+            poll: its attribute `is_polling` is set during a wait.
+            clock: listening clock.
+            stats: counters.
+            wake_up: descriptor that ends a wait.
         """
 
     def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:

@@ -90,6 +90,9 @@ class Sessions:
         now: time of the last event, in seconds.
     """
 
+    # Slots, because C reads and fills them.
+    __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
     def __init__(
         self,
         origin: bytes,

@@ -290,7 +290,7 @@ def test_an_interrupted_delivery_is_done_again(sub, publisher, monkeypatch, plac
 @pytest.mark.parametrize("name", ["enter", "leave"])
 def test_an_interrupted_wait_does_not_stop_the_clock_of_silence(sub, publisher, monkeypatch, name):
     ready(sub, "a")
-    clock = sub._engine._clock
+    clock = sub._engine.listening
     with monkeypatch.context() as patched:
 
         def interrupt(*_):
