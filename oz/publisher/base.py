@@ -92,6 +92,11 @@ class PublisherBase(ABC):
                 plain=engine.plain_raw,
                 full_length=engine.full_length,
                 most_bytes=engine.most_bytes,
+                window_bytes=engine.settings.window_bytes,
+                pending_bytes=engine.settings.pending_bytes,
+                total_bytes=engine.settings.total_bytes,
+                joined_bytes=engine.settings.joined_bytes,
+                refuses=engine.refuses,
             )
         self._begin(engine)
         try:

@@ -65,6 +65,7 @@ MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
 _KEPT = 32  # Bytes that a conflating stream counts for a message beside its content.
+_PART = 64  # Bytes that a part of a declaration counts beside its content.
 
 Authorize = Callable[[str | None, Item, Pattern, str | None], Refusal | None]
 
@@ -89,6 +90,9 @@ class Sessions:
         now: time of the last event, in seconds.
     """
 
+    # Slots, because C reads and fills them.
+    __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
     def __init__(
         self,
         origin: bytes,
@@ -98,6 +102,7 @@ class Sessions:
         last_values: LastValues | None = None,
         authorize: Authorize = allow_all,
         owns: Callable[[bytes, str], bool] = lambda session, user: True,
+        processor_clock: Callable[[], float] = float,
     ) -> None:
         """Start without sessions.
 
@@ -108,9 +113,10 @@ class Sessions:
             last_values: newest message of each subject, if the publisher keeps them.
             authorize: returns why a user may not have a subscription, perhaps of a group, or None.
             owns: whether a session id belongs to a user.
+            processor_clock: returns seconds of processor time, to find patterns that are slow together.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest(settings.pattern_time)
+        self.interest = Interest(settings.pattern_time, processor_clock)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes
@@ -123,6 +129,7 @@ class Sessions:
         self._by_route: dict[bytes, Session] = {}
         self._of_key: dict[str, int] = {}
         self._work: deque[Session] = deque()
+        self._declare_bytes = 0
         self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
         self._compiled: WeakValueDictionary[tuple[str, str | bytes], Pattern] = WeakValueDictionary()
@@ -316,6 +323,8 @@ class Sessions:
             self.end(other, now)
         if session is not None and session.resumes(hello):
             self._set_route(session, hello, route)
+            # The link declares everything again.
+            self._discard_declarations(session)
             session.resume(hello, route, now)
             session.welcome(self.origin)
             self.ready[session] = None
@@ -360,17 +369,35 @@ class Sessions:
         """Queue one part of a declaration. It is decoded when its turn comes, so that the queue stays small."""
         if len(frame) > links.MAX_PART:
             self._reject(session, now)
-        elif session.declare_bytes + len(frame) > self.settings.declare_bytes:
-            self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
-            self.end(session, now)
-        else:
-            session.declare_bytes += len(frame)
-            self._add_work(session, self._apply(session, session.attempt, frame))
+            return
+        size = len(frame) + _PART
+        session.declare_bytes += size
+        self._declare_bytes += size
+        session.declarations.append(frame)
+        self._queue_work(session)
+        if session.declare_bytes > self.settings.declare_bytes:
+            self._exceed(session, now)
+        elif self._declare_bytes > self.settings.total_declare_bytes:
+            self._exceed(max(self._work, key=lambda one: one.declare_bytes), now)
+
+    def _exceed(self, session: Session, now: float) -> None:
+        """End a session whose declarations wait in too large a number."""
+        self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
+        self.end(session, now)
+
+    def _discard_declarations(self, session: Session) -> None:
+        session.declarations.clear()
+        self._declare_bytes -= session.declare_bytes
+        session.declare_bytes = 0
 
     def _add_work(self, session: Session, work: Iterator[None]) -> None:
-        if not session.work:
-            self._work.append(session)
         session.work.append(work)
+        self._queue_work(session)
+
+    def _queue_work(self, session: Session) -> None:
+        if not session.is_working:
+            session.is_working = True
+            self._work.append(session)
 
     def work(self, steps: int = 1) -> bool:
         """Apply declarations and remove patterns of ended sessions; return whether more is left.
@@ -383,22 +410,24 @@ class Sessions:
         waiting = self._work
         while waiting and steps > 0:
             steps -= 1
-            session = waiting[0]
-            try:
-                next(session.work[0])
-            except StopIteration:
-                session.work.popleft()
+            session = waiting.popleft()
+            if not session.work and session.declarations:
+                session.work.append(self._apply(session, session.attempt, session.declarations.popleft()))
             if session.work:
-                waiting.rotate(-1)
-            else:
-                waiting.popleft()
+                try:
+                    next(session.work[0])
+                except StopIteration:
+                    session.work.popleft()
+            session.is_working = bool(session.work or session.declarations)
+            if session.is_working:
+                waiting.append(session)
         return bool(waiting)
 
     def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
         """Apply one part of a declaration, one pattern for each step."""
-        session.declare_bytes -= len(frame)
-        if session.has_ended or session.attempt != attempt:
-            return
+        size = len(frame) + _PART
+        session.declare_bytes -= size
+        self._declare_bytes -= size
         try:
             declare = links.decode_control(frame)
         except ProtocolError:
@@ -419,7 +448,9 @@ class Sessions:
                 return
         mentioned, removed = session.mentioned, declare.removed
         if mentioned is not None:
-            mentioned.update(item.sid for item in declare.items)
+            # Only what exists, because the parts of a declaration may have no end.
+            known = session.patterns, session.refused
+            mentioned.update(item.sid for item in declare.items if any(item.sid in one for one in known))
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -447,7 +478,8 @@ class Sessions:
             return session.part == revision
         session.part = 0
         if base not in (0, session.applied):
-            session.post(links.encode_answer(Answer(session.applied, None, self.batcher.position)))
+            answer = Answer(session.applied, None, self.batcher.position)
+            session.post(links.encode_answer(answer), is_nil=True)
             self.ready[session] = None
             return False
         session.part = revision
@@ -694,6 +726,7 @@ class Sessions:
         self.now = now
         self.flush()
         session.is_up, session.has_ended = False, True
+        self._discard_declarations(session)
         del self.by_id[session.id]
         if self._by_route.get(session.route) is session:
             del self._by_route[session.route]
@@ -787,7 +820,8 @@ class Sessions:
 
         It waits for sessions with pending messages:
 
-        - UP with messages that the socket has not accepted: until it has accepted them.
+        - UP with messages that the socket has not accepted: until it has accepted them, or until the session
+          was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
           least. A healthy session without messages is heard once a second only. Then the linger time of the
           socket delivers the messages.
@@ -802,10 +836,9 @@ class Sessions:
             if not session.pending:
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
-            if session.is_up and session.has_unsent:
-                times.append(now + 1.0)
-            elif since is not None and now - since < 1.0:
-                times.append(since + 1.0)
+            limit = self.settings.resume_seconds if session.is_up and session.has_unsent else 1.0
+            if since is not None and now - since < limit:
+                times.append(min(since + limit, now + 1.0))
         return min(times, default=None)
 
     def drops(self) -> list[int]:
