@@ -125,7 +125,8 @@ class Monitor:
         self.pair.close(0)
 
 
-_open: set[Monitor] = set()
+_open: set[Monitor | Dialler] = set()
+"""Kept from garbage collection, which closes sockets before or after the objects that own them."""
 _numbers = iter(range(1, 1 << 62))
 
 
@@ -143,6 +144,8 @@ class Dialler:
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
+        # The owner of a subscriber that became garbage says BYE before the socket closes.
+        _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
@@ -243,4 +246,5 @@ class Dialler:
     def close(self, linger: int = LINGER) -> None:
         """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""
         self.unwatch()
+        _open.discard(self)
         self.router.close(linger)

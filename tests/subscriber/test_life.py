@@ -17,8 +17,9 @@ from contextlib import suppress
 import pytest
 import zmq
 
+import oz
 from oz.errors import ClosedError, OwnershipError, Timeout
-from oz.options import Delivery
+from oz.options import Delivery, Options
 from oz.subscriber import aio, sync
 from subscriber.publishing import LinkPublisher
 from support.waiting import Thread, until
@@ -594,3 +595,23 @@ def test_the_end_of_its_context_closes_a_subscriber_of_asyncio(publisher):
 
     asyncio.run(main())
     assert errors == []
+
+
+def test_a_subscriber_that_is_garbage_says_bye_although_its_sockets_are_finalized_first():
+    gc.collect()
+    gc.disable()
+    try:
+        with oz.Publisher("tcp://127.0.0.1:*", options=Options(resume_seconds=600.0)) as publisher:
+            sub = sync.Subscriber(filtering="publisher")
+            # The subscriber moves to an older generation than its sockets, which a full collection finalizes
+            # after generation 0.
+            gc.collect(0)
+            sub.connect(publisher.endpoint)
+            ready(sub, "a")
+            publisher.wait_for_subscribers()
+            del sub
+            with pytest.warns(ResourceWarning, match="unclosed <oz.Subscriber"):  # noqa: PT031
+                gc.collect()
+                until(lambda: not publisher.has_subscribers("a"), 5)
+    finally:
+        gc.enable()
