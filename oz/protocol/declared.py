@@ -159,6 +159,6 @@ def _restore_regex(text: bytes, flags: int) -> Pattern:
 def _too_long(dialect: str, text: bytes, size: str, most: int) -> PatternError:
     rule = (
         f"{size} take too long to compile at a publisher, which takes {most}: split it into several "
-        'patterns, or use filtering="subscriber"'
+        'patterns, or use filtering="prefix"'
     )
     return PatternError(dialect, text[:most], 0, rule)

@@ -348,6 +348,7 @@ class Publisher(PublisherBase):
             TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
+        self._check_pairs(pairs)
         count = 0
         if isinstance(pairs, AsyncIterable):
             async for subject, payload in pairs:
@@ -395,7 +396,7 @@ class Publisher(PublisherBase):
         `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None waits for ever.
+            timeout: seconds for all of it; None as there.
 
         Returns:
             Number of messages that sessions have not acknowledged.

@@ -602,6 +602,12 @@ class Session:
         given_up: messages that were lost with the session.
     """
 
+    # Slots, because C reads and fills them.
+    __slots__ = (
+        "__dict__", "__weakref__", "_bye", "_control", "_is_ping_due", "_sent_batches", "batches", "bytes",
+        "following", "is_up", "largest_frame", "route", "sent", "window", "window_used",
+    )  # fmt: skip
+
     def __init__(
         self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
     ):

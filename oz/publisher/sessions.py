@@ -90,6 +90,9 @@ class Sessions:
         now: time of the last event, in seconds.
     """
 
+    # Slots, because C reads and fills them.
+    __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
     def __init__(
         self,
         origin: bytes,
@@ -833,7 +836,8 @@ class Sessions:
 
         It waits for sessions with pending messages:
 
-        - UP with messages that the socket has not accepted: until it has accepted them.
+        - UP with messages that the socket has not accepted: until it has accepted them, or until the session
+          was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
           least. A healthy session without messages is heard once a second only. Then the linger time of the
           socket delivers the messages.
@@ -848,10 +852,9 @@ class Sessions:
             if not session.pending:
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
-            if session.is_up and session.has_unsent:
-                times.append(now + 1.0)
-            elif since is not None and now - since < 1.0:
-                times.append(since + 1.0)
+            limit = self.settings.resume_seconds if session.is_up and session.has_unsent else 1.0
+            if since is not None and now - since < limit:
+                times.append(min(since + limit, now + 1.0))
         return min(times, default=None)
 
     def drops(self) -> list[int]:
@@ -862,20 +865,21 @@ class Sessions:
                 found = [sum(pair) for pair in zip(found, stream.drops, strict=True)]
         return found
 
-    def count(self, subject: str | None, raw: bytes) -> int:
+    def count(self, subject: str | None, raw: bytes, *, only_up: bool = False) -> int:
         """Return the number of sessions with subscriptions.
 
         Args:
             subject: only sessions whose subscriptions match it; None for all whose declaration is complete.
             raw: the subject as bytes.
+            only_up: whether to count only sessions with a connection.
         """
         if subject is None:
-            return sum(session.is_declared for session in self.by_id.values())
+            return sum(one.is_declared and (one.is_up or not only_up) for one in self.by_id.values())
         route = self.interest.find(subject, raw)
         if route is None:
             return 0
         streams = [*route.plain, *(stream for _, members in route.groups for stream in members)]
-        return len({stream.session for stream in streams})
+        return len({one.session for one in streams if one.session.is_up or not only_up})
 
     def close(self) -> None:
         """Queue a BYE for each session that is UP; backlogs count as dropped."""

@@ -152,6 +152,8 @@ class ListeningClock:
     The clock runs between `enter` and `leave`, once the socket was empty or `OTHERS_READ` messages were read.
     """
 
+    __slots__ = ("_is_inside", "_read", "_since", "_total")
+
     def __init__(self) -> None:
         self._total = 0.0
         self._since: float | None = None
@@ -246,6 +248,12 @@ class Link:
         is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
+
+    # Slots, because C reads and fills them.
+    __slots__ = (
+        "__dict__", "__weakref__", "_ack_batches", "_ack_bytes", "_heard_at", "_live_at", "_unacked_batches",
+        "_unacked_bytes", "delivered", "epoch", "expected", "origin",
+    )  # fmt: skip
 
     def __init__(
         self,

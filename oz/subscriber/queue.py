@@ -499,7 +499,7 @@ class Dispatcher:
         )  # fmt: skip
         kind = HandledMessage if is_handled else Message
         if HOT is not None and type(content) is not list and self.decode is None:
-            made = HOT.make_messages(content, routes.cache, routes, self._find, stream, kind, arrival)
+            made = HOT.make_messages(content, routes.cache, routes, self.find, stream, kind, arrival)
             self._put_all(routes.target, made, link.origin)
             return
         flat = effect.flat
@@ -507,7 +507,7 @@ class Dispatcher:
         if extras.count(None) == count and self.decode is None:
             found: list[Any] = list(map(routes.get, subjects))
             if None in found:
-                find = self._find
+                find = self.find
                 found = [
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
@@ -590,7 +590,7 @@ class Dispatcher:
             if sid is not None:
                 route = self._make_route(stream, subject, found)
             else:
-                route = routes.get(subject) or self._find(routes, stream, subject, None)
+                route = routes.get(subject) or self.find(routes, stream, subject, None)
             body = None if self.decode is None else payload
             messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
@@ -618,7 +618,12 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
+    def routes_of(self, stream: int) -> Routes | None:
+        """Return the cached routes of a stream, None without any."""
+        return self._routes.get(stream)
+
+    def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
+        """Find the route of a subject, and cache it."""
         route = self._make_route(stream, subject, extras)
         routes.note(route)
         routes.store(subject, route)

@@ -225,7 +225,7 @@ class Subscriber(SubscriberBase, Pollable):
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
         if queue is self._shared and not self._engine.in_hand:
-            message = self._waits.receive_alone(queue, timeout)
+            message = self._waits.alone(timeout)
             if message is not None:
                 return message
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
@@ -339,6 +339,7 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         # A weak dictionary has a method in Python for its length.
         in_hand=getattr(engine.in_hand, "data", engine.in_hand),
         engine=engine,
+        alone=subscriber._waits.alone if queue is subscriber._shared else None,
         chunk=CHUNK,
     )
 

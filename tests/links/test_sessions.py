@@ -562,6 +562,15 @@ def test_close_waits_for_messages_that_the_socket_has_not_accepted():
     assert publisher.sessions.acknowledging_until(now, now + 5) == now + 6
 
 
+def test_close_gives_up_a_session_that_is_silent_for_resume_seconds():
+    publisher, session = up(resume_seconds=30.0, **SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 29.5) == now + 30
+    assert publisher.sessions.acknowledging_until(now, now + 30) is None
+
+
 def test_close_waits_a_second_for_a_session_that_reconnects():
     publisher, session = up()
     publisher.publish("a.1")

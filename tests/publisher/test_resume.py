@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import oz
 from support.fault_proxy import FaultProxy
 from support.waiting import Thread, until
 
@@ -118,8 +119,14 @@ def test_a_subscriber_that_is_away_is_down(proxied):
     publisher.publish("a", b"1")
     publisher.flush()
     assert publisher.subscribers[0].pending == 1
+    # Messages for it wait, and a program that waits for subscribers waits for a living one.
+    assert publisher.has_subscribers("a")
+    for subject in (None, "a"):
+        with pytest.raises(oz.Timeout):
+            publisher.wait_for_subscribers(subject, timeout=0)
     proxy.pass_on_to(publisher.link_endpoints[0])
     assert peer.receive(1) == [b"1"]
+    publisher.wait_for_subscribers("a", timeout=0)
     assert publisher.subscribers[0].state == "up"
 
 
