@@ -246,7 +246,7 @@ class Engine(Connections):
         self._read_monitors(now)
         if self.keys is not None:
             self.keys.tend(now)
-        if is_empty or self._clock.is_running:
+        if is_empty or self.listening.is_running:
             # Also while a publisher floods the socket, because other links need the clock.
             self._tick(now)
         for place in [*self._unacked]:
