@@ -51,7 +51,7 @@ from oz.publisher.batching import Batcher, split
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.subjects.pattern import Pattern, weight_of
+from oz.subjects.pattern import Pattern, may_take_long, weight_of
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
@@ -442,7 +442,10 @@ class Sessions:
                 self._reject(session, self.now)
                 return
         for item in declare.items:
-            self._add_item(session, item, declare.streams)
+            for _ in self._add_item(session, item, declare.streams):
+                yield
+                if session.has_ended or session.attempt != attempt:
+                    return
             yield
             if session.has_ended or session.attempt != attempt:
                 return
@@ -493,11 +496,15 @@ class Sessions:
         session.post(links.encode_answer(answer))
         self.ready[session] = None
 
-    def _add_item(self, session: Session, item: Item, declared: Mapping[int, StreamOptions]) -> None:
+    def _add_item(
+        self, session: Session, item: Item, declared: Mapping[int, StreamOptions]
+    ) -> Iterator[None]:
+        """Add a subscription; the subjects of last values are compared before, in steps."""
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
         refusal = None
+        subjects: set[bytes] = set()
         stream = session.streams.get(item.stream)
         try:
             if stream is None:
@@ -507,8 +514,11 @@ class Sessions:
                 group = None if options.group is None else self.interest.group(options.group, options.policy)
                 stream = Stream(session, item.stream, options, group)
             pattern = self._compile(item)
+            if item.last_value and self.last_values is not None:
+                subjects = yield from self.last_values.search(pattern, self.settings.pattern_time)
             refusal = self._check_item(session, item, pattern, stream)
-        except (OzError, ValueError) as error:
+        except (OzError, ValueError, Warning) as error:
+            # Python may warn about a regex, and a program may turn warnings into errors.
             refusal = Refusal(sid, str(error))
         if refusal is not None:
             # An ANSWER names no more.
@@ -525,8 +535,8 @@ class Sessions:
         session.patterns[sid] = pattern, stream
         session.weight += weight_of(pattern)
         session.since[sid] = session.following
-        if item.last_value and self.last_values is not None:
-            self._send_last_values(session, stream, pattern, sid)
+        if subjects:
+            self._send_last_values(stream, subjects, sid)
 
     def _compile(self, item: Item) -> Pattern:
         # Subscribers often have equal patterns. One object for all of them shortens the runs of Python's garbage
@@ -563,11 +573,11 @@ class Sessions:
                 )
         return refusal
 
-    def _send_last_values(self, session: Session, stream: Stream, pattern: Pattern, sid: int) -> None:
+    def _send_last_values(self, stream: Stream, subjects: set[bytes], sid: int) -> None:
         assert self.last_values is not None
         flat: list[Any] = []
         positions: list[int] = []
-        for position, subject, payload, extras in self.last_values.matching(pattern, sid):
+        for position, subject, payload, extras in self.last_values.values_of(subjects, sid):
             flat += (subject, payload, extras)
             positions.append(position)
         if positions:
@@ -640,7 +650,12 @@ class Sessions:
                 self._remove(session, sid)
                 if stream.redelivers:
                     self._move_removed(session, stream)
-                kept = [one for one, owner in session.patterns.values() if owner is stream]
+                # Not a suspended pattern, which took too long.
+                kept = [
+                    one
+                    for own, (one, owner) in session.patterns.items()
+                    if owner is stream and own not in session.refused
+                ]
                 session.deny(stream, partial(_matches_any, kept))
                 self.ready[session] = None
             yield
@@ -658,12 +673,13 @@ class Sessions:
         """Move the messages of a stream that only removed patterns match.
 
         The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
-        were numbered after it was added: earlier messages may have arrived before its subscription began.
+        were numbered after it was added: earlier messages may have arrived before its subscription began. A regex
+        that may take long protects none, because a session may have many of them and many messages.
         """
         kept = [
             (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream
+            if owner is stream and not may_take_long(pattern)
         ]
         self._move(stream, is_final=True, kept=kept)
 

@@ -76,8 +76,8 @@ MAX_CONTROL = 1 << 20
 """Bytes of a frame that is neither a batch nor a body at most."""
 MAX_STREAMS = 1_024
 """Streams of a session that have subscriptions at most."""
-MAX_NUMBER = 2**63 - 1
-"""Largest sequence, position and number of drops, so that a sum of two fits a field."""
+MAX_NUMBER = 2**62 - 1
+"""Largest sequence, position and number of drops, so that sums fit a field, and a number of C."""
 MAX_DIFFERENCE = 2**32 - 1
 """Largest difference between the positions of two messages of a batch."""
 SID = "sid"

@@ -1,5 +1,6 @@
 """Each cell of the table of a session, and of the table of HELLO."""
 
+import time
 import weakref
 from itertools import count
 
@@ -719,6 +720,43 @@ def test_slow_patterns_of_a_session_are_passed_over():
     before = next(ticks)
     assert interest.find("aa", b"aa").plain
     assert next(ticks) == before + 1
+
+
+SLOW = "^(.|..|...)+[x-z]$"  # It backtracks for more than 50 ms on the subjects below.
+
+
+def test_last_values_are_compared_in_steps_and_a_slow_pattern_is_refused():
+    publisher = Publisher(LastValues())
+    for number in range(1_000):
+        publisher.sessions.publish(f"md.us.equity.AAPL.nasdaq.trade.{number}", b"x")
+    session = publisher.hello()
+    items = [Item(1, 0, "regex", SLOW, True), Item(2, 0, "nats", "md.>", True)]
+    frame = links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, []))
+    publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    steps = 0
+    while publisher.sessions.work(1):
+        # A value of a new subject is compared too.
+        publisher.sessions.publish(f"md.new.{steps}", b"x")
+        steps += 1
+    assert steps >= 1 + 1_000 // 256
+    assert list(session.refused) == [1]
+    publisher.sessions.flush()
+    found = [one[5] for one in publisher.pull(session) if isinstance(one, tuple) and len(one) == 6]
+    subjects = [subject for batch in found for subject in batch if not isinstance(batch, bytes)]
+    assert len(subjects) == len(set(subjects)) == 1_000 + steps
+
+
+def test_a_slow_pattern_does_not_hold_up_the_end_of_another():
+    publisher, session = up(HANDLED)
+    item = Item(2, 0, "regex", SLOW)
+    publisher.read(links.encode_declare(Declare(2, 1, True, {0: HANDLED}, [item], [])))
+    for number in range(100):
+        publisher.publish(f"a.us-equity-AAPL-nasdaq-trade-{number}")
+    assert len(session.batches) == 100
+    publisher.pull(session)
+    began = time.process_time()
+    publisher.declare(None, revision=3, base=2, removed=[1])
+    assert time.process_time() - began < 2.0
 
 
 def test_refused_subscriptions_have_a_bound():

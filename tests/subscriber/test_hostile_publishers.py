@@ -1,5 +1,6 @@
 """Publishers that attack their subscribers: numbers at their limits, floods of gaps and probes."""
 
+import contextlib
 import os
 
 import pytest
@@ -45,7 +46,7 @@ class Attacker:
         until(is_greeted)
         self.welcome(first)
         until(
-            lambda: sub.run(timeout=0.01) is not None and (first >= 2**63 or sub.publishers[0].mode == "link")
+            lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
         )
 
     def welcome(self, first=0, epoch=b"e" * 16):
@@ -85,7 +86,7 @@ def receives(sub, publisher):
         pass
 
 
-@pytest.mark.parametrize("first", [HIGHEST, HIGHEST - 1, 2**63, 2**63 - 1])
+@pytest.mark.parametrize("first", [HIGHEST, HIGHEST - 1, 2**63, 2**63 - 1, 2**62, 2**62 - 1])
 def test_sequences_at_their_limit_end_nothing(make, attacker, publisher, first):
     sub = attacked(make, attacker, publisher)
     attacker.greet(sub, first)
@@ -97,7 +98,7 @@ def test_sequences_at_their_limit_end_nothing(make, attacker, publisher, first):
         sub.receive(timeout=0.1)
 
 
-@pytest.mark.parametrize("position", [HIGHEST, 2**63])
+@pytest.mark.parametrize("position", [HIGHEST, 2**62])
 def test_positions_at_their_limit_are_malformed(make, attacker, publisher, position):
     sub = attacked(make, attacker, publisher)
     attacker.greet(sub)
@@ -176,3 +177,16 @@ def test_a_declaration_that_is_asked_for_again_is_not_encoded_again():
     subscriptions.add(oz.compile("b.*"))
     second, _ = subscriptions.declaration(0)
     assert len(links.decode_control(second[0]).items) == 2
+
+
+@pytest.mark.parametrize("first", [2**63 - 1, 2**62 - 1])
+def test_a_single_link_at_the_limit_raises_only_timeouts(make, attacker, first):
+    sub = make(attacker.endpoint, filtering="publisher")
+    sub.subscribe("a")
+    attacker.greet(sub, first)
+    for sequence in range(first, first + 3):
+        attacker.send(links.join(links.encode_head(0, 0, sequence, 1, 0, 0), BODY))
+        with contextlib.suppress(Timeout):
+            sub.receive(timeout=0.1)
+    with pytest.raises(Timeout):
+        sub.receive(timeout=0.1)
