@@ -82,7 +82,7 @@ class ThreadWaits:
                 if engine.dispatcher.work or not engine.may_wait_alone():
                     return None
                 seen = engine.version
-                message = engine.read_alone()
+                message = self._read_alone()
             if message is None and engine.version == seen:
                 message = self._poll_alone(seen, seconds)
             engine.after_alone()
@@ -105,10 +105,15 @@ class ThreadWaits:
         finally:
             poll.is_polling = False
         with engine.lock:
-            message = engine.read_alone()
-            if message is not None and HOT is not None and engine.may_wait_alone():
-                engine.lone = engine.find_lone()
-            return message
+            return self._read_alone()
+
+    def _read_alone(self) -> Message | None:
+        """Read a lone message; the compiled part reads the next ones."""
+        engine = self._engine
+        message = engine.read_alone()
+        if message is not None and HOT is not None and engine.may_wait_alone():
+            engine.lone = engine.find_lone()
+        return message
 
     def _tell(self) -> None:
         poll = self._engine.poll
