@@ -21,6 +21,7 @@ function::
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from oz.compiled import HOT
@@ -215,7 +216,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("oz.asyncio")
     if (place := _PLACES.get(name)) is None:
         how = f" until it is imported: import oz.{name}" if name in _PARTS else ""
-        raise AttributeError(f"module 'oz' has no attribute {name!r}{how}")
+        # With the module, Python adds a suggestion to the traceback.
+        raise AttributeError(
+            f"module 'oz' has no attribute {name!r}{how}", name=name, obj=sys.modules[__name__]
+        )
     found = getattr(importlib.import_module(place), _OTHER_NAMES.get(name, name))
     # The next time it is there.
     return globals().setdefault(name, found)

@@ -5,29 +5,29 @@
     OzError
     ├── PatternError (ValueError)        a pattern that its dialect does not allow
     ├── SubjectError (ValueError)        a subject that its dialect does not allow
-    ├── PatternTimeout (TimeoutError)    a pattern ran out of time on one subject
-    ├── ProtocolError (ValueError)       bytes from a peer that mean nothing here
-    ├── Timeout (TimeoutError)           nothing came in the time given
-    ├── NoResponders                     a request that no node on the bus would answer
-    ├── PeerLost                         the node that held a request is lost
-    ├── ReplyError                       the handler of whoever was asked raised
-    │   └── NoRequest (ValueError)       a reply to what is no request
-    ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
-    ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
-    ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
-    ├── PermissionDenied (PermissionError) what a key may not do, or a key that is not trusted
+    ├── PatternTimeout (TimeoutError)    the match of a pattern took longer than its time limit
+    ├── ProtocolError (ValueError)       malformed bytes from a peer
+    ├── Timeout (TimeoutError)           the timeout of a call has passed
+    ├── NoResponders                     no node of the bus has a subscription for a request
+    ├── PeerLost                         the node that held a request is lost, or has closed
+    ├── ReplyError                       the handler of the responder raised
+    │   └── NoRequest (ValueError)       a reply to a message that is no request
+    ├── WouldBlock (BlockingIOError)     a subscriber has reached the high-water mark
+    ├── OwnershipError (RuntimeError)    an object used after a fork, or a node's socket in two threads
+    ├── ConfigurationError (ValueError)  a wrong value of a setting, or a wrong file
+    ├── PermissionDenied (PermissionError) permissions deny an action, or a key is not trusted
     ├── TransportUnavailable             this installation lacks the transport
-    ├── EndpointError (ValueError)       no endpoint, or none for this socket, or an ipc path in use
+    ├── EndpointError (ValueError)       a malformed endpoint, or one that this object cannot use
     ├── NameserverUnavailable            no name server answers
-    ├── JournalError                     a journal that cannot be read or written as asked
-    │   └── JournalFull                  no room for what was to be appended
+    ├── JournalError                     a journal cannot be read or written
+    │   └── JournalFull                  no disk space for an append
     ├── JournalMissing (ImportError)     pyarrow is not installed
     ├── SparkMissing (ImportError)       PySpark is not installed
-    ├── JavaMissing                      Spark finds no Java, or one that is too old
-    ├── OptionError (ValueError)         an option of the Spark source or sink that makes no sense
-    ├── SinkError                        rows that the Spark sink cannot publish as asked
-    ├── Undecidable                      how two patterns relate cannot be told
-    └── ClosedError                      the socket is closed
+    ├── JavaMissing                      Spark finds no Java, or an old version
+    ├── OptionError (ValueError)         a wrong option of the Spark source or sink
+    ├── SinkError                        rows that the Spark sink cannot publish
+    ├── Undecidable                      the relation of two patterns cannot be decided
+    └── ClosedError                      the object is closed
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class OzError(Exception):
 
 
 def _shown(text: str | bytes) -> str:
-    """Write a text as Python would, but never more than a line of it."""
+    """Return the repr of a text, cut to one line."""
     shown = repr(text)
     return shown if len(shown) <= 120 else f"{shown[:100]}… ({len(text)} long)"
 
 
 class _InvalidText(OzError, ValueError):
-    """Says what text broke which rule of which dialect, and where."""
+    """Text that breaks a rule of its dialect."""
 
     kind = "text"
 
@@ -75,9 +75,9 @@ class PatternError(_InvalidText):
 
     Attributes:
         dialect: the dialect's name.
-        text: the pattern as it was given.
-        position: where in the text the rule is broken, counted from 0.
-        rule: the rule, in words.
+        text: the pattern.
+        position: of the error in the text, from 0.
+        rule: the rule that the text breaks.
     """
 
     kind = "pattern"
@@ -90,15 +90,15 @@ class SubjectError(_InvalidText):
 
 
 class SubjectWarning(UserWarning):
-    """A subject that is legal but unwise, such as an rv subject that holds a wildcard."""
+    """A subject or pattern that is legal but unwise, such as an rv subject with a wildcard."""
 
 
 class PatternTimeout(OzError, TimeoutError):
-    """A pattern ran out of time on one subject; it may match, but nobody waits to know.
+    """The match of a pattern and a subject took longer than its time limit.
 
     Attributes:
         pattern: the text of the pattern.
-        subject: the subject that it was tried on.
+        subject: the subject.
         limit: the time limit in seconds.
     """
 
@@ -116,15 +116,15 @@ class PatternTimeout(OzError, TimeoutError):
 
 
 class ProtocolError(OzError, ValueError):
-    """Bytes from a peer that mean nothing in the protocol, or that claim oz's own keys."""
+    """Malformed bytes from a peer, or a refusal of a peer."""
 
 
 class Timeout(OzError, TimeoutError):
-    """Nothing came in the time given."""
+    """The timeout of a call has passed."""
 
 
 class NoResponders(OzError):
-    """A request that no node on the bus has a subscription for, so that nobody would answer."""
+    """No node of the bus has a subscription for the subject of a request."""
 
 
 class PeerLost(OzError):
@@ -147,13 +147,13 @@ class PeerLost(OzError):
 
 
 class ReplyError(OzError):
-    """The handler that was to answer a request raised.
+    """The handler of the responder raised.
 
     Attributes:
-        subject: what was asked on.
-        kind: the name of the class of what the handler raised.
-        text: what that said.
-        node: the name of the node whose handler it was.
+        subject: of the request.
+        kind: class name of the exception.
+        text: text of the exception.
+        node: name of the responder.
     """
 
     def __init__(
@@ -167,33 +167,33 @@ class ReplyError(OzError):
 
 
 class NoRequest(ReplyError, ValueError):
-    """A reply to a message that is no request, or that did not come through a node."""
+    """A reply to a message that is no request, or that a subscriber received."""
 
 
 class WouldBlock(OzError, BlockingIOError):
-    """A subscriber is at its high-water mark and the publisher was told not to drop."""
+    """A subscriber has reached the high-water mark, and `on_full` of the publisher is "block" or "raise"."""
 
 
 class OwnershipError(OzError, RuntimeError):
-    """A socket is used by two threads at once, or in a process that did not make it."""
+    """An object is used in another process than the one that created it, or a socket by two threads at once."""
 
 
 class PermissionDenied(OzError, PermissionError):
-    """Somebody may not do what they asked for, or a peer does not trust their key.
+    """Permissions deny an action, or a peer does not trust a key.
 
     Attributes:
-        rule: the rule that decided, and where it is written; None where none did.
-        subject: the witness: a subject that was asked for and must not be had; None where none can be named.
+        rule: the rule that decided, and its place; None without a rule.
+        subject: a denied subject that the pattern matches; None if there is no example.
     """
 
     def __init__(self, message: str, *, rule: str | None = None, subject: str | None = None) -> None:
-        """Say who may not do what, and why."""
+        """Create the error with the rule and a subject that it denies."""
         super().__init__(message)
         self.rule = rule
         self.subject = subject
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the rule and the subject when it travels between processes."""
+        """Pickle the rule and the subject too."""
         return _denied_again, (str(self), self.rule, self.subject)
 
 
@@ -202,17 +202,17 @@ def _denied_again(message: str, rule: str | None, subject: str | None) -> Permis
 
 
 class TransportUnavailable(OzError):
-    """This installation of ZeroMQ lacks the transport that an endpoint names."""
+    """This installation of ZeroMQ lacks the transport of an endpoint."""
 
 
 class ConfigurationError(OzError, ValueError):
-    """A setting of a node, or the file it stands in, that makes no sense.
+    """A wrong value of an argument or a setting, or a wrong configuration file.
 
     Attributes:
-        setting: its name; None when the file as a whole is wrong.
-        value: what was given.
-        source: where: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
-        rule: what is wrong with it, and what to do.
+        setting: its name; None if the file as a whole is wrong.
+        value: the wrong value.
+        source: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
+        rule: the rule that the value breaks, and the remedy.
     """
 
     def __init__(self, setting: str | None, value: object, source: str, rule: str) -> None:
@@ -254,24 +254,23 @@ class NameserverUnavailable(OzError):
 
 
 class Undecidable(OzError):
-    """The relation of two patterns cannot be decided for certain, and oz does not guess.
+    """The relation of two patterns cannot be decided.
 
-    Either a regex uses what only its engine understands, such as a look-around, or the patterns are so
-    involved that the comparison would take too long.
+    A regex has a feature that oz cannot analyse, such as a look-around, or the comparison would take too long.
     """
 
 
 class JournalError(OzError):
-    """A journal that cannot be read or written as asked: damaged, in use, or of another format version."""
+    """A journal cannot be read or written: it is damaged, in use, or of another format version."""
 
 
 class JournalFull(JournalError):
-    """There is no room for what was to be appended; nothing of it is in the journal.
+    """No disk space for an append; nothing of the append is in the journal.
 
     Attributes:
-        directory: the journal's directory.
-        end_offset: how far the journal goes, and what the next record's offset will be.
-        reason: what the system said.
+        directory: of the journal.
+        end_offset: offset of the next record.
+        reason: error text of the operating system.
     """
 
     def __init__(self, directory: str, end_offset: int, reason: str) -> None:
@@ -282,13 +281,13 @@ class JournalFull(JournalError):
 
     def __str__(self) -> str:
         return (
-            f"{self.directory}: {self.reason}; the journal is whole up to offset {self.end_offset} and "
-            "nothing of this append was kept; make room, or keep less with retain_bytes, and append again"
+            f"{self.directory}: {self.reason}; the journal is complete up to offset {self.end_offset} and "
+            "contains nothing of this append; free space, or lower retain_bytes, and append again"
         )
 
 
 class _ExtraMissing(OzError, ImportError):
-    """Says which module an extra of oz needs, and how to install it."""
+    """A module that an extra of oz needs is not installed."""
 
     extra = ""
 
@@ -310,13 +309,13 @@ class JournalMissing(_ExtraMissing):
 
 
 class SparkMissing(_ExtraMissing):
-    """PySpark, or what it needs, is not installed."""
+    """PySpark, or a package that it needs, is not installed."""
 
     extra = "spark"
 
 
 class JavaMissing(OzError):
-    """Spark finds no Java, or one that is too old."""
+    """Spark finds no Java, or an old version."""
 
     def __init__(self, found: str) -> None:
         super().__init__(found)
@@ -331,16 +330,16 @@ class JavaMissing(OzError):
 
 
 class SinkError(OzError):
-    """Rows that the Spark sink cannot publish as asked: wrong columns or rows, or nobody to send to."""
+    """Rows that the Spark sink cannot publish: wrong columns or rows, or no subscriber."""
 
 
 class OptionError(OzError, ValueError):
-    """An option of the Spark source or sink that is unknown or makes no sense.
+    """An unknown option of the Spark source or sink, or a wrong value.
 
     Attributes:
         option: its name.
-        value: what was given; None when the name alone is wrong.
-        rule: what is wrong with it, and what to do.
+        value: the wrong value; None if the option is unknown.
+        rule: the rule that the value breaks, and the remedy.
     """
 
     def __init__(self, option: str, value: object, rule: str) -> None:
@@ -355,4 +354,4 @@ class OptionError(OzError, ValueError):
 
 
 class ClosedError(OzError):
-    """The socket is closed."""
+    """The object is closed."""

@@ -1,26 +1,90 @@
-"""Errors for misspelled arguments and attributes, with suggestions."""
+"""Errors for unknown arguments and attributes, with a suggestion.
+
+A misspelled name gets the nearest name. A name of pyzmq or nats-py gets its counterpart in oz.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+_OPTIONS = "options=oz.Options(high_water_mark=…)"
+_TIMEOUT = "receive(timeout=…), in seconds"
 
-def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any]) -> None:
+_ARGUMENTS = {
+    "address": "connect= or bind=",
+    "callback": "handler=",
+    "cb": "handler=",
+    "endpoint": "connect= or bind=",
+    "hwm": _OPTIONS,
+    "linger": "oz.Publisher.close(timeout=…)",
+    "queue": "group=",
+    "reply": "oz.Node, which has requests and replies",
+    "timeout": _TIMEOUT,
+    "topic": "subscribe(pattern)",
+    "topics": "subscribe([pattern, …])",
+    "url": "connect= or bind=",
+}
+"""Arguments of pyzmq and nats-py, and common guesses, with the counterpart in oz."""
+
+OPTIONS_OF_SOCKETS = {
+    "conflate": 'subscribe(pattern, overflow="conflate")',
+    "hwm": _OPTIONS,
+    "identity": "nothing: links have ids of their own",
+    "linger": "oz.Publisher.close(timeout=…)",
+    "rcvhwm": "subscribe(pattern, delivery=oz.Delivery(max_pending=…))",
+    "rcvtimeo": _TIMEOUT,
+    "routing_id": "nothing: links have ids of their own",
+    "sndhwm": _OPTIONS,
+    "sndtimeo": "options=oz.Options(send_timeout=…)",
+}
+"""Attributes of pyzmq's sockets that a program assigns, with the counterpart in oz."""
+
+_ATTRIBUTES = {
+    **OPTIONS_OF_SOCKETS,
+    "get": "oz.Subscriber.receive(timeout=…)",
+    "getsockopt": "stats or endpoint",
+    "messages": "a loop: for message in …",
+    "next_msg": "oz.Subscriber.receive(timeout=…)",
+    "poll": "receive(timeout=…), oz.Poller or fileno()",
+    "pub": "oz.Publisher.publish(subject, payload)",
+    "put": "oz.Publisher.publish(subject, payload)",
+    "recv": "oz.Subscriber.receive(), which returns a message with subject and payload",
+    "recv_multipart": "oz.Subscriber.receive(), which returns a message with subject and payload",
+    "recv_string": "oz.Subscriber.receive(), which returns a message with subject and payload",
+    "request": "oz.Node, which has requests and replies",
+    "send": "oz.Publisher.publish(subject, payload)",
+    "send_multipart": "oz.Publisher.publish(subject, payload)",
+    "send_string": "oz.Publisher.publish(subject, payload)",
+    "set": "options=oz.Options(…)",
+    "setsockopt": "options=oz.Options(…), or oz.Subscriber.subscribe(pattern) for zmq.SUBSCRIBE",
+    "setsockopt_string": "options=oz.Options(…), or oz.Subscriber.subscribe(pattern) for zmq.SUBSCRIBE",
+    "stop": "close()",
+    "term": "close()",
+}
+"""Methods of pyzmq and nats-py, with the counterpart in oz."""
+
+
+def refuse_unknown(name: str, given: Iterable[str], function: Callable[..., Any], **parts: type) -> None:
     """Raise TypeError for arguments that a function does not have, with a suggestion.
 
     Args:
         name: of the function, as the program calls it.
         given: names of the arguments.
         function: that was called.
+        parts: dataclasses of options by the argument that has them; their fields are suggested too.
     """
     for one in given:
         code = function.__code__
-        known = [
-            arg for arg in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if arg != "self"
-        ]
-        raise TypeError(f"{name} has no argument {one!r}{_suggestion(one, known)}")
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        known = [arg for arg in arguments if arg != "self"]
+        for argument, part in parts.items():
+            if one in {field.name for field in dataclasses.fields(part)}:
+                raise TypeError(f"{name} has no argument {one!r}; use {argument}=oz.{part.__name__}({one}=…)")
+        hint = _counterpart(one, known, _ARGUMENTS) or (f"; it has {', '.join(known)}" if known else "")
+        raise TypeError(f"{name} has no argument {one!r}{hint}")
 
 
 def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
@@ -32,9 +96,13 @@ def no_attribute(name: str, owner: type, wrong: str) -> AttributeError:
         wrong: name of the attribute.
     """
     known = [one for one in dir(owner) if not one.startswith("_")]
-    return AttributeError(f"{name} has no attribute {wrong!r}{_suggestion(wrong, known)}", name=wrong)
+    return AttributeError(
+        f"{name} has no attribute {wrong!r}{_counterpart(wrong, known, _ATTRIBUTES)}", name=wrong
+    )
 
 
-def _suggestion(wrong: str, known: Iterable[str]) -> str:
+def _counterpart(wrong: str, known: Iterable[str], foreign: dict[str, str]) -> str:
+    if wrong in foreign:
+        return f"; use {foreign[wrong]}"
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""

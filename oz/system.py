@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import select
 import signal
 import socket
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from oz.errors import JournalError
@@ -45,7 +42,7 @@ else:
 _FOLDERS = ("/proc/self/fd", "/dev/fd")
 _MOST_LOOKED_THROUGH = 65_536
 
-LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
+LOCK_EX, LOCK_NB = 2, 4
 """What `flock` is asked for. Source: flock(2)."""
 
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
@@ -66,13 +63,6 @@ def is_reader_gone(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
-
-
-def has_hung_up(connection: socket.socket) -> bool:
-    """Tell whether the other side of a connection has closed it for both directions."""
-    poll = select.poll()
-    poll.register(connection, 0)
-    return any(event & POLLHUP for _, event in poll.poll(0))
 
 
 def count_with_room(connections: Sequence[int]) -> int:
@@ -189,22 +179,6 @@ def open_descriptors() -> Sequence[int]:
         return range(min(most_descriptors() or _MOST_LOOKED_THROUGH, _MOST_LOOKED_THROUGH))
 
 
-def awaiting_room() -> set[int]:
-    """Return the descriptors of which an epoll of this process is to tell when there is room to write.
-
-    None where the system does not tell of them: Linux does. Source: proc(5), /proc/[pid]/fdinfo.
-    """
-    found: set[int] = set()
-    for one in open_descriptors():
-        # An error: it is closed by now, or the system is not Linux.
-        with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{one}") == "anon_inode:[eventpoll]":
-                with open(f"/proc/self/fdinfo/{one}", "rb") as lines:
-                    watched = [line.split()[:4] for line in lines if line.startswith(b"tfd:")]
-                found.update(int(number) for _, number, _, events in watched if int(events, 16) & _POLLOUT)
-    return found
-
-
 @contextmanager
 def borrowed_socket(descriptor: int) -> Iterator[socket.socket]:
     """Use a descriptor of somebody else's, which stays open: there may be none left for a second one.
@@ -265,25 +239,3 @@ def sigint_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def refuse_planted(path: str | os.PathLike[str]) -> None:
-    """See that no link which a stranger has planted chooses which file is written.
-
-    Such a link is in a directory that all may write to, as `/tmp` is, and belongs neither to this user nor to
-    the directory's owner. Linux does not follow it if it is set up so (`fs.protected_symlinks`).
-
-    Args:
-        path: where a file is to be written.
-
-    Raises:
-        PermissionError: there is such a link on the way.
-    """
-    whole = Path(path).absolute()
-    for one in (whole, *whole.parents):
-        if not one.is_symlink():
-            continue
-        above, owner = os.stat(one.parent), os.lstat(one).st_uid
-        if above.st_mode & stat.S_IWOTH and owner not in (user(), above.st_uid):
-            why = f"it is a link of user {owner} in a directory that all may write to; choose another place"
-            raise PermissionError(errno.EACCES, why, str(one))

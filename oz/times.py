@@ -15,11 +15,6 @@ _UNITS["w"] = 7 * _UNITS["d"]
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 
-def is_relative(text: str | None) -> bool:
-    """Tell whether a time counts from now: `now`, or a duration with a minus before it."""
-    return text is not None and _ago(text) is not None
-
-
 def read_time(text: str) -> int:
     """Read a time: ISO 8601 with a zone, seconds since 1970, `now`, or how long ago, as in `-1h`.
 
@@ -61,25 +56,6 @@ def read_moment(text: str) -> datetime:
         return moment if moment.tzinfo is not None else moment.astimezone()
     except (ValueError, OverflowError):  # `datetime.min` and `max` leave the calendar on their way
         return moment.replace(tzinfo=UTC)
-
-
-def read_duration(text: str) -> float:
-    """Read a duration, as in `15m` or `1.5h`, or a number of seconds.
-
-    Returns:
-        Seconds, more than 0.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _nanoseconds(text)
-    try:
-        seconds = float(text) if found is None else found / _SECOND
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("it is a duration as in 90s, 15m or 1.5h, or a number of seconds")
-    return seconds
 
 
 def iso_nanoseconds(text: str) -> int | None:

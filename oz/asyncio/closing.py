@@ -16,54 +16,30 @@ _running: set[asyncio.Future[None]] = set()
 class Closing:
     """The result of `close`: it has closed already; await it to know that all is sent."""
 
-    __slots__ = ("_future", "_give_up")
+    __slots__ = ("_future",)
 
     def __init__(
         self,
-        finish: Callable[[], None] | None = None,
         *,
         later: Coroutine[object, object, None] | None = None,
-        surely: Callable[[], object] | None = None,
-        give_up: Callable[[], object] | None = None,
+        surely: Callable[[], object] = bool,
     ) -> None:
-        """Run what is still to be done: `finish` in a thread when a loop is running, `later` in the loop.
+        """Run `later`, which is still to be done, in the loop.
 
         `surely` comes behind `later`, which is cancelled when the loop ends, perhaps before it has begun.
-        `give_up` ends a `finish` that has no end of its own: when whoever awaits it is cancelled.
         """
-        self._give_up = give_up
         self._future: asyncio.Future[None] | None = None
         if later is not None:
             self._future = task = asyncio.ensure_future(later)
             # The loop itself keeps no task, and nobody has to keep what `close` gives.
             _running.add(task)
             task.add_done_callback(_running.discard)
-            if surely is not None:
-                task.add_done_callback(lambda _: surely())
-            return
-        if finish is None:
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            finish()
-        else:
-            self._future = loop.run_in_executor(None, finish)
+            task.add_done_callback(lambda _: surely())
 
     def __await__(self) -> Generator[object, None, None]:
         """Wait until it is done."""
-        if self._future is None:
-            return
-        try:
+        if self._future is not None:
             yield from asyncio.shield(self._future).__await__()
-        except asyncio.CancelledError:
-            self.give_up()
-            raise
-
-    def give_up(self) -> None:
-        """Wait no longer for what has no end of its own."""
-        if self._give_up is not None:
-            self._give_up()
 
 
 async def in_thread(work: Callable[[], None]) -> None:

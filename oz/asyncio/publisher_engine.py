@@ -6,7 +6,7 @@ import asyncio
 import sys
 import weakref
 from asyncio import _get_running_loop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing, end_in_loop
+from oz.asyncio.closing import Closing
 from oz.asyncio.waiting import TaskNews
 from oz.message import Extras
 from oz.numbers import check_wait
@@ -23,8 +23,6 @@ from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.publish import short_way
-from oz.transport.socket import GivingUp
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -46,7 +44,7 @@ class LoopFront(Protocol):
         """Have the loop that runs tell the engine of news."""
 
     def _hide(self) -> None:
-        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
+        """Have the loop watch it no more; to be called before its engine closes."""
 
 
 class LoopSocket(zmq.asyncio.Socket):
@@ -80,23 +78,6 @@ class LoopSocket(zmq.asyncio.Socket):
         if self._engine.closed:
             return
         self._engine.hear()
-        if self._recv_futures or self._send_futures:
-            super()._handle_events(fd, events)  # type: ignore[misc]
-            # That has asked for events: what has come since the look above gives no other sign.
-            self._engine.hear()
-
-    def _add_recv_event(self, kind: str, **given: Any) -> Any:
-        return self._seen_to(super()._add_recv_event(kind, **given), kind)  # type: ignore[misc]
-
-    def _add_send_event(self, kind: str, *given: Any, **named: Any) -> Any:
-        return self._seen_to(super()._add_send_event(kind, *given, **named), kind)  # type: ignore[misc]
-
-    def _seen_to(self, waiting: asyncio.Future[Any], kind: str) -> asyncio.Future[Any]:
-        """Look once after a poll has begun, and after it has ended: both ask for events."""
-        if kind == "poll":
-            self._engine.stay_watchful()
-            waiting.add_done_callback(lambda _: self._engine.stay_watchful())
-        return waiting
 
     @property
     def closed(self) -> bool:
@@ -104,13 +85,7 @@ class LoopSocket(zmq.asyncio.Socket):
         return self._engine.closed
 
     def _hide(self) -> None:
-        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
-        waiting: list[Any] = [*self._recv_futures, *self._send_futures]  # type: ignore[misc]
-        for event in waiting:
-            if not event.future.done():
-                # An error: the loop has ended.
-                with suppress(RuntimeError):
-                    event.future.cancel()
+        """Have the loop watch it no more; to be called before its engine closes."""
         self._clear_io_state()  # type: ignore[no-untyped-call]
 
 
@@ -124,9 +99,8 @@ class LoopPublisher(PublisherEngine):
     def __init__(
         self,
         options: PublisherOptions,
-        role: Role | None = None,
+        role: Role,
         *,
-        context_class: Callable[[], zmq.Context[Any]] = zmq.asyncio.Context,
         front_class: Callable[[LoopPublisher], LoopFront] = LoopSocket,
     ) -> None:
         """Make one that is neither bound nor connected; see `attach`.
@@ -134,7 +108,6 @@ class LoopPublisher(PublisherEngine):
         Args:
             options: as `oz.Publisher` is given them.
             role: what the publisher knows beyond others, if it does.
-            context_class: makes a context of its own.
             front_class: makes what a loop sees of its socket, where nothing else shows it.
         """
         self._front_class = front_class
@@ -148,14 +121,11 @@ class LoopPublisher(PublisherEngine):
         self._own_front: LoopFront | None = None
         self._shown_by: weakref.ref[LoopFront] | None = None
         shell = Shell(
-            context_class=context_class,
             expect_more=self._expect_more,
             in_turns=True,
             attached=self._attached_anew,
             in_use=self.stay_watchful,
             heard=self._news.tell,
-            deliver=self._deliver,
-            as_result=self._as_result,
         )
         super().__init__(options, shell, role)
         # The loop must not be blocked.
@@ -229,16 +199,6 @@ class LoopPublisher(PublisherEngine):
         with suppress(RuntimeError):
             self.adopt(asyncio.get_running_loop())
 
-    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
-        # Whoever asks for a tracker gets one from it.
-        front: Any = self.front
-        return zmq.asyncio.Socket.send_multipart(front, list(frames), flags, copy=tracker is None)
-
-    def _as_result(self, tracker: Any) -> Any:
-        done: asyncio.Future[Any] = asyncio.Future()
-        done.set_result(tracker)
-        return done
-
     def _expect_more(self) -> None:
         """Send what waits at the end of the loop's turn; a thread beside the loop may ask for it."""
         loop = self.loop
@@ -258,29 +218,6 @@ class LoopPublisher(PublisherEngine):
         self._is_turn_to_end = False
         if not self.closed:
             self.sender.accumulator.end_turn(self.socket)
-
-    def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Make the quickest `publish` that this publisher can have, if any; see `short_way`."""
-        shortcut = short_way(self.sender, self.socket, long_way, looks=True)
-        if shortcut is None:
-            return None
-
-        find, known = weakref.ref(self), None
-
-        async def publish(subject: Any, payload: Any = b"", **fields: Any) -> None:
-            nonlocal known
-            # None in the child of a fork, which is refused further on.
-            loop = _get_running_loop()
-            if loop is not known and loop is not None:
-                known = loop
-                engine = find()
-                if engine is not None and not engine.closed:
-                    engine.adopt(loop)
-            waiting = shortcut(subject, payload, **fields)
-            if waiting is not None:
-                await waiting
-
-        return publish
 
     async def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
         """Publish one message; see `oz.asyncio.Publisher.publish`."""
@@ -308,49 +245,34 @@ class LoopPublisher(PublisherEngine):
         if not await self._news.wait_for(has_enough, timeout):
             raise self.too_few(n, subject, timeout)
 
-    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
-        """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
-        ends_at = self.monotonic() + seconds_to_close(linger, timeout)
-        finish = partial(self._finish, linger, timeout, ends_at)
+    def close(self, *, timeout: float | None = None) -> Closing:
+        """Close; await what it gives to know that all is sent."""
+        ends_at = self.monotonic() + seconds_to_close(timeout)
+        finish = partial(self._finish, timeout)
         if sys.is_finalizing():
             # pyzmq imports nothing any more, and so cannot create its exceptions.
             with suppress(ImportError):
                 finish()
             return Closing()
-        if not self._has_to_wait():
-            return finish()
+        is_open = not (self.closed or self.is_foreign)
+        if not is_open or _get_running_loop() is None or self.closing.send_what_fits():
+            finish()
+            return Closing()
         # Subscribers get their time, and the loop goes on meanwhile.
         self.sender.routes.close()
         self._news.tell()
         # Cut short, as by the end of the loop, it does not wait for ever.
-        return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
+        return Closing(later=self._close_later(finish, ends_at), surely=finish)
 
-    def _has_to_wait(self) -> bool:
-        """Send what there is room for; tell whether closing has to go on in the loop."""
-        if self.closed or self.is_foreign or _get_running_loop() is None:
-            return False
-        if not self.closing.send_what_fits():
-            return True
-        # Not with your context: its `term()` would wait for this socket, and hold up the loop.
-        return self.attachments.own_context and bool(self.router.streams) and not self.closing.said_goodbye
-
-    async def _close_later(self, finish: Callable[[], Closing], ends_at: float) -> None:
+    async def _close_later(self, finish: Callable[[], object], ends_at: float) -> None:
         for pause in self.closing.leave(ends_at - self.monotonic()):
             await asyncio.sleep(pause)
-        await finish()
+        finish()
 
-    def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
-        closed_at = self.monotonic()
+    def _finish(self, timeout: float | None) -> None:
         front = self._shown_by() if self._shown_by is not None else None
         if front is not None and not self.closed and not self.is_foreign:
             front._hide()
         # Within a loop, what there is no room for had its time already.
-        is_own = self.closing.close_socket(linger, timeout, waits=_get_running_loop() is None)
+        self.closing.close_socket(timeout, waits=_get_running_loop() is None)
         self._news.tell()
-        if not is_own:
-            return Closing()
-        seconds, given_up = max(0.0, ends_at - closed_at), GivingUp()
-        if (ending := end_in_loop(self.context, seconds)) is not None:
-            return Closing(later=ending)
-        end = partial(self.closing.end_context, seconds, closed_at, given_up)
-        return Closing(end, give_up=given_up.say if seconds == inf else None)

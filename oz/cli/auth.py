@@ -16,9 +16,9 @@ from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
 from oz.security.permissions import ACTIONS, Action, Permissions, User, Verdict
 from oz.transport.security import credentials_of, resolve_security
 
-_HELP = """Show what a file of permissions grants to whom, by which rule.
+_HELP = """Show the permissions that a file grants to users, and the rules.
 
-The file is TOML; docs/permissions.md has all that it may say. These commands only read it.
+The file is TOML; docs/permissions.md describes it. These commands only read it.
 
 \b
   default = "deny"
@@ -29,11 +29,11 @@ The file is TOML; docs/permissions.md has all that it may say. These commands on
   subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }
 """
 
-_EXPLAIN_HELP = """Say what USER may do with SUBJECT, which may be a pattern, and which rule decides.
+_EXPLAIN_HELP = """Show whether USER may use SUBJECT, which may be a pattern, and the rule that decides.
 
-A pattern is granted as a whole or not at all: one rule must cover it, and no rule that denies may overlap it.
-What is denied comes with a subject that shows why. Without --action all are shown, with --group that of a
-queue group too. The exit code is 1 when --action is denied, and 0 otherwise.
+A pattern is granted as a whole or not at all: one rule must cover it, and no deny rule may overlap it. A denial
+names a subject that must not be used. Without --action all actions are shown; --group adds the action of a queue
+group. The exit code is 1 if --action is denied, and 0 otherwise.
 
 \b
 Examples:
@@ -41,9 +41,9 @@ Examples:
   oz auth explain desk 'md.>' --action group --group workers --file permissions.toml
 """
 
-_CHECK_HELP = """Read FILE and say all that is wrong with it, with lines, and which rules have no effect.
+_CHECK_HELP = """Check FILE: print each fault with its line, and rules that have no effect.
 
-The exit code is 0 when it can be used, also where there are warnings, and 1 when it cannot.
+The exit code is 0 if the file can be used, also with warnings, and 1 if it cannot.
 """
 
 _KEPT = (
@@ -52,23 +52,23 @@ _KEPT = (
     f"an {INBOX} to somebody else"
 )
 
-_MATRIX_HELP = (
-    """Print a table of users by what they may do: what is allowed, and behind a minus what is denied."""
-)
+_MATRIX_HELP = """Print a table of users and actions: allowed subjects, and denied ones after a minus."""
 
 
-@click.group(help=_HELP, short_help="Show what permissions grant to whom.")
+@click.group(help=_HELP, short_help="Show the permissions of users.")
 def auth() -> None:
     """Hold the commands; the text of the help is `_HELP`."""
 
 
-@auth.command(help=_EXPLAIN_HELP, short_help="Say what a user may do with a subject or pattern, and why.")
+@auth.command(
+    help=_EXPLAIN_HELP, short_help="Show whether a user may use a subject or pattern, and the rule."
+)
 @click.argument("user")
 @click.argument("subject")
 @click.option("--file", "path", metavar="FILE",
               help="The file of permissions.  [default: what OZ_SECURITY or the configuration file names]",
 )  # fmt: skip
-@click.option("--action", type=click.Choice(ACTIONS), help="Only this one.")
+@click.option("--action", type=click.Choice(ACTIONS), help="This action only.")
 @click.option("-g", "--group", metavar="NAME", help="The queue group, for the action group.")
 @click.option("--dialect", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
               help=f"The dialect of SUBJECT, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
@@ -104,7 +104,7 @@ def explain(
         ctx.exit(FAILED)
 
 
-@auth.command(help=_CHECK_HELP, short_help="Say what is wrong with a file of permissions.")
+@auth.command(help=_CHECK_HELP, short_help="Check a file of permissions.")
 @click.argument("file")
 @click.pass_context
 def check(ctx: click.Context, file: str) -> None:
@@ -119,7 +119,7 @@ def check(ctx: click.Context, file: str) -> None:
     write_line(_summary(found, found.permissions))
 
 
-@auth.command(help=_MATRIX_HELP, short_help="Print users by what they may do.")
+@auth.command(help=_MATRIX_HELP, short_help="Print a table of users and permissions.")
 @click.argument("file")
 @click.pass_context
 def matrix(ctx: click.Context, file: str) -> None:

@@ -15,20 +15,20 @@ from oz.cli.exits import FAILED
 from oz.cli.options import Number, Whole, one_endpoint_option, parse_all, security_option
 from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
 
-_HELP = """Measure how fast messages are published and delivered, and their latency.
+_HELP = """Measure rates of publishing and delivery, and latency.
 
 Without options it measures on this machine, over tcp on the loopback, in about five seconds: once with
 filtering by prefix, in ZeroMQ, and once with filtering by the publisher. Each subscriber is a process.
 
-The subscription is 'bench.*.hit'. As all subjects begin with 'bench.', a prefix lets all of them through; a
+The subscription is 'bench.*.hit'. Because all subjects begin with 'bench.', all of them pass the prefix. A
 publisher that filters sends only the matching messages. --match is the share of matching subjects.
 
-The publisher waits for a subscriber that cannot keep up, so nothing may be lost. A loss is shown, and the
-exit code is then 1. Half the time goes to lone messages, one a millisecond, and half to publishing as fast as
-possible. A message then waits in queues of up to 16 MiB on either side, and its latency is mostly that.
+The publisher waits for a slow subscriber, so that nothing should be lost. A loss is shown, and the exit code is
+then 1. Half the time is for lone messages, one a millisecond, and half for publishing at the full rate. At the
+full rate a message waits in queues of up to 16 MiB on either side, which is most of its latency.
 
-With --connect it subscribes at a running publisher for --seconds, and shows the rate of the messages that
-match --pattern. An oz publisher reports losses; those of another publisher are unknown.
+With --connect it subscribes to a running publisher for --seconds, and shows the rate of the messages that
+match --pattern. An oz publisher reports losses; the losses of other publishers are unknown.
 
 \b
 Examples:

@@ -1,4 +1,4 @@
-"""`oz config`: what a node started here would go by, and who says so."""
+"""`oz config`: the effective configuration, and the source of each setting."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from oz.configuration import ConfigurationSurvey, Setting, survey
 from oz.escaping import printable
 from oz.transport.security import resolve_security
 
-_HELP = """Show what a node that is started here goes by.
+_HELP = """Show the configuration of a node that is started here.
 
-Arguments come first, then environment variables: OZ_BUS for the setting bus. Then comes the table [node] of
-one TOML file, with [limits] beside it, then defaults. The file is the one that OZ_CONFIG names, or else
-oz.toml in this directory, or else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
+Arguments come first, then environment variables, such as OZ_BUS for the setting bus. Then come the tables
+[node] and [limits] of one TOML file, then defaults. The file is the one in OZ_CONFIG, or else oz.toml in this
+directory, or else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
 """
 
-_SHOW_HELP = """Show every setting, its value, and where that came from. Limits that the file
-gives, where keys come from, and the files that were looked at are shown too.
+_SHOW_HELP = """Show every setting, its value, and its source. Also shows the limits of the file,
+the source of keys, and the files that were read.
 
-It changes nothing. What is wrong is shown as it was written, and said on stderr; then it exits 1, and
-otherwise 0.
+It changes nothing. A wrong value is shown as it was written and reported on stderr; the exit code is then 1,
+and otherwise 0.
 
 \b
 Examples:
@@ -38,7 +38,7 @@ Examples:
 _UNSET = {"name": "(program and process id)"}
 
 
-@click.group(help=_HELP, short_help="Show what nodes go by, and who says so.")
+@click.group(help=_HELP, short_help="Show the effective configuration and the source of each setting.")
 def config() -> None:
     """Hold the commands; the text of the help is `_HELP`."""
 

@@ -18,17 +18,17 @@ if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.demo.run import PatternResult, Progress
     from oz.options import Filtering
 
-_HELP = """Watch wildcard subscriptions pick flights out of a real stream.
+_HELP = """Replay a month of real flights to five subscribers with patterns.
 
 A publisher process replays the 27,004 flights that left New York City in January 2013, on subjects
-flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, take what their patterns match.
-Ends with a table: what crossed the wire to each of them, how much of that was delivered, and what was lost
-(nothing). Needs no server and no configuration, uses a free port of this machine, and takes a few seconds.
+flight.<origin>.<destination>.<carrier>. Five subscribers in four dialects receive the flights that their
+patterns match. At the end a table shows how many messages crossed the wire to each subscriber, and how many were
+delivered and lost (none). The demo needs no server, uses a free port of this machine, and takes a few seconds.
 
-With --filtering publisher the publisher filters by the whole pattern, and only what matches crosses the wire.
+With --filtering publisher the publisher filters by the whole pattern, and only matching messages cross the wire.
 
-With --spark the same flights are written as Parquet, and Spark counts what the same patterns match there: one
-column more, equal to what was delivered. Needs the extra ozmq[spark] and Java 17 or newer, and takes longer.
+With --spark the same flights are written as Parquet, and Spark counts the matches of the same patterns: one more
+column, equal to the delivered messages. It needs the extra ozmq[spark] and Java 17 or newer, and takes longer.
 
 \b
 Examples:

@@ -14,14 +14,14 @@ from oz.cli.output import say, styled, write_json, write_line
 from oz.doctor import Check, Examination, examine
 from oz.escaping import printable
 
-_HELP = """Show what this installation can do, and the exact line that adds what is missing.
+_HELP = """Show the features of this installation, and a command for each missing one.
 
-Looks at Python and the packages of oz, at pyzmq and libzmq, and at what they were built with (pgm, curve,
-ipc, draft). Then come pyarrow, PySpark and Java, and limits of the system. "low" is there and works, and may
-be too small for much traffic. It changes nothing.
+Checks Python, the packages of oz, pyzmq and libzmq with their build options (pgm, curve, ipc, draft), pyarrow,
+PySpark, Java, and limits of the system. "low" works, and may be too small for much traffic. The command changes
+nothing.
 
-Exits 0 when all is there that oz cannot do without, and what --require names; otherwise 1, and says on stderr
-what is missing. Extras and limits that nobody requires do not count.
+Exits 0 if all required features are there, including those that --require names. Otherwise it exits 1, and
+prints the missing ones on stderr. Optional extras and limits do not count.
 
 \b
 Examples:
@@ -36,9 +36,13 @@ _WIDEST = 100
 _INDENT = "      "
 
 
-@click.command(help=_HELP, short_help="Show what this installation can do, and how to add the rest.")
+@click.command(help=_HELP, short_help="Show the features of this installation, and how to add missing ones.")
 @click.option(
-    "--require", "required", multiple=True, metavar="NAME", help="Fail without it; may be repeated."
+    "--require",
+    "required",
+    multiple=True,
+    metavar="NAME",
+    help="Exit 1 without this feature; may be repeated.",
 )
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context

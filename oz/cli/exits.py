@@ -42,11 +42,11 @@ TIMED_OUT = 4
 EXIT_CODES = """\b
 Exit codes:
     0  done; match: at least one subject matched
-    1  failed; bench, demo: messages were lost; pub, replay: some are unsent; config: something is wrong;
-       doctor: something is missing; match: no subject matched; request: whoever was asked failed;
+    1  failed; bench, demo: messages were lost; pub, replay: messages are unsent; config: a wrong value;
+       doctor: a missing feature; match: no subject matched; request: the responder failed;
        translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
-    3  pub, replay: nobody subscribed; request: nobody would answer; peers: nobody is there
+    3  pub, replay: no subscriber; request: no responder; peers: no node
     4  sub, request: no message or answer within --timeout
   130  ended by Ctrl-C
   143  ended by SIGTERM

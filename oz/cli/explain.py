@@ -18,15 +18,15 @@ from oz.escaping import printable
 from oz.subjects.advice import advice
 from oz.transport import endpoints
 
-_HELP = """Show what each PATTERN becomes: prefixes for ZeroMQ, and a regex for what they let through.
+_HELP = """Show the prefixes and the regex of each PATTERN.
 
-A publisher sends what begins with one of the prefixes; the regex decides, on arrival, what is delivered.
-Warnings name what is legal but unwise: an empty prefix, more than 16 tokens, characters that are not ASCII.
-To a pipe it writes "key: value" lines, with a blank line between patterns.
+A publisher sends the messages that begin with one of the prefixes. The subscriber delivers those that the
+regex matches. Warnings name legal but unwise patterns: an empty prefix, more than 16 tokens, characters that
+are not ASCII. Into a pipe it writes "key: value" lines, with a blank line between patterns.
 
-With --against it measures instead: how many messages the prefixes let through, how many of those the
-pattern matches, and how many cross the wire in vain. The subjects come from a file, one a line, from stdin
-(-), or from a running publisher (an endpoint), which is listened to for --seconds.
+With --against it counts messages: those that pass the prefixes, those that match the pattern, and the
+difference, which cross the wire in vain. The subjects come from a file, one a line, from stdin (-), or from a
+running publisher (an endpoint) during --seconds.
 
 \b
 Examples:
@@ -53,11 +53,14 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
     return source
 
 
-@click.command(help=_HELP, short_help="Show the prefixes and the regex that a pattern becomes.")
+@click.command(help=_HELP, short_help="Show the prefixes and the regex of a pattern.")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @click.option(
-    "--against", metavar="FILE|ENDPOINT", callback=_checked_source, help="Measure on these subjects instead."
+    "--against",
+    metavar="FILE|ENDPOINT",
+    callback=_checked_source,
+    help="Count matches of these subjects instead.",
 )
 @click.option(
     "--seconds",

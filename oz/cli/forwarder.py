@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from oz.services.forwarder import Forwarder
     from oz.services.proxy import Proxy
 
-_HELP = """Pass messages on between buses, or between publishers and subscribers that do not reach each other.
+_HELP = """Pass messages between buses, or between publishers and subscribers that do not reach each other.
 
-With --leg for each bus it is a node on every one of them. It asks on the others for what peers on one ask
-for, and passes on what comes, requests and replies too. Nodes need not know of it. A leg says how to join
-its bus, as KEY=VALUE with commas between: bus, nameserver, bind, peers, advertise, directory, name,
-join_timeout, lost_after, high_water_mark, and security, a file as of --security. Its allow is a pattern of
-what may come onto that bus from others. Without a name server and peers it finds the nodes of this host.
-Several forwarders may join the same buses, also in a ring: one passes messages, the others stand by.
+With --leg for each bus it has a node on every bus. It subscribes on each bus to the patterns of the other
+buses, and passes on messages, requests and replies. Nodes need no setting for it. A leg is a list of KEY=VALUE
+with commas between: bus, nameserver, bind, peers, advertise, directory, name, join_timeout, lost_after,
+high_water_mark, security (a file as for --security), and allow, a pattern of the messages that may enter the
+bus. Without a name server and peers a leg finds the nodes of this host. Several forwarders may join the same
+buses, also in a ring: one passes messages, the others stand by.
 
-With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy. Publishers connect to --frontend,
-subscribers to --backend, over tcp or ipc; --connect is for publishers that bind, and for the backends of
-other forwarders. Subscriptions pass to the publishers, oz's own with their patterns.
+With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy, which filters by prefix. Publishers
+connect to --frontend, subscribers to --backend, over tcp or ipc. --connect is for publishers that bind, and for
+the backends of other forwarders.
 
-It prints one line when it is ready. It ends with Ctrl-C or SIGTERM, says what it passed on, and exits 0.
+It prints one line when it is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
 
 \b
 Examples:
@@ -136,7 +136,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     return [] if path is None else read_legs(path)
 
 
-@click.command(help=_HELP, short_help="Joins buses, or publishers and subscribers.")
+@click.command(help=_HELP, short_help="Join buses, or publishers and subscribers.")
 @click.option(
     "--leg",
     "legs",
@@ -158,7 +158,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     "--progress",
     type=Number(0.1, 86_400),
     metavar="SECONDS",
-    help="Say so often what passed, when anything did.",
+    help="Interval of reports about forwarded messages.",
 )
 @endpoints_option("--frontend", "The endpoint for publishers; may be repeated.")
 @endpoints_option("--backend", "The endpoint for subscribers; may be repeated.")
@@ -270,13 +270,13 @@ class _ForwarderLines:
         if isinstance(running, Proxy):
             stats = running.stats
             return (
-                f"{stats.messages} messages and batches of {stats.size} bytes came, {stats.sent} of them for "
-                f"somebody; {stats.subscriptions} subscriptions and ends of them went to publishers"
+                f"{stats.messages} messages and batches of {stats.size} bytes arrived, {stats.sent} were sent; "
+                f"{stats.subscriptions} subscriptions and ends of subscriptions went to publishers"
             )
         done = running.stats
         return (
             f"{done.received} messages of {done.size} bytes came and {done.passed} were passed on for "
             f"{done.interests} patterns; {done.lost} were lost, {done.unwanted} unwanted, "
-            f"{done.looped} in a loop and {done.refused} refused; went on for another forwarder "
+            f"{done.looped} in a loop and {done.refused} refused; replaced another forwarder "
             f"{done.takeovers} times"
         )

@@ -18,16 +18,15 @@ from oz.system import raise_descriptors
 if TYPE_CHECKING:
     from oz.services.gateway import Gateway
 
-_HELP = """Pass messages between multicast and local applications, with the multicast sockets in processes of
-their own.
+_HELP = """Pass messages between multicast and local applications, with the multicast sockets in separate processes.
 
-Applications subscribe where --bind says and publish where --bind-publishers says, over ipc or tcp. They need
-no PGM. --receive is the multicast that they get; --send multicasts what they publish, through one publisher
-and so one UDP port. When a multicast process dies, or stops answering, it is started again. Applications stay
-connected, and every lost message shows up as a gap, at both ends. The two directions need ports of their own.
+Applications subscribe at --bind and publish at --bind-publishers, over ipc or tcp. They need no PGM. --receive
+is the multicast that they get. --send multicasts their messages, through one publisher and one UDP port. A
+multicast process that ends or does not answer is started again. Applications stay connected, and every lost
+message is reported as a gap at both ends. The two directions need different ports.
 
-It prints one line when it is ready and one for each process that ends. It ends with Ctrl-C or SIGTERM, says
-what it passed on, and exits 0; it exits 1 when a multicast process cannot begin at all.
+It prints one line when it is ready, and one for each process that ends. Ctrl-C and SIGTERM end it: it prints
+its counts and exits 0. It exits 1 if a multicast process cannot start.
 
 \b
 Examples:
@@ -40,7 +39,7 @@ Examples:
 _DEFAULTS = oz.Multicast()
 
 
-@click.command(help=_HELP, short_help="Multicast for local applications, in processes that may die.")
+@click.command(help=_HELP, short_help="Pass multicast to local applications and back.")
 @click.option("--receive", multiple=True, metavar="ENDPOINT", help="Multicast to receive; may be repeated.")
 @click.option("--send", metavar="ENDPOINT", help="The endpoint to multicast messages of applications on.")
 @click.option(
@@ -69,7 +68,7 @@ _DEFAULTS = oz.Multicast()
     default=_DEFAULTS.rate_kbps,
     show_default=True,
     metavar="N",
-    help="The most that it multicasts, in kilobits a second; see `oz multicast plan`.",
+    help="Multicast rate at most, in kilobits a second; see `oz multicast plan`.",
 )
 @click.option(
     "--recovery",
@@ -77,7 +76,7 @@ _DEFAULTS = oz.Multicast()
     default=_DEFAULTS.recovery,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds for which what was sent is kept for receivers that missed it.",
+    help="Seconds for which sent messages are kept for receivers that ask again.",
 )
 @click.option(
     "--hops",
@@ -85,7 +84,7 @@ _DEFAULTS = oz.Multicast()
     default=_DEFAULTS.hops,
     show_default=True,
     metavar="N",
-    help="The most routers that the packets pass.",
+    help="Routers that the packets pass at most.",
 )
 @click.option(
     "--mtu",
@@ -93,7 +92,7 @@ _DEFAULTS = oz.Multicast()
     default=_DEFAULTS.mtu,
     show_default=True,
     metavar="BYTES",
-    help="The largest packet; the same for all of a group.",
+    help="The largest packet; equal for all members of a multicast group.",
 )
 @click.option(
     "--stale-after",
@@ -101,12 +100,12 @@ _DEFAULTS = oz.Multicast()
     default=_DEFAULTS.stale_after,
     show_default=True,
     metavar="SECONDS",
-    help="A silence after which it connects anew.",
+    help="Seconds of silence after which it reconnects.",
 )
 @click.option(
-    "--no-echo", is_flag=True, help="Do not give local subscribers what local applications publish."
+    "--no-echo", is_flag=True, help="Do not pass messages of local applications to local subscribers."
 )
-@click.option("--no-origins", is_flag=True, help="Do not add headers that say who published a message first.")
+@click.option("--no-origins", is_flag=True, help="Do not add headers with the origin of a message.")
 @security_option
 @click.pass_context
 def gateway(

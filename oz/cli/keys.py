@@ -25,36 +25,34 @@ from oz.transport.certificates import (
     write_public,
 )
 
-_HELP = """Make and show the keys of CURVE, with which ZeroMQ encrypts and tells who is who.
+_HELP = """Make and show CURVE keys, with which ZeroMQ encrypts and authenticates.
 
-A name has two files: NAME.key, to give away, and NAME.key_secret, which stays where it is and only its owner
-may read. pyzmq and czmq read both.
+A name has two files: NAME.key is public. NAME.key_secret stays where it is, and only its owner may read it.
+pyzmq and czmq read both.
 
 \b
   oz keys new desk
-  oz keys export desk --to desk.key      # give this to who is to trust the desk
-  oz keys trust desk.key --in trusted    # and there: one more key in this directory
+  oz keys export desk --to desk.key      # copy this file to the other hosts
+  oz keys trust desk.key --in trusted    # and there: add it to the trusted keys
 """
 
 _NEW_HELP = """Make a key pair, and write NAME.key and NAME.key_secret. It replaces no file.
 
-The directory is made if need be, and must let nobody else in.
+The directory is created if it is absent, and must be closed to other users.
 """
 
-_SHOW_HELP = """Print the public keys of names or files; without any, of all in the directory.
+_SHOW_HELP = """Print the public keys of names or files, or of all names in the directory.
 
-It shows no secret, says which names have one, and refuses a secret file that others may read.
+It shows no secret key, shows which names have one, and refuses a secret file that other users may read.
 """
 
-_TRUST_HELP = """Put a public key into a directory of those that are trusted.
+_TRUST_HELP = """Add a public key to a directory of trusted keys.
 
-KEY is a certificate, or the 40 characters of a public key; then --name says whose it is. A key that is there
-under another name is refused.
+KEY is a certificate, or the 40 characters of a public key, which needs --name. A key that is there under another
+name is refused.
 """
 
-_EXPORT_HELP = (
-    """Print the public certificate of NAME, to give to others; with --to write it to a new file."""
-)
+_EXPORT_HELP = """Print the public certificate of NAME; with --to write it to a new file."""
 
 
 def _default() -> Path:
@@ -112,16 +110,16 @@ def show(names: tuple[str, ...], directory: Path | None) -> None:
     write_line(plain_table(rows))
 
 
-@keys.command(help=_TRUST_HELP, short_help="Put a public key among those that are trusted.")
+@keys.command(help=_TRUST_HELP, short_help="Add a public key to the trusted keys.")
 @click.argument("key")
 @click.option("--in", "directory", required=True, type=PathName(path_type=Path), metavar="DIR",
               help="The directory of trusted keys.")  # fmt: skip
-@click.option("--name", callback=_checked, help="Whose key it is; without it the name of the file.")
+@click.option("--name", callback=_checked, help="Name of the owner.  [default: name of the file]")
 def trust(key: str, directory: Path, name: str | None) -> None:
     """Trust a key; the text of the help is `_TRUST_HELP`."""
     if is_key(key):
         if name is None:
-            raise click.UsageError("say whose key it is: --name NAME")
+            raise click.UsageError("a key needs the name of its owner: --name NAME")
         public = key
     else:
         path = Path(key)

@@ -14,8 +14,8 @@ from oz.cli.output import write_line
 
 _HELP = """Print each SUBJECT that PATTERN matches.
 
-Without a SUBJECT, or with -, subjects are read from stdin, one a line. As with grep, the exit code is 0 when
-something matched, 1 when nothing did, and 2 when the pattern is bad.
+Without a SUBJECT, or with -, subjects come from stdin, one a line. As with grep, the exit code is 0 if a
+subject matched, 1 if none matched, and 2 if the pattern is wrong.
 
 \b
 Examples:

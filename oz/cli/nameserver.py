@@ -18,13 +18,12 @@ DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
 _HELP = f"""Run a name server, through which the nodes of a bus find each other.
 
-Messages do not pass it, and it keeps nothing. Start it again, and within a second or two every node has
-announced itself anew. Meanwhile nodes go on with the peers that they have. Several of them need not know of
-each other: give nodes all their endpoints. One serves any number of buses; nodes of different buses never
-hear of each other.
+Messages do not pass it, and it stores nothing. After a restart every node announces itself again within one or
+two seconds; meanwhile nodes keep their peers. Several name servers need not know each other: give nodes all
+their endpoints. One name server serves any number of buses, and nodes of different buses do not see each other.
 
-Without --bind it is at {DEFAULT_NAMESERVER}, for nodes on this host only. It prints one line when it is
-ready, ends with Ctrl-C or SIGTERM, says what it did, and exits 0.
+Without --bind it binds {DEFAULT_NAMESERVER}, for nodes on this host only. It prints one line when it is ready.
+Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
 
 \b
 Examples:
@@ -33,13 +32,13 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Nodes of a bus find each other through it.")
+@click.command(help=_HELP, short_help="Run a name server for the nodes of a bus.")
 @endpoints_option(
     "--bind", f"The endpoint where nodes find it; may be repeated.  [default: {DEFAULT_NAMESERVER}]"
 )
-@click.option("--name", metavar="NAME", help="The name that it gives itself.  [default: this host's name]")
+@click.option("--name", metavar="NAME", help="The name of the name server.  [default: this host's name]")
 @security_option
-@click.option("-v", "--verbose", is_flag=True, help="Say who comes and goes.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each node that comes or goes.")
 @click.pass_context
 def nameserver(
     ctx: click.Context, /, bind: list[str], name: str | None, security: oz.Security | None, verbose: bool

@@ -19,17 +19,16 @@ from oz.cli.waiting import listening
 from oz.escaping import json_text, printable
 from oz.wire.announcement import Announcement
 
-_HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
-it is heard.
+_HELP = """Show the nodes of the bus: name, host, process, age and endpoints.
 
-With name servers, given or configured, it asks those and joins nothing; one that has just started knows all
-nodes after a second or two. Otherwise it joins as a node, for as long as it takes, and shows its peers. With
---all it shows the nodes of every bus, which only name servers know.
+With name servers, given or configured, it asks them and does not join. A name server knows all nodes one or two
+seconds after its start. Without name servers it joins the bus for a moment and shows its peers. --all shows the
+nodes of every bus, and needs a name server.
 
---watch joins and stays until Ctrl-C. First it shows who is there, then a line for each node that comes up,
-has left or is lost. --json writes a list of objects; with --watch it writes one object a line, with "event".
+--watch joins and stays until Ctrl-C. It prints a line for each node that is there, comes up, has left or is
+lost. --json prints a list of objects; with --watch one object a line, with "event".
 
-It exits 3 when nobody is there.
+It exits 3 without a node.
 
 \b
 Examples:
@@ -39,9 +38,9 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Show who is on the bus.")
+@click.command(help=_HELP, short_help="Show the nodes of the bus.")
 @click.option("--all", "is_all", is_flag=True, help="The nodes of all buses.")
-@click.option("--watch", is_flag=True, help="Stay, and show who comes and goes.")
+@click.option("--watch", is_flag=True, help="Stay, and show nodes that come and go.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("-t", "--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
               help="Time for name servers and nodes to answer.  [default: 2]")  # fmt: skip
@@ -70,7 +69,7 @@ def peers(
     elif there:
         write_line(_table(there, is_all=is_all))
     if not there:
-        say(ctx, "nobody is there" if is_all else f"nobody is on bus {printable(found.bus)}")
+        say(ctx, "no node on any bus" if is_all else f"no node on bus {printable(found.bus)}")
         ctx.exit(NOBODY)
 
 

@@ -42,17 +42,17 @@ _CLOSE_TIMEOUT = 1.0  # seconds for unsent messages after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
-Without a PAYLOAD each line of stdin is one. When SUBJECT is - each line of stdin is a subject, a space and a
-payload, which is what `oz sub` prints; blank lines are skipped. With --json each line is an object, as
-`oz sub --json` prints it. It ends at the first bad line, and names it.
+Without a PAYLOAD, each line of stdin is a payload. With - as the SUBJECT, each line of stdin is a subject, a
+space and a payload, as `oz sub` prints them; blank lines are skipped. With --json each line is an object, as
+`oz sub --json` prints it. The first bad line ends the command, which prints its number.
 
-Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits
-3. A subscriber that cannot keep up is waited for, so nothing is dropped.
+The command waits --wait seconds for a subscriber of the subject, and exits 3 without one. It waits for a
+subscriber that is too slow, so that nothing is dropped.
 
-Over multicast, --bind 'epgm://eth0;239.192.1.1:5555', nobody can tell who listens, and nobody is waited for.
+Over multicast, as with --bind 'epgm://eth0;239.192.1.1:5555', subscribers do not answer, and it waits for none.
 
-Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it; either may be started
-first. With --bus it joins a bus as a node, and finds its subscribers there.
+Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` connects. Either command may start
+first. With --bus it joins a bus as a node, and publishes to the nodes there.
 
 \b
 Examples:
@@ -158,7 +158,7 @@ def pub(
     ) as publisher:
         recipients = _Recipients(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
         if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
-            say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
+            say(ctx, f"no subscriber of {printable(subject)} within {wait:g} s; nothing was published")
             ctx.exit(NOBODY)
         extras: dict[str, Any] = {
             "headers": headers or None,

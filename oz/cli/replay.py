@@ -156,7 +156,7 @@ def _wait_for_subscriber(ctx: click.Context, publisher: oz.Publisher, seconds: f
     try:
         publisher.wait_for_subscribers(timeout=seconds)
     except oz.Timeout:
-        say(ctx, f"nobody subscribed within {seconds:g} s; nothing was published")
+        say(ctx, f"no subscriber within {seconds:g} s; nothing was published")
         ctx.exit(NOBODY)
 
 

@@ -188,16 +188,15 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-_HELP = """Answer the requests whose subject matches PATTERN.
+_HELP = """Reply to the requests whose subject matches PATTERN.
 
-Joins a bus as a node. --command is run by sh for each request. It gets the payload on its standard input and
-nowhere else, the subject as OZ_SUBJECT, and a header such as trace-id as OZ_HEADER_TRACE_ID. What it writes,
-without a line break at the end, is the answer. When it ends with another code than 0, takes longer than
---timeout or writes more than 64 MiB, that is said on stderr, and the requester learns it. --echo answers with
-the payload that came, --text always with the same.
+Joins a bus as a node. sh runs --command for each request. Its standard input is the payload, OZ_SUBJECT the
+subject, and OZ_HEADER_TRACE_ID a header such as trace-id. Its output, without a line break at the end, is the
+reply. If it exits with another code than 0, runs longer than --timeout or writes more than 64 MiB, the reason
+goes to stderr and to the requester. --echo replies with the payload of the request, --text with a fixed text.
 
-With --group one member of the group gets each request. --concurrency is how many are answered at once.
-It prints one line when it is ready, ends with Ctrl-C or SIGTERM, says what it did, and exits 0.
+With --group one member of the group gets each request. --concurrency requests are handled at once. The
+command prints one line when it is ready. Ctrl-C and SIGTERM end it: it prints its counts and exits 0.
 
 \b
 Examples:
@@ -210,17 +209,17 @@ Examples:
 Answer = Callable[[oz.Message], Any]
 
 
-@click.command(help=_HELP, short_help="Answer requests with a command.")
+@click.command(help=_HELP, short_help="Reply to requests with a command or a text.")
 @click.argument("pattern")
 @click.option(
     "--command", "text_of_command", metavar="COMMAND", help="The command that sh runs for each request."
 )
-@click.option("--echo", is_flag=True, help="Answer with the payload that came.")
-@click.option("--text", metavar="TEXT", help="Answer with this.")
+@click.option("--echo", is_flag=True, help="Reply with the payload of the request.")
+@click.option("--text", metavar="TEXT", help="Reply with this text.")
 @click.option("-g", "--group", metavar="NAME", callback=checked_group,
               help="Of the nodes that name this group, one gets each request.")  # fmt: skip
 @click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
-              help="Requests that are answered at once.  [default: 1]")  # fmt: skip
+              help="Requests that are handled at once.  [default: 1]")  # fmt: skip
 @click.option("-t", "--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
               help="Time that one run of the command may take.  [default: 10]")  # fmt: skip
 @dialect_option("a pattern that names none")

@@ -22,19 +22,17 @@ from oz.escaping import json_text, printable
 
 _FROM_STDIN = "-"
 
-_HELP = """Ask on SUBJECT, and print the answer.
+_HELP = """Send a request on SUBJECT, and print the reply.
 
-Joins a bus as a node. Without a PAYLOAD it is empty; when it is - all of stdin is the payload. An answer is
-one line. Line breaks, other control characters and bytes that are not UTF-8 are shown as \\n or \\xff;
---raw writes it as it is, with nothing added. --json writes an object a line, with "payload", "seconds"
-since the request, and "headers" if there are any.
+Joins a bus as a node. Without a PAYLOAD the payload is empty; with - it is all of stdin. A reply is one line.
+Line breaks, other control characters and bytes that are not UTF-8 are printed as \\n or \\xff; --raw prints
+the reply unchanged. --json prints an object a line, with "payload", "seconds" since the request, and
+"headers" if there are any.
 
-When nobody has a subscription for the subject it says so at once, or after --wait seconds, and exits 3. It
-exits 4 when somebody has, and nobody answers within --timeout. When the handler failed, it says
-why and exits 1.
+Without a responder it exits 3, at once or after --wait seconds. It exits 4 if no reply comes within --timeout.
+If the handler of the responder raised, it prints the reason and exits 1.
 
---many N waits for so many answers. When there are fewer by then, those that came are printed, and it exits 0,
-or 1 when one of those who were asked failed.
+--many N waits for N replies. If fewer come in time, it prints them and exits 0, or 1 if a responder failed.
 
 \b
 Examples:
@@ -45,16 +43,16 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Ask on a subject, and print the answer.")
+@click.command(help=_HELP, short_help="Send a request, and print the reply.")
 @click.argument("subject")
 @click.argument("payload", required=False, default="")
 @click.option("-t", "--timeout", type=Number(), default=2.0, metavar="SECONDS",
-              help="Time for answers, from when it is ready.  [default: 2]")  # fmt: skip
+              help="Time for replies, from the ready line on.  [default: 2]")  # fmt: skip
 @click.option("--wait", type=Number(), default=0.0, metavar="SECONDS",
-              help="Time to wait for somebody who would answer.  [default: 0]")  # fmt: skip
-@click.option("--many", type=Whole(1), metavar="N", help="Wait for so many answers.")
+              help="Time to wait for a responder.  [default: 0]")  # fmt: skip
+@click.option("--many", type=Whole(1), metavar="N", help="Wait for N replies.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Write answers as they are, with no line break.")
+@click.option("--raw", is_flag=True, help="Print replies unchanged, without a line break.")
 @headers_option("Of the request; may be repeated.")
 @dialect_option("the subject")
 @payload_option()

@@ -49,18 +49,18 @@ SERVICE_SECONDS = 1.0
 _HELP = f"""Print the messages whose subject matches one of the PATTERNs, one line each.
 
 A line is the subject, a space and the payload. Line breaks, other control characters and bytes that are not
-UTF-8 are shown as \\n or \\xff. --json is exact: one object a line, with "subject" and "payload", or
-"payload_base64" where the payload is not UTF-8. "more" has the further frames of a message with several.
+UTF-8 are printed as \\n or \\xff. --json is exact: one object a line, with "subject" and "payload", or
+"payload_base64" if the payload is not UTF-8. "more" contains the further frames of a message.
 
-Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes; either may be
-started first. Runs until Ctrl-C, --count or --timeout.
+Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` binds. Either command may start
+first. It runs until Ctrl-C, --count or --timeout.
 
-An oz publisher sends only the messages that match, and the number of lost messages is reported on stderr.
-Messages of other publishers are filtered by prefix, and then by pattern. --group, --overflow and --last-value
-need an oz publisher that the command connects to, and so does --filtering publisher.
+An oz publisher sends only the messages that match. Lost messages are reported on stderr. Messages of other
+publishers are filtered by prefix, and then by pattern. --group, --overflow, --last-value and --filtering
+publisher need an oz publisher that the command connects to.
 
-With --bus it joins a bus as a node, and prints what any node there publishes. Payloads are then values: text
-is printed as it is, and anything else as JSON. What is lost is said on stderr.
+With --bus it joins a bus as a node, and prints the messages of its nodes. Payloads are then values: text is
+printed unchanged, other values as JSON.
 
 \b
 Examples:

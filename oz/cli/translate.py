@@ -15,12 +15,12 @@ from oz.escaping import printable
 if TYPE_CHECKING:  # what compares patterns is loaded by this command alone
     from oz.subjects.translate import Translation
 
-_HELP = """Write PATTERN in another dialect, and say whether it still means the same.
+_HELP = """Write PATTERN in another dialect, and show whether it matches the same subjects.
 
-The relation is exact; wider (it matches more), narrower (it matches less), overlapping (both), or undecided.
-Unless it is exact, a subject proves it. Subjects stay as they are: mqtt splits them at /, most others at a
-dot, and --exchange translates for subjects in which the two have changed places.
-The exit code is 0 when the translation is exact, 1 when it is not, and 2 when there is none.
+The relation is exact, wider (it matches more), narrower (it matches less), overlapping (both) or undecided. If
+it is not exact, a subject shows the difference. Subjects stay unchanged: mqtt splits them at /, most other
+dialects at a dot. --exchange translates for subjects in which / and the dot are exchanged.
+The exit code is 0 if the translation is exact, 1 if it is not, and 2 if there is none.
 
 \b
 Examples:
@@ -30,13 +30,13 @@ Examples:
 """
 
 
-@click.command(help=_HELP, short_help="Write a pattern in another dialect, and say if it is exact.")
+@click.command(help=_HELP, short_help="Write a pattern in another dialect.")
 @click.argument("pattern")
 @click.option("--to", "target", required=True, type=click.Choice(oz.DIALECTS), metavar="NAME",
-              help=f"The dialect to write it in: {', '.join(oz.DIALECTS)}.")  # fmt: skip
+              help=f"The dialect of the translation: {', '.join(oz.DIALECTS)}.")  # fmt: skip
 @click.option("--from", "source", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
-              help=f"Its own dialect, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
-@click.option("--exchange", is_flag=True, help="Subjects change too: . becomes / and / becomes a dot.")
+              help=f"The dialect of a PATTERN that names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
+@click.option("--exchange", is_flag=True, help="Exchange . and / in subjects too.")
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
 def translate(

@@ -38,12 +38,6 @@ class Hot(Protocol):
         There are no routes where one of them is not among those known.
         """
 
-    def know_messages(self, message_class: type, route_class: type) -> None:
-        """Say of which classes the messages of a batch and their routes are."""
-
-    def make(self, payloads: list[bytes], routes: list[Any], arrival: Any) -> list[Any] | None:
-        """Make the messages of a batch, numbered from 0."""
-
     def know_packer(self, pack: Callable[[list[Any]], bytes]) -> None:
         """Say what packs a list that `pack` does not."""
 
@@ -62,49 +56,6 @@ class Hot(Protocol):
             recipients: of each message.
             items: subjects and payloads in turn.
             first: the position of the first message.
-        """
-
-    def Publish(
-        self,
-        *,
-        twin: Callable[..., Any],
-        flush: Callable[[], object],
-        quick: dict[Any, Any],
-        waiting: list[Any],
-        dispatch: Any,
-        accumulator: Any,
-        stats: Any,
-        sender: Any,
-        guard: Any,
-        monotonic: Callable[[], float],
-        socket: Any,
-        error: type[Exception],
-        alone: Callable[[Any, bytes, Any], bool] | None,
-        large: int,
-        look_every: int,
-        listen_every: float,
-    ) -> Callable[..., Any]:
-        """Make a `publish` for messages that join others, are plain, or that nobody wants.
-
-        See `short_way` of oz.transport.publisher.publish.
-
-        Args:
-            twin: does all else, with the same arguments.
-            flush: called when the batch is full.
-            quick: of its routes.
-            waiting: of its accumulator.
-            dispatch: the publisher's.
-            accumulator: the publisher's.
-            stats: where to count.
-            sender: the publisher's.
-            guard: the publisher's.
-            monotonic: its clock.
-            socket: the publisher's.
-            error: what handing over a plain message raises where nothing was sent.
-            alone: sends a message that waits for no others, where it can; see `SendAlone`.
-            large: bytes of a payload from which on the twin takes it.
-            look_every: of so many that nobody wants the twin takes one; 0 for none.
-            listen_every: seconds after which the twin takes a plain one, to look for subscriptions.
         """
 
     def HandOver(
@@ -190,45 +141,6 @@ class Hot(Protocol):
             patience: seconds in which nobody goes to wait, after which all in the line are woken.
         """
 
-    def know_lone(
-        self,
-        message_class: type,
-        stream_class: type,
-        source_class: type,
-        table_class: type,
-        route_class: type,
-    ) -> None:
-        """Say of which classes lone messages are, and what leads to their routes."""
-
-    def AcceptLone(
-        self,
-        *,
-        twin: Callable[..., Any],
-        decoder: Any,
-        waiting: Any,
-        by_key: dict[bytes, Any],
-        stats: Any,
-        recent: set[int],
-        forget: Callable[[], object],
-        key_size: int,
-        longest: int,
-        most: int,
-    ) -> Callable[..., Any]:
-        """Make what takes in frames of one short message, the next in order; see `BatchDecoder.accept`.
-
-        Args:
-            twin: takes in all others.
-            decoder: whose `access` is None while publishers may publish everything.
-            waiting: messages that were unpacked.
-            by_key: the streams.
-            stats: where to count.
-            recent: the hashes of frames that were given.
-            forget: called when these are many.
-            key_size: bytes of the key of a stream.
-            longest: bytes of a frame at most.
-            most: so many hashes are many.
-        """
-
     def TakeLone(
         self,
         *,
@@ -242,7 +154,6 @@ class Hot(Protocol):
         path: Any,
         declarer: Any,
         streams: Any,
-        links: Any,
         waiting: Any,
         again: type[Exception],
         look: Callable[[int], object],
@@ -250,7 +161,7 @@ class Hot(Protocol):
         find_nothing: Callable[..., Any],
         go_on: Callable[..., Any],
     ) -> Callable[..., Any]:
-        """Make what takes a message that came alone; see `RoutedReceivePath.take`.
+        """Make what takes a message that came alone; see `ReceivePath.take`.
 
         Args:
             twin: does all else, with the same arguments.
@@ -263,7 +174,6 @@ class Hot(Protocol):
             path: the twin's.
             declarer: of the subscriber.
             streams: of the subscriber.
-            links: its connections, or None.
             waiting: messages that were unpacked.
             again: what `read` raises where it finds nothing.
             look: called with the time when something may be due.
@@ -413,8 +323,27 @@ class Hot(Protocol):
         plain: Any,
         full_length: int,
         most_bytes: int,
+        window_bytes: int,
+        pending_bytes: int,
+        total_bytes: int,
+        joined_bytes: int,
+        refuses: bool,
     ) -> Any:
         """Return what `PublishMethod` needs of a publisher. It is in the slot `_outbox` of the publisher."""
+
+    def know_lone_publisher(
+        self,
+        engine: type,
+        sessions: type,
+        batcher: type,
+        stream: type,
+        session: type,
+        listener: type,
+        batch: type,
+        body: type,
+        /,
+    ) -> None:
+        """Set the classes of a publisher that sends lone messages."""
 
     def PublishMethod(self, *, twin: Callable[..., Any], owner: type) -> Any:
         """Return the method `publish` of a class.
@@ -425,7 +354,15 @@ class Hot(Protocol):
         """
 
     def MessageIteration(
-        self, *, twin: Iterator[Any], items: Any, work: Any, in_hand: Any, engine: Any, chunk: int
+        self,
+        *,
+        twin: Iterator[Any],
+        items: Any,
+        work: Any,
+        in_hand: Any,
+        engine: Any,
+        alone: Callable[[float | None], Any] | None,
+        chunk: int,
     ) -> Iterator[Any]:
         """Return an iterator over the messages of a queue.
 
@@ -435,7 +372,48 @@ class Hot(Protocol):
             work: the twin is called while it is not empty.
             in_hand: likewise.
             engine: its slot `attend_at` has the time to attend.
+            alone: waits shortly for a lone message; None for the queue of a subscription.
             chunk: messages between two looks at the clock.
+        """
+
+    def know_lone_links(
+        self, engine: type, lone: type, link: type, place: type, clock: type, stats: type, arrival: type, /
+    ) -> None:
+        """Set the classes of a subscriber that receives lone messages."""
+
+    def LoneReceiver(
+        self,
+        *,
+        twin: Callable[[float | None], Any],
+        waits: Any,
+        engine: Any,
+        followers: Any,
+        items: Any,
+        work: Any,
+        in_hand: Any,
+        reading: Any,
+        lock: Any,
+        poll: Any,
+        clock: Any,
+        stats: Any,
+        wake_up: int,
+    ) -> Callable[[float | None], Any]:
+        """Return a function that waits shortly for a message that comes alone; None if other waits are needed.
+
+        Args:
+            twin: function in Python, called while the slot `lone` of the engine is None, and for other cases.
+            waits: its method `pass_on` wakes other threads.
+            engine: of the subscriber.
+            followers: other threads that wait.
+            items: of the queue of the subscriber.
+            work: the twin is called while it is not empty.
+            in_hand: likewise.
+            reading: lock of the thread that reads.
+            lock: of the sockets.
+            poll: its attribute `is_polling` is set during a wait.
+            clock: listening clock.
+            stats: counters.
+            wake_up: descriptor that ends a wait.
         """
 
     def call_handlers(self, work: Any, most: int, failed: Callable[..., Any], counts: list[int], /) -> bool:

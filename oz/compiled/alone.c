@@ -13,7 +13,7 @@ enum {
     ACCUMULATOR, GUARD, POSTPONED, MESSAGES, DISPATCH, SINK, STATS, SENDER, ITS_CLOCK, LOOK, SOCKET, STREAM, RICH, PACK, ALONE_HELD
 };
 enum {
-    QUIET, TOOK, SENT_AT, OTHERS_UNWANTED, HOLDERS, IS_OVER,
+    QUIET, TOOK, SENT_AT, OTHERS_UNWANTED, IS_OVER,
     IS_WANTED, IS_BUSY, IS_HANDING_OVER, IS_TORN,
     POSITION, IS_LOSSLESS, UNWANTED, SENT, IS_UNHEARD, IS_BEHIND, LISTENED_AT,
     SEQUENCE, HEADS, IS_SHARED, VANISHED_AT, IS_FULL, IS_CLOSING, IS_GONE,
@@ -289,9 +289,8 @@ send_alone_call(PyObject *callable, PyObject *const *arguments, size_t flags, Py
     if (PyVectorcall_NARGS(flags) != 3 || names != NULL) {
         return PyErr_Format(PyExc_TypeError, "takes recipients, a subject and a payload");
     }
-    PyObject *stream = only_stream(self, arguments[0]), *holders = hot_get(self->held[ACCUMULATOR], self->places[HOLDERS]);
-    if (stream == NULL || !is_small(self, arguments[1], arguments[2]) || PyList_GET_SIZE(self->held[MESSAGES]) != 0 ||
-        holders == NULL || !PyList_CheckExact(holders) || PyList_GET_SIZE(holders) != 0) {
+    PyObject *stream = only_stream(self, arguments[0]);
+    if (stream == NULL || !is_small(self, arguments[1], arguments[2]) || PyList_GET_SIZE(self->held[MESSAGES]) != 0) {
         Py_RETURN_FALSE;
     }
     Py_INCREF(stream);
@@ -315,7 +314,7 @@ find_places(PyObject *const *held, Py_ssize_t *places)
         const char *name;
     } slots[] = {
         {ACCUMULATOR, QUIET, "_quiet"}, {ACCUMULATOR, TOOK, "_took"}, {ACCUMULATOR, SENT_AT, "sent_at"},
-        {ACCUMULATOR, OTHERS_UNWANTED, "_unwanted"}, {ACCUMULATOR, HOLDERS, "holders"}, {ACCUMULATOR, IS_OVER, "is_over"},
+        {ACCUMULATOR, OTHERS_UNWANTED, "_unwanted"}, {ACCUMULATOR, IS_OVER, "is_over"},
         {GUARD, IS_WANTED, "is_wanted"}, {GUARD, IS_BUSY, "is_busy"}, {GUARD, IS_HANDING_OVER, "is_handing_over"},
         {GUARD, IS_TORN, "is_torn"}, {DISPATCH, POSITION, "position"}, {SINK, IS_LOSSLESS, "_is_lossless"},
         {STATS, UNWANTED, "unwanted"}, {STATS, SENT, "sent"}, {SENDER, IS_UNHEARD, "is_unheard"},

@@ -1,6 +1,6 @@
-/* Batches that come: bodies to columns with routes, and columns to messages.
+/* Batches that come: bodies to columns with routes.
 
-   Twins: `read_columns` and `_make` of oz.protocol.subscriber.columns. */
+   Twin: `read_columns` of oz.protocol.subscriber.columns. */
 
 #include "hot.h"
 #include <string.h>
@@ -136,101 +136,7 @@ unpack(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given
     return result;
 }
 
-/* Messages ------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    PyTypeObject *type, *route_type;
-    Py_ssize_t subject, payload, route, arrival, place, route_subject;
-} Classes;
-
-/* Of which classes messages and routes are, once that was said; they are never forgotten. */
-static Classes message;
-
-PyDoc_STRVAR(know_messages_doc,
-"know_messages(message_class, route_class)\n\n"
-"Say of which class messages of a batch are, and which their routes. TypeError where those lack the slots.");
-
-static PyObject *
-know_messages(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    Classes said;
-    if (!PyArg_ParseTuple(arguments, "O!O!:know_messages", &PyType_Type, &said.type, &PyType_Type, &said.route_type) ||
-        (said.subject = hot_offset(said.type, "subject")) < 0 ||
-        (said.payload = hot_offset(said.type, "payload")) < 0 ||
-        (said.route = hot_offset(said.type, "route")) < 0 ||
-        (said.arrival = hot_offset(said.type, "arrival")) < 0 ||
-        (said.place = hot_offset(said.type, "_place")) < 0 ||
-        (said.route_subject = hot_offset(said.route_type, "subject")) < 0) {
-        return NULL;
-    }
-    message = said;
-    Py_INCREF(message.type);
-    Py_INCREF(message.route_type);
-    Py_RETURN_NONE;
-}
-
-/* Make one message; NULL with an exception. */
-static inline PyObject *
-make_one(PyObject *subject, PyObject *payload, PyObject *route, PyObject *arrival, Py_ssize_t place)
-{
-    PyObject *number = PyLong_FromSsize_t(place);
-    PyObject *made = number == NULL ? NULL : message.type->tp_alloc(message.type, 0);
-    if (made == NULL) {
-        Py_XDECREF(number);
-        return NULL;
-    }
-    hot_fill(made, message.subject, Py_NewRef(subject));
-    hot_fill(made, message.payload, Py_NewRef(payload));
-    hot_fill(made, message.route, Py_NewRef(route));
-    hot_fill(made, message.arrival, Py_NewRef(arrival));
-    hot_fill(made, message.place, number);
-    return made;
-}
-
-PyDoc_STRVAR(make_doc,
-"make(payloads, routes, arrival) -> list | None\n\n"
-"Make the messages of a batch, numbered from 0. None where a route is not of the class that is known.");
-
-static PyObject *
-make(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
-{
-    if (given != 3 || !PyList_CheckExact(arguments[0]) || !PyList_CheckExact(arguments[1]) ||
-        PyList_GET_SIZE(arguments[0]) != PyList_GET_SIZE(arguments[1]) || message.type == NULL) {
-        Py_RETURN_NONE;
-    }
-    Py_ssize_t count = PyList_GET_SIZE(arguments[0]);
-    PyObject *messages = PyList_New(count);
-    for (Py_ssize_t place = 0; messages != NULL && place < count; place++) {
-        /* To make a message may run the garbage collector, and that code of anybody's, which may change them. */
-        if (place >= PyList_GET_SIZE(arguments[0]) || place >= PyList_GET_SIZE(arguments[1])) {
-            Py_SETREF(messages, Py_NewRef(Py_None));
-            break;
-        }
-        PyObject *route = PyList_GET_ITEM(arguments[1], place);
-        PyObject *subject = Py_IS_TYPE(route, message.route_type) ? hot_get(route, message.route_subject) : NULL;
-        if (subject == NULL) {
-            Py_SETREF(messages, Py_NewRef(Py_None));
-            break;
-        }
-        PyObject *payload = Py_NewRef(PyList_GET_ITEM(arguments[0], place));
-        Py_INCREF(route);
-        Py_INCREF(subject);
-        PyObject *made = make_one(subject, payload, route, arguments[2], place);
-        Py_DECREF(subject);
-        Py_DECREF(route);
-        Py_DECREF(payload);
-        if (made == NULL) {
-            Py_CLEAR(messages);
-            break;
-        }
-        PyList_SET_ITEM(messages, place, made);
-    }
-    return messages;
-}
-
 PyMethodDef hot_batch_methods[] = {
     {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, unpack_doc},
-    {"know_messages", know_messages, METH_VARARGS, know_messages_doc},
-    {"make", (PyCFunction)(void (*)(void))make, METH_FASTCALL, make_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -54,8 +54,8 @@ PyObject *hot_simple_streams(PyObject *some);
 enum { FIXARRAY = 0x90, BIN_8 = 0xc4, BIN_16 = 0xc5, BIN_32 = 0xc6, ARRAY_16 = 0xdc, ARRAY_32 = 0xdd };
 
 extern PyMethodDef hot_batch_methods[], hot_packing_methods[], 
-    hot_lone_methods[], hot_read_methods[], hot_send_methods[];
-extern PyType_Spec hot_accept_lone_spec, hot_take_lone_spec, hot_send_alone_spec, hot_publish_spec, hot_reader_spec, hot_receive_spec, 
+    hot_read_methods[], hot_send_methods[];
+extern PyType_Spec hot_take_lone_spec, hot_send_alone_spec, hot_reader_spec, hot_receive_spec, 
     hot_hand_over_spec;
 
 /* What needs system calls that only Linux has. */

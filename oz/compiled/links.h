@@ -9,6 +9,7 @@
 #include "hot.h"
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Messages of a batch at most: MAX_COUNT of oz.wire.links. */
 #define MAX_COUNT 1024
@@ -43,12 +44,62 @@ extern Subscribing links_subscriber;
 /* Find the methods of deque; 0 with an exception. */
 int links_begin(void);
 
+/* Return the route of a subject by a `Subjects`, a dict of routes and a function that finds others. A new reference; NULL
+   with an exception. */
+PyObject *links_route_of(PyObject *cache, PyObject *routes, PyObject *find, PyObject *stream, const char *at,
+                         uint32_t size);
+
+/* Return a message. It takes over the reference to the payload. */
+PyObject *links_make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *arrival,
+                             Py_ssize_t offset);
+
+/* Return the address of the socket of a RawSocket; NULL if it is closed, or for another object. */
+void *links_address_of(PyObject *raw);
+
 /* Send a message of two frames by a RawSocket; 0, or the number of an error. */
 int links_send_pair(PyObject *raw, PyObject *first, PyObject *second);
 
-extern PyMethodDef links_body_methods[], links_delivery_methods[];
+/* Return whether the socket of a RawSocket has a message; -1 without an exception if libzmq refuses. */
+int links_has_input(PyObject *raw);
+
+/* Limits of a publisher, and its list of messages that wait. */
+typedef struct {
+    PyObject *waiting;
+    long long window_bytes, pending_bytes, total_bytes, joined_bytes;
+    int refuses;
+} LoneLimits;
+
+/* Publish a message that waits for no others, to one stream. None, or NULL with an exception, or NULL without one if
+   nothing has changed and the twin is needed. */
+PyObject *links_publish_lone(PyObject *engine, PyObject *batcher, PyObject *lock, PyObject *way, PyObject *payload,
+                             const LoneLimits *limits);
+
+/* Write a binary value of MessagePack; return the place behind it. */
+static inline unsigned char *
+links_put_binary(unsigned char *at, PyObject *bytes)
+{
+    size_t size = PyBytes_GET_SIZE(bytes);
+    if (size > 0xffff) {
+        *at++ = BIN_32;
+        *at++ = (unsigned char)(size >> 24);
+        *at++ = (unsigned char)(size >> 16);
+        *at++ = (unsigned char)(size >> 8);
+    }
+    else if (size > 0xff) {
+        *at++ = BIN_16;
+        *at++ = (unsigned char)(size >> 8);
+    }
+    else {
+        *at++ = BIN_8;
+    }
+    *at++ = (unsigned char)size;
+    memcpy(at, PyBytes_AS_STRING(bytes), size);
+    return at + size;
+}
+
+extern PyMethodDef links_body_methods[], links_delivery_methods[], links_lone_methods[];
 extern PyType_Spec links_columns_spec, links_subjects_spec, links_publish_spec, links_outbox_spec,
-    links_iteration_spec, links_raw_spec;
+    links_iteration_spec, links_raw_spec, links_receiver_spec;
 extern PyTypeObject *links_columns_type;
 
 #endif

@@ -440,6 +440,24 @@ make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *a
     return (PyObject *)made;
 }
 
+PyObject *
+links_make_message(PyTypeObject *kind, PyObject *route, PyObject *payload, PyObject *arrival, Py_ssize_t offset)
+{
+    return make_message(kind, route, payload, arrival, offset);
+}
+
+PyObject *
+links_route_of(PyObject *cache, PyObject *routes, PyObject *find, PyObject *stream, const char *at, uint32_t size)
+{
+    if (cache == NULL || Py_TYPE(cache)->tp_dealloc != (destructor)subjects_dealloc || routes == NULL ||
+        !PyDict_Check(routes)) {
+        return PyErr_Format(PyExc_TypeError, "a route needs a cache and a dict");
+    }
+    uint64_t hash = hash_of(at, size);
+    PyObject *route = Py_XNewRef(cached_route((Subjects *)cache, hash, at, size));
+    return route != NULL ? route : find_route((Subjects *)cache, routes, find, stream, hash, at, size);
+}
+
 PyDoc_STRVAR(make_messages_doc,
 "make_messages(columns, cache, routes, find, stream, kind, arrival) -> list\n\n"
 "Return the messages of a body. `find(routes, stream, subject, None)` returns the route of a subject that neither the\n"
@@ -629,28 +647,6 @@ put_messages(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t
 /* Bytes that MessagePack adds to a message at most, as in oz.publisher.batching. */
 #define OVERHEAD 12
 
-static inline unsigned char *
-put_binary(unsigned char *at, PyObject *bytes)
-{
-    size_t size = PyBytes_GET_SIZE(bytes);
-    if (size > 0xffff) {
-        *at++ = BIN_32;
-        *at++ = (unsigned char)(size >> 24);
-        *at++ = (unsigned char)(size >> 16);
-        *at++ = (unsigned char)(size >> 8);
-    }
-    else if (size > 0xff) {
-        *at++ = BIN_16;
-        *at++ = (unsigned char)(size >> 8);
-    }
-    else {
-        *at++ = BIN_8;
-    }
-    *at++ = (unsigned char)size;
-    memcpy(at, PyBytes_AS_STRING(bytes), size);
-    return at + size;
-}
-
 /* Return the bytes that a body needs at most, -1 if a message has extras. A message has `stride` items of the list:
    before subject, payload and extras there may be others. */
 static Py_ssize_t
@@ -687,8 +683,8 @@ pack_items(PyObject *items, Py_ssize_t count, Py_ssize_t stride, Py_ssize_t boun
         *at++ = (unsigned char)(FIXARRAY | length);
     }
     for (Py_ssize_t place = stride - 3; place < count * stride; place += stride) {
-        at = put_binary(at, PyList_GET_ITEM(items, place));
-        at = put_binary(at, PyList_GET_ITEM(items, place + 1));
+        at = links_put_binary(at, PyList_GET_ITEM(items, place));
+        at = links_put_binary(at, PyList_GET_ITEM(items, place + 1));
         *at++ = NIL;
     }
     /* On failure it sets NULL and an exception. */

@@ -32,6 +32,7 @@ typedef struct {
     PyObject *quick, *waiting, *engine, *batcher, *lock, *plain;
     Py_ssize_t full_length, most_bytes;
     Py_ssize_t is_resting, is_pressed, is_watching, plain_sent, unmatched;
+    LoneLimits limits;
 } Outbox;
 
 static PyObject *
@@ -39,10 +40,12 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     Outbox said = {0};
     static char *keywords[] = {"quick", "waiting", "engine", "batcher", "lock", "plain", "full_length",
-                               "most_bytes", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnn:Outbox", keywords, &PyDict_Type, &said.quick,
+                               "most_bytes", "window_bytes", "pending_bytes", "total_bytes", "joined_bytes", "refuses",
+                               NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "O!O!OOOOnnLLLLp:Outbox", keywords, &PyDict_Type, &said.quick,
                                      &PyList_Type, &said.waiting, &said.engine, &said.batcher, &said.lock, &said.plain, &said.full_length,
-                                     &said.most_bytes) ||
+                                     &said.most_bytes, &said.limits.window_bytes, &said.limits.pending_bytes,
+                                     &said.limits.total_bytes, &said.limits.joined_bytes, &said.limits.refuses) ||
         (said.is_resting = hot_offset(Py_TYPE(said.engine), "is_resting")) < 0 ||
         (said.is_pressed = hot_offset(Py_TYPE(said.engine), "is_pressed")) < 0 ||
         (said.is_watching = hot_offset(Py_TYPE(said.engine), "is_watching")) < 0 ||
@@ -56,6 +59,7 @@ outbox_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
     }
     said.ob_base = self->ob_base;
     *self = said;
+    self->limits.waiting = self->waiting;
     Py_INCREF(self->quick);
     Py_INCREF(self->waiting);
     Py_INCREF(self->engine);
@@ -176,7 +180,10 @@ publish_plain(Publish *self, Outbox *outbox, PyObject *subject, PyObject *payloa
     if (PyList_GET_SIZE(outbox->waiting) == 0) {
         PyObject *const given[] = {outbox->engine, way, payload};
         Py_INCREF(way);
-        PyObject *done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+        PyObject *done = links_publish_lone(outbox->engine, outbox->batcher, outbox->lock, way, payload, &outbox->limits);
+        if (done == NULL && !PyErr_Occurred()) {
+            done = PyObject_VectorcallMethod(self->begin_batch, given, 3, NULL);
+        }
         Py_DECREF(way);
         return done;
     }
@@ -323,8 +330,8 @@ PyType_Spec links_publish_spec = {
    when there is other work, and when it is time to attend to the sockets. The clock is read for each chunk. */
 typedef struct {
     PyObject_HEAD
-    PyObject *twin, *items, *work, *in_hand, *engine;
-    Py_ssize_t attend_at;
+    PyObject *twin, *items, *work, *in_hand, *engine, *alone;
+    Py_ssize_t attend_at, lone;
     int left, chunk;
 } Iteration;
 
@@ -379,6 +386,13 @@ iteration_next(Iteration *self)
         }
     }
     self->left = 0;
+    if (self->alone != Py_None && hot_get(self->engine, self->lone) != Py_None) {
+        PyObject *message = PyObject_CallOneArg(self->alone, Py_None);
+        if (message != Py_None) {
+            return message;
+        }
+        Py_DECREF(message);
+    }
     return Py_TYPE(self->twin)->tp_iternext(self->twin);
 }
 
@@ -391,6 +405,7 @@ iteration_traverse(Iteration *self, visitproc visit, void *arg)
     Py_VISIT(self->work);
     Py_VISIT(self->in_hand);
     Py_VISIT(self->engine);
+    Py_VISIT(self->alone);
     return 0;
 }
 
@@ -404,6 +419,7 @@ iteration_dealloc(Iteration *self)
     Py_XDECREF(self->work);
     Py_XDECREF(self->in_hand);
     Py_XDECREF(self->engine);
+    Py_XDECREF(self->alone);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -411,15 +427,15 @@ iteration_dealloc(Iteration *self)
 static PyObject *
 iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
-    PyObject *twin, *items, *work, *in_hand, *engine;
+    PyObject *twin, *items, *work, *in_hand, *engine, *alone;
     int chunk;
-    static char *keywords[] = {"twin", "items", "work", "in_hand", "engine", "chunk", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOi:MessageIteration", keywords, &twin, &items, &work,
-                                     &in_hand, &engine, &chunk)) {
+    static char *keywords[] = {"twin", "items", "work", "in_hand", "engine", "alone", "chunk", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOi:MessageIteration", keywords, &twin, &items, &work,
+                                     &in_hand, &engine, &alone, &chunk)) {
         return NULL;
     }
-    Py_ssize_t attend_at = hot_offset(Py_TYPE(engine), "attend_at");
-    if (attend_at < 0) {
+    Py_ssize_t attend_at = hot_offset(Py_TYPE(engine), "attend_at"), lone = hot_offset(Py_TYPE(engine), "lone");
+    if (attend_at < 0 || lone < 0) {
         return NULL;
     }
     if (!PyIter_Check(twin) || links_subscriber.message == NULL) {
@@ -432,7 +448,9 @@ iteration_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
         self->work = Py_NewRef(work);
         self->in_hand = Py_NewRef(in_hand);
         self->engine = Py_NewRef(engine);
+        self->alone = Py_NewRef(alone);
         self->attend_at = attend_at;
+        self->lone = lone;
         self->chunk = chunk;
     }
     return (PyObject *)self;

@@ -248,3 +248,20 @@ links_send_pair(PyObject *raw, PyObject *first, PyObject *second)
     int error = send_frame(self, first, SNDMORE);
     return error ? error : send_frame(self, second, 0);
 }
+
+void *
+links_address_of(PyObject *raw)
+{
+    Raw *self = (Raw *)raw;
+    if (raw == NULL || Py_TYPE(raw)->tp_dealloc != (destructor)raw_dealloc || !plain_is_open(self->socket)) {
+        return NULL;
+    }
+    return self->address;
+}
+
+int
+links_has_input(PyObject *raw)
+{
+    int events = links_address_of(raw) == NULL ? -1 : option_of((Raw *)raw, EVENTS);
+    return events < 0 ? -1 : (events & POLLIN) != 0;
+}

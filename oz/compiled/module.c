@@ -86,14 +86,14 @@ PyMODINIT_FUNC
 PyInit__hot(void)
 {
     PyMethodDef *const functions[] = {hot_batch_methods, hot_packing_methods,
-                                      hot_lone_methods,     hot_read_methods, hot_send_methods,
-                                      links_body_methods, links_delivery_methods};
-    PyType_Spec *const types[] = {&hot_publish_spec, &hot_reader_spec,
+                                      hot_read_methods, hot_send_methods,
+                                      links_body_methods, links_delivery_methods, links_lone_methods};
+    PyType_Spec *const types[] = {&hot_reader_spec,
                                   &hot_hand_over_spec,
-                                  &hot_accept_lone_spec, &hot_take_lone_spec, &hot_send_alone_spec,
+                                  &hot_take_lone_spec, &hot_send_alone_spec,
                                   &hot_receive_spec,
                                   &links_subjects_spec,  &links_outbox_spec,  &links_publish_spec,
-                                  &links_iteration_spec, &links_raw_spec,
+                                  &links_iteration_spec, &links_raw_spec,  &links_receiver_spec,
 #ifdef __linux__
                                   &hot_line_spec,
 #endif

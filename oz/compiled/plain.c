@@ -1,6 +1,6 @@
 /* Plain messages, one by one: the frames of one read, made into a message.
 
-   Twins: `ReceivePath.take` of oz.transport.subscriber.receiver, `PrefixReceiver.accept`. */
+   Twin: `ReceivePath.take` of oz.transport.subscriber.receive_path. */
 
 #include "plain.h"
 

@@ -1,4 +1,4 @@
-/* What read.c, receive.c, plain.c, lone.c, routed.c, send.c and alone.c share: callables that hold what they need, and the guards of sockets. */
+/* What read.c, receive.c, plain.c, routed.c, send.c and alone.c share: callables that hold what they need, and the guards of sockets. */
 
 #ifndef OZ_PLAIN_H
 #define OZ_PLAIN_H

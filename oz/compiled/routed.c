@@ -1,32 +1,18 @@
 /* Messages of publishers that filter, taken one by one.
 
-   Twin: `RoutedReceivePath.take` of oz.transport.subscriber.routed. */
+   Twin: `ReceivePath.take` of oz.transport.subscriber.receive_path. */
 
 #include "plain.h"
 
-/* ZMQ_DONTWAIT. Source: zmq.h. */
-#define DONTWAIT 1
+enum { PATH = TAKE_HELD, DECLARER, STREAMS, LINE, AGAIN, LOOK, HASTEN, FIND_NOTHING, GO_ON, TAKE_LONE_HELD };
+enum { LOOK_AT, IS_SETTLED, IS_COLLECTING, STREAMS_DUE_AT };
 
-enum { PATH = TAKE_HELD, DECLARER, STREAMS, LINKS, LINE, AGAIN, LOOK, HASTEN, FIND_NOTHING, GO_ON, TAKE_LONE_HELD };
-enum { ARMED_FOR, LOOK_AT, DUE_AT, IS_SETTLED, IS_COLLECTING, BUFFERED, STREAMS_DUE_AT, IS_CURIOUS };
-
-/* Tell whether a read may wait, if it does, until something is due, and nothing else comes first. */
+/* Tell whether a message is to be read: none waits in line, and nothing is still to be declared. */
 static int
-may_read(Plain *self, long how)
+may_read(Plain *self)
 {
-    PyObject *buffered = hot_get(self->held[STREAMS], self->places[BUFFERED]);
-    if (PyObject_Size(self->held[LINE]) != 0 || buffered == NULL || !PyList_CheckExact(buffered) ||
-        PyList_GET_SIZE(buffered) != 0 || hot_get(self->held[STREAMS], self->places[IS_COLLECTING]) != Py_False ||
-        (self->held[LINKS] != Py_None && hot_get(self->held[LINKS], self->places[IS_CURIOUS]) != Py_False)) {
-        return 0;
-    }
-    if (how & DONTWAIT) {
-        return 1;
-    }
-    PyObject *due_at = hot_get(self->held[DECLARER], self->places[DUE_AT]);
-    PyObject *armed_for = hot_get(self->held[PATH], self->places[ARMED_FOR]);
-    return due_at != NULL && armed_for != NULL && PyFloat_CheckExact(due_at) && PyFloat_CheckExact(armed_for) &&
-           PyFloat_AS_DOUBLE(due_at) == PyFloat_AS_DOUBLE(armed_for);
+    return PyObject_Size(self->held[LINE]) == 0 &&
+           hot_get(self->held[STREAMS], self->places[IS_COLLECTING]) == Py_False;
 }
 
 /* Look at what is due, where that was not done for some time; false with an exception. */
@@ -49,8 +35,7 @@ hasten(Plain *self)
 {
     PyObject *due_at = hot_get(self->held[STREAMS], self->places[STREAMS_DUE_AT]);
     if (hot_get(self->held[DECLARER], self->places[IS_SETTLED]) == Py_False ||
-        (self->held[LINKS] == Py_None && due_at != NULL && PyFloat_CheckExact(due_at) &&
-         PyFloat_AS_DOUBLE(due_at) > -Py_HUGE_VAL)) {
+        (due_at != NULL && PyFloat_CheckExact(due_at) && PyFloat_AS_DOUBLE(due_at) > -Py_HUGE_VAL)) {
         return 1;
     }
     PyObject *done = PyObject_CallNoArgs(self->held[HASTEN]);
@@ -103,15 +88,9 @@ take_lone_call(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
     Plain *self = (Plain *)callable;
     Py_ssize_t given = PyVectorcall_NARGS(flags);
     if ((given == 2 || given == 3) && names == NULL && PyLong_Check(arguments[1])) {
-        long how = PyLong_AsLong(arguments[1]);
-        if (how == -1 && PyErr_Occurred()) {
-            PyErr_Clear();
-        }
-        else if (may_read(self, how)) {
-            int is_held = plain_try_guard(self);
-            if (is_held) {
-                return is_held < 0 ? NULL : take_guarded(self, arguments, given);
-            }
+        int is_held = may_read(self) ? plain_try_guard(self) : 0;
+        if (is_held) {
+            return is_held < 0 ? NULL : take_guarded(self, arguments, given);
         }
     }
     return PyObject_Vectorcall(self->held[TAKE_TWIN], arguments, flags & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
@@ -125,14 +104,14 @@ find_places(PyObject *const *held, Py_ssize_t *places)
         int holder, place;
         const char *name;
     } slots[] = {
-        {PATH, ARMED_FOR, "_armed_for"},         {PATH, LOOK_AT, "_look_at"},
-        {DECLARER, DUE_AT, "due_at"},            {DECLARER, IS_SETTLED, "is_settled"},
-        {STREAMS, IS_COLLECTING, "is_collecting"}, {STREAMS, BUFFERED, "buffered"},
-        {STREAMS, STREAMS_DUE_AT, "due_at"},     {LINKS, IS_CURIOUS, "is_curious"},
+        {PATH, LOOK_AT, "_look_at"},
+        {DECLARER, IS_SETTLED, "is_settled"},
+        {STREAMS, IS_COLLECTING, "is_collecting"},
+        {STREAMS, STREAMS_DUE_AT, "due_at"},
     };
     for (size_t at = 0; at < Py_ARRAY_LENGTH(slots); at++) {
         PyObject *holder = held[slots[at].holder];
-        if (holder != Py_None && (places[slots[at].place] = hot_offset(Py_TYPE(holder), slots[at].name)) < 0) {
+        if ((places[slots[at].place] = hot_offset(Py_TYPE(holder), slots[at].name)) < 0) {
             return 0;
         }
     }
@@ -144,11 +123,11 @@ take_lone_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     PyObject *held[TAKE_LONE_HELD];
     static char *keywords[] = {"twin", "guard", "read", "clock", "accept", "skip", "error", "path", "declarer", "streams",
-                               "links", "waiting", "again", "look", "hasten", "find_nothing", "go_on", NULL};
+                               "waiting", "again", "look", "hasten", "find_nothing", "go_on", NULL};
     Py_ssize_t places[MOST_PLACES] = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOOOOOOOOOOO:TakeLone", keywords, &held[TAKE_TWIN],
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOOOOOOOOOOOOOOO:TakeLone", keywords, &held[TAKE_TWIN],
                                      &held[TAKE_GUARD], &held[READ], &held[CLOCK], &held[ACCEPT], &held[SKIP],
-                                     &held[READ_ERROR], &held[PATH], &held[DECLARER], &held[STREAMS], &held[LINKS],
+                                     &held[READ_ERROR], &held[PATH], &held[DECLARER], &held[STREAMS],
                                      &held[LINE], &held[AGAIN], &held[LOOK], &held[HASTEN], &held[FIND_NOTHING],
                                      &held[GO_ON]) ||
         !find_places(held, places)) {

@@ -23,10 +23,7 @@ class MessageRoute(Protocol):
     """Whom a message is for; a subscriber's route is one."""
 
     subscriptions: tuple[Any, ...]
-    handled: tuple[Any, ...]
     is_counted: bool
-    is_listed: bool
-    is_only_listed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,10 +347,7 @@ class _Delivered:
     """Stands for the route of a message that was copied out of its process."""
 
     subscriptions: tuple[Any, ...] = ()
-    handled: tuple[Any, ...] = ()
     is_counted = False
-    is_listed = True
-    is_only_listed = True
 
     def __reduce__(self) -> str:
         return "DELIVERED"

@@ -33,6 +33,9 @@ class _LoopAttendance:
     Messages that wait for a batch are sent at the end of the loop's turn. So the engine rests whenever no
     round is scheduled, and the first message that waits schedules one.
 
+    A peer that floods the publisher has half of the loop's time at most: after a long round that left more to
+    do, the next one waits for as long as the round took. Messages of the program are sent meanwhile.
+
     Attributes:
         turned_at: time of the last turn that a task gave the loop by `await publish(...)`.
         clock, busy_clock: of the engine.
@@ -45,6 +48,7 @@ class _LoopAttendance:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._is_scheduled = False
+        self._pause: asyncio.TimerHandle | None = None
         self.turned_at = 0.0
         self.clock, self.busy_clock = engine.runtime.clock, engine.runtime.busy_clock
         engine.wake = self._wake
@@ -68,13 +72,15 @@ class _LoopAttendance:
     def _wake(self) -> None:
         if self._loop is not None and not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._turn if self._pause is None else self._flush)
 
     def _turn(self) -> None:
         self._is_scheduled = False
         engine, loop = self._engine, self._loop
+        self._end_pause()
         if engine.is_closed or loop is None:
             return
+        began = self.clock()
         try:
             more = engine.attend(flushes=True)
         except ClosedError:
@@ -85,6 +91,12 @@ class _LoopAttendance:
             _log.exception("a publisher failed to attend to its subscribers; it goes on")
             more = False
         engine.is_resting = True
+        spent = self.clock() - began
+        if more and spent >= TURN:
+            self._remove_readers(loop)
+            self._pause = loop.call_later(spent, self._turn)
+            self._set_timer(loop)
+            return
         descriptors = engine.descriptors()
         if descriptors != self._descriptors:
             for one in descriptors:
@@ -93,6 +105,30 @@ class _LoopAttendance:
         if more:
             self._wake()
         self._set_timer(loop)
+
+    def _flush(self) -> None:
+        """Send the messages of the program in a pause between two rounds."""
+        if self._pause is None or self._engine.is_closing:
+            self._turn()
+            return
+        # Still scheduled, so that what arrives during the flush waits for the end of the pause.
+        try:
+            self._engine.flush_due()
+        except ClosedError:
+            self.stop()
+        except Exception:
+            _log.exception("a publisher failed to send to its subscribers; it goes on")
+        self._engine.is_resting, self._is_scheduled = True, False
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def _remove_readers(self, loop: asyncio.AbstractEventLoop) -> None:
+        for one in self._descriptors:
+            loop.remove_reader(one)
+        self._descriptors = ()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         deadline = self._engine.next_deadline()
@@ -110,11 +146,11 @@ class _LoopAttendance:
     def stop(self) -> None:
         """Leave the loop. The caller is in the loop, or the loop does not run."""
         loop, self._loop = self._loop, None
+        self._end_pause()
         if self._timer is not None:
             self._timer.cancel()
         if loop is not None and not loop.is_closed():
-            for one in self._descriptors:
-                loop.remove_reader(one)
+            self._remove_readers(loop)
 
     def call(self, work: Callable[[], None]) -> None:
         """Call something in the loop; at once if there is none, or if it is closed."""
@@ -312,6 +348,7 @@ class Publisher(PublisherBase):
             TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
+        self._check_pairs(pairs)
         count = 0
         if isinstance(pairs, AsyncIterable):
             async for subject, payload in pairs:
@@ -359,7 +396,7 @@ class Publisher(PublisherBase):
         `close` may be called again.
 
         Args:
-            timeout: seconds for all of it; None waits for ever.
+            timeout: seconds for all of it; None as there.
 
         Returns:
             Number of messages that sessions have not acknowledged.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Never, NoReturn
 
@@ -17,7 +17,7 @@ from oz.program_end import check_running
 from oz.publisher.engine import Engine
 from oz.publisher.multicast import MulticastEngine, wants_multicast
 from oz.publisher.stats import PublisherStats, SubscriberInfo
-from oz.suggestions import no_attribute, refuse_unknown
+from oz.suggestions import OPTIONS_OF_SOCKETS, no_attribute, refuse_unknown
 from oz.transport.endpoints import Endpoints, as_list
 from oz.wire.codec import Codec
 
@@ -68,7 +68,7 @@ class PublisherBase(ABC):
             ConfigurationError: an argument has no meaning here.
             ClosedError: the program ends.
         """
-        refuse_unknown(self._class_name, unknown, PublisherBase.__init__)
+        refuse_unknown(self._class_name, unknown, PublisherBase.__init__, options=Options)
         check_running("publisher")
         kind = MulticastEngine if wants_multicast(options, (*as_list(bind), *as_list(connect))) else Engine
         engine = kind(
@@ -92,6 +92,11 @@ class PublisherBase(ABC):
                 plain=engine.plain_raw,
                 full_length=engine.full_length,
                 most_bytes=engine.most_bytes,
+                window_bytes=engine.settings.window_bytes,
+                pending_bytes=engine.settings.pending_bytes,
+                total_bytes=engine.settings.total_bytes,
+                joined_bytes=engine.settings.joined_bytes,
+                refuses=engine.refuses,
             )
         self._begin(engine)
         try:
@@ -102,6 +107,12 @@ class PublisherBase(ABC):
         except BaseException:
             self._abort()
             raise
+
+    @staticmethod
+    def _check_pairs(pairs: object) -> None:
+        if isinstance(pairs, Mapping | str | bytes):
+            hint = "call .items()" if isinstance(pairs, Mapping) else "use publish for one message"
+            raise TypeError(f"pairs are (subject, payload), not {type(pairs).__name__}: {hint}")
 
     @abstractmethod
     def _begin(self, engine: Engine) -> None:
@@ -222,10 +233,16 @@ class PublisherBase(ABC):
             """Raise AttributeError with a suggestion."""
             raise no_attribute(self._class_name, type(self), name)
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Raise AttributeError for options of pyzmq's sockets, which would have no effect."""
+            if name in OPTIONS_OF_SOCKETS:
+                raise no_attribute(self._class_name, type(self), name)
+            super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         """Show the endpoints."""
         where = ", ".join(self.endpoints) or ("closed" if self._engine.is_closed else "no endpoint")
-        return f"<{type(self).__name__} {where}>"
+        return f"<{self._class_name} {where}>"
 
     def __del__(self) -> None:
         """Close a publisher that the program has dropped, without a wait."""

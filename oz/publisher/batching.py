@@ -111,8 +111,8 @@ class Batcher:
         unmatched: messages without recipients, counted by `publish`.
     """
 
-    # A slot, because C counts in it.
-    __slots__ = ("__dict__", "unmatched")
+    # Slots, because C reads and fills them.
+    __slots__ = ("__dict__", "_pause", "_sent_at", "_unmatched_then", "position", "unmatched")
 
     def __init__(
         self,

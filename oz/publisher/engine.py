@@ -40,17 +40,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import zmq
 
+from oz.compiled import HOT
 from oz.errors import KEYS_HINT, ClosedError, ConfigurationError, OwnershipError, Timeout, WouldBlock
 from oz.message import Extras
 from oz.options import Options
-from oz.publisher.batching import Recipients
+from oz.program_end import end_daemon
+from oz.publisher.batching import Batcher, Body, Recipients
 from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
-from oz.publisher.session import Session, Settings, Stream
+from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -115,6 +117,8 @@ class Engine:
         waiting: list of the batcher.
         full_length: length of `waiting` at which a batch is full.
         most_bytes: bytes of a payload at most.
+        settings: of the sessions.
+        refuses: whether `publish` may wait or raise, because `on_full` is not "drop".
         is_resting: whether the attending side sleeps without regard to `waiting`.
         is_watching: whether the attending side looks for plain subscriptions every `WATCH_INTERVAL`, because
             messages are sent to plain subscribers.
@@ -131,7 +135,10 @@ class Engine:
     """
 
     # Slots, because C reads them.
-    __slots__ = ("__dict__", "__weakref__", "is_pressed", "is_resting", "is_watching", "plain_sent")
+    __slots__ = (
+        "__dict__", "__weakref__", "_held", "_listener", "_sessions", "is_closing", "is_pressed", "is_resting",
+        "is_watching", "plain_sent",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -172,8 +179,8 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
-        self._refuses = on_full != "drop"
-        self._settings = Settings(
+        self.refuses = on_full != "drop"
+        self.settings = Settings(
             window=WINDOW,
             window_bytes=options.resume_bytes,
             pending_bytes=options.pending_bytes,
@@ -207,7 +214,7 @@ class Engine:
             high_water_mark=options.high_water_mark,
             longest_prefix=options.limits.subscription_bytes,
             handshake=options.limits.handshake,
-            refuses=self._refuses,
+            refuses=self.refuses,
             delimiter=options.delimiter or b"",
         )
         self._endpoints = PublisherEndpoints(
@@ -221,11 +228,12 @@ class Engine:
         keys, random_bytes = self._keys, self.runtime.random_bytes
         sessions = Sessions(
             self.origin,
-            self._settings,
+            self.settings,
             lambda: random_bytes(16),
             last_values=self._last_values,
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
+            processor_clock=self.runtime.processor_clock,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
@@ -253,6 +261,7 @@ class Engine:
                 "one in the child"
             )
         if self.is_closing:
+            end_daemon()
             raise ClosedError("the publisher is closed")
 
     def _change_endpoints(self, change: Callable[[], None]) -> None:
@@ -345,7 +354,7 @@ class Engine:
         self.check_usable()
         sessions, batcher, plain = self._sessions, self.batcher, self._plain
         subject, raw, payload, extras, key = message
-        if self._refuses and sessions.is_full(subject, raw):
+        if self.refuses and sessions.is_full(subject, raw):
             self._flush()
             if sessions.is_full(subject, raw):
                 return False
@@ -454,12 +463,25 @@ class Engine:
         session = stream.session
         if listener.send(session.route, (frame,)) == TAKEN:
             session.taken()
+            self._sent(listener, now)
         else:
-            # It is sent again, and the result is handled then.
-            self._sessions.ready[session] = None
-            self._pump(listener)
-        self._sent(listener, now)
+            self._send_again(stream, now)
         return True
+
+    def _send_again(self, stream: Stream, began: float) -> None:
+        """Send a message that the socket did not take once more, and handle the result."""
+        self._sessions.ready[stream.session] = None
+        if self._listener is not None:
+            self._pump(self._listener)
+        self._sent(self._listener, began)
+
+    def send_again(self, stream: Stream, began: float) -> None:
+        """See that a message is sent that the compiled part has numbered, and the socket did not take."""
+        self._locked(self._send_again, stream, began)
+
+    def sent_alone(self, began: float) -> None:
+        """Read what has arrived while the compiled part sent a message; see `_sent`."""
+        self._locked(self._sent, self._listener, began)
 
     def appended(self) -> None:
         """See that the waiting messages are sent: for the hot path, when the batch is full or the side rests."""
@@ -502,6 +524,15 @@ class Engine:
         self.check_usable()
         self._locked(self._flush)
 
+    def flush_due(self) -> None:
+        """Send the waiting messages, unless `hold` keeps them.
+
+        Raises:
+            ClosedError: the publisher is closed.
+        """
+        if not self._held:
+            self._locked(self._flush)
+
     def report_loss(self, count: int | None) -> None:
         """Report messages that were lost before this publisher to the subscribers behind the last message.
 
@@ -540,7 +571,7 @@ class Engine:
     def _locked(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         with self.lock:
             if self.is_closed:
-                raise ClosedError("the publisher is closed")
+                self.check_usable()
             try:
                 return work(*arguments)
             except (ClosedError, OwnershipError):
@@ -573,7 +604,7 @@ class Engine:
                     self._request_attention()
             if sessions.ready:
                 self._request_attention()
-        if self._refuses:
+        if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())
 
@@ -663,7 +694,7 @@ class Engine:
         due = None if self._held else self.batcher.deadline()
         if due is not None and (flushes or self._clock() >= due):
             self._flush()
-        elif self._refuses:
+        elif self.refuses:
             self._measure_pressure()
         self._tell()
         more = more or sessions.has_work or bool(listener and sessions.ready)
@@ -754,15 +785,24 @@ class Engine:
         while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
-                where = (
-                    ", ".join((*self.endpoints, *self.link_endpoints)) or "no endpoint: bind or connect it"
-                )
+                where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
+                if self.link_endpoints:
+                    where += f", for links at {', '.join(self.link_endpoints)}"
                 has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
                 hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
+                others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}{hint}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
+                    f"{others}{hint}"
                 )
             yield end
+
+    def _other_subscribers(self, found: int) -> str:
+        """Return a hint for a timeout if there are subscribers whose patterns do not match."""
+        others = self.count_subscribers(None) - found
+        if others <= 0:
+            return ""
+        return f". Subscribers without a matching pattern: {others}; publisher.subscribers lists the patterns"
 
     def sessions(self) -> list[Session]:
         """Return the sessions that have not ended. A subscriber that comes again later has another object."""
@@ -845,7 +885,8 @@ class Engine:
             except zmq.ContextTerminated:
                 pass
             finally:
-                self._given_up += left
+                # Less than `left`: `Sessions.close` has counted backlogs as dropped.
+                self._given_up += self._sessions.unacknowledged()
                 self._shut(milliseconds)
             return left
 
@@ -881,6 +922,9 @@ class Engine:
         self.lock = threading.RLock()
         self.quick.clear()
 
+
+if HOT is not None:
+    HOT.know_lone_publisher(Engine, Sessions, Batcher, Stream, Session, LinkListener, Batch, Body)
 
 _MAX_QUICK = 65_536
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -7,16 +7,24 @@ that was published longest ago leaves first. When a declaration adds a subscript
 session sends the matching messages once, before any later message, marked with the number of the subscription
 (`sid` in the extras). They keep their positions. A subscription that is declared again in the same epoch gets
 no values again.
+
+The pattern is compared with all subjects before the subscription begins, in steps (`search`), so that `publish`
+does not wait for them. A pattern that exceeds its time for three subjects is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
-from oz.subjects.pattern import Pattern
+from oz.subjects.pattern import Pattern, decides, may_take_long
 from oz.wire.links import SID
+
+STEP, SLOW_STEP = 256, 2
+"""Subjects that are compared in one step; the second for a pattern that may take long."""
+STRIKES = 3
+"""Matches over the time limit after which a pattern is refused."""
 
 
 class LastValues:
@@ -53,26 +61,56 @@ class LastValues:
             oldest = next(iter(values))
             self.bytes -= len(oldest) + len(values.pop(oldest)[1])
 
-    def matching(self, pattern: Pattern, sid: int) -> Iterator[tuple[int, bytes, bytes, Any]]:
-        """Return position, subject, payload and extras of the values that match, in the order of publishing.
+    def search(self, pattern: Pattern, seconds: float) -> Generator[None, None, set[bytes]]:
+        """Compare a pattern with all subjects, and yield after each step; return the subjects that match.
 
         Args:
             pattern: of the subscription.
+            seconds: for one match.
+
+        Raises:
+            PatternTimeout: the pattern took longer for `STRIKES` subjects.
+        """
+        if pattern.literal is not None:
+            return {pattern.literal}
+        step = SLOW_STEP if may_take_long(pattern) else STEP
+        known: set[bytes] = set()
+        matched: set[bytes] = set()
+        strikes = 0
+        while new := [subject for subject in self._values if subject not in known]:
+            for at, subject in enumerate(new, 1):
+                try:
+                    if _matches(pattern, subject, seconds):
+                        matched.add(subject)
+                except PatternTimeout:
+                    strikes += 1
+                    if strikes >= STRIKES:
+                        raise
+                if not at % step:
+                    yield
+            # During a yield more may have been published.
+            known.update(new)
+            if len(new) < step:
+                break
+        return matched
+
+    def values_of(self, subjects: set[bytes], sid: int) -> Iterator[tuple[int, bytes, bytes, Any]]:
+        """Return position, subject, payload and extras of the values of subjects, in the order of publishing.
+
+        Args:
+            subjects: some of which may have no value any more.
             sid: number of the subscription, added to the extras.
         """
         values = self._values
-        if pattern.literal is not None:
-            found = values.get(pattern.literal)
-            subjects = [] if found is None else [pattern.literal]
-        else:
-            subjects = [subject for subject in values if _matches(pattern, subject)]
-        for subject in subjects:
-            position, payload, extras = values[subject]
+        found = [(values[subject], subject) for subject in subjects if subject in values]
+        for (position, payload, extras), subject in sorted(found, key=lambda one: one[0][0]):
             yield position, subject, payload, {**(extras or {}), SID: sid}
 
 
-def _matches(pattern: Pattern, subject: bytes) -> bool:
+def _matches(pattern: Pattern, subject: bytes, seconds: float) -> bool:
     try:
+        if may_take_long(pattern):
+            return decides(pattern, subject if pattern.is_bytes else subject.decode(), seconds)
         return pattern.matches(subject)
-    except (SubjectError, PatternTimeout):
+    except (SubjectError, UnicodeDecodeError):
         return False

@@ -42,6 +42,7 @@ _BOTH = (_LAST, _LAST)
 _COPIED = (True, False)
 _HELLO = bytes((links.HELLO,))
 _SOURCE = int(zmq.SRCFD)
+_RECEIVED = 100  # Frames of one connection that wait in libzmq.
 _MOST_CONNECTIONS = 65_536
 _POLLIN, _EVENTS, _RCVMORE = int(zmq.POLLIN), int(zmq.EVENTS), int(zmq.RCVMORE)
 
@@ -52,8 +53,12 @@ class LinkListener:
     Attributes:
         socket: the ROUTER.
         rejected: messages of more than one frame, which the protocol does not have.
+        raw: C access to the socket, or None.
         user: key of the sender of the frame that `read` returned last; None without keys.
     """
+
+    # A slot, because C reads it.
+    __slots__ = ("__dict__", "raw")
 
     user: str | None = None
 
@@ -70,12 +75,15 @@ class LinkListener:
         """
         self.socket = listening_router(context, message_bytes=message_bytes, window=window)
         self.socket.setsockopt(zmq.HANDSHAKE_IVL, max(int(handshake * 1000), 1))
+        # Subscribers send small frames only. A full queue stops the connection, and loses nothing.
+        self.socket.setsockopt(zmq.MAXMSGSIZE, links.MAX_CONTROL)
+        self.socket.setsockopt(zmq.RCVHWM, _RECEIVED)
         self.rejected = 0
         runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
-        self._raw = raw_socket(self.socket)
-        if self._raw is not None:
-            self.has_input = self._raw.has_input  # type: ignore[method-assign]
+        self.raw = raw_socket(self.socket)
+        if self.raw is not None:
+            self.has_input = self.raw.has_input  # type: ignore[method-assign]
         self._pair = (self.socket, self.socket)
         self._four = (self.socket,) * 4
 
@@ -97,9 +105,9 @@ class LinkListener:
 
     def read(self, limit: int) -> Iterator[tuple[bytes, bytes]]:
         """Return routing id and frame of the messages that can be read, `limit` at most."""
-        if self._raw is not None:
+        if self.raw is not None:
             for _ in range(limit):
-                for frames in (found := self._raw.read(1, 3)):
+                for frames in (found := self.raw.read(1, 3)):
                     if len(frames) == 2:
                         yield frames[0], frames[1]
                     else:
@@ -134,9 +142,9 @@ class LinkListener:
         Raises:
             zmq.ZMQError: the context is terminated.
         """
-        if self._raw is not None:
+        if self.raw is not None:
             for frame in frames:
-                error = self._raw.send_pair(route, frame)
+                error = self.raw.send_pair(route, frame)
                 if error:
                     return FULL if error == EAGAIN else GONE
             return TAKEN

@@ -59,7 +59,7 @@ class MulticastEngine(Engine):
             self._plain.socket,
             multicast,
             # A message with a number must be sent, or counted.
-            refuses=self._refuses or not multicast.plain,
+            refuses=self.refuses or not multicast.plain,
             high_water_mark=None if is_default else options.high_water_mark,
         )
 
@@ -117,7 +117,7 @@ class MulticastEngine(Engine):
                 return False
             self._numbered += 1
             return True
-        if self._refuses and self._sender.frames:
+        if self.refuses and self._sender.frames:
             self._send_frames()
             if self._sender.frames:
                 return False
@@ -140,7 +140,7 @@ class MulticastEngine(Engine):
     def _send_frames(self) -> None:
         """Send frames. With `on_full="drop"`, drop the frames that a full socket refuses."""
         sender = self._sender
-        while not self._transmitter.send(sender) and not self._refuses:
+        while not self._transmitter.send(sender) and not self.refuses:
             self._missed += sender.drop()
 
     def _attend(self, flushes: bool) -> bool:

@@ -75,6 +75,7 @@ class PlainSubscribers:
         # C sends two frames.
         self.raw = None if delimiter else raw_socket(self.socket)
         self._counts: dict[bytes, int] = {}
+        self._of_length: dict[int, int] = {}
         self._lengths: list[int] = []
         self._unread: deque[bytes] = deque()
 
@@ -123,17 +124,22 @@ class PlainSubscribers:
         counts, kind, prefix = self._counts, frame[:1], frame[1:]
         if kind == b"\x01":
             counts[prefix] = counts.get(prefix, 0) + 1
-            is_new = counts[prefix] == 1
+            if counts[prefix] == 1:
+                self._count_length(len(prefix), 1)
         elif kind == b"\x00" and prefix in counts:
             counts[prefix] -= 1
-            is_new = not counts[prefix]
-            if is_new:
+            if not counts[prefix]:
                 del counts[prefix]
-        else:
-            # A message that an XSUB has sent.
-            return
-        if is_new:
-            self._lengths = sorted(set(map(len, counts)))
+                self._count_length(len(prefix), -1)
+        # Else it is a message that an XSUB has sent.
+
+    def _count_length(self, length: int, change: int) -> None:
+        """Count the prefixes of a length. A pass over all prefixes for each new one would stop `publish`."""
+        count = self._of_length.pop(length, 0) + change
+        if count:
+            self._of_length[length] = count
+        if not count or count == change:
+            self._lengths = sorted(self._of_length)
 
     def wants(self, subject: bytes) -> bool:
         """Return whether a subscriber has a prefix of a subject."""

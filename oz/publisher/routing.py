@@ -10,7 +10,9 @@ are cached by subject. Any change of the interest clears the cache; equal tuples
 so that a batch compares identities.
 
 A pattern that exceeds the time for one match three times is suspended: it leaves the index, and the sessions
-that declared it see it as refused.
+that declared it see it as refused. A session may have `SLOW_MATCHES` slow matches for one subject. Then its
+other regexes are passed over, and each slow pattern counts as one that exceeded its time. So many patterns that
+are almost too slow stop `publish` for a few milliseconds only. Patterns of other sessions are not affected.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oz.publisher.groups import Group
-from oz.publisher.session import Stream
+from oz.publisher.session import Session, Stream
 from oz.subjects.index.budget import Attempt
 from oz.subjects.index.patterns import PatternIndex
-from oz.subjects.index.words import Leaf
+from oz.subjects.index.words import Leaf, values_of
 from oz.subjects.pattern import Pattern
 
 CACHED_SUBJECTS = 65_536
 STRIKES = 3
 """Matches over the time limit after which a pattern is suspended."""
+SLOW = 0.1
+"""Part of the time for one match from which a match counts as slow."""
+SLOW_MATCHES = 8
+"""Slow matches of a session for one subject at most. A garbage collection makes one match slow, not several."""
 PATTERN_TIME = 0.001
 """Seconds for one match."""
 _MAX_CHOICES = 4_096  # Tuples of recipients that are kept as one object.
@@ -78,26 +84,63 @@ class Route:
 
 
 class _TimeLimit:
-    """Budget of an index that bounds each match, whatever the others take."""
+    """Budget of an index: bounds the time of each match, and the number of slow matches of each session.
 
-    is_tight = False
+    Attributes:
+        slow: slow patterns of the sessions whose other patterns the last search has passed over.
+        has_passed_over: whether the last search has passed over patterns.
+    """
 
-    def __init__(self, seconds: float) -> None:
+    is_tight = True
+
+    def __init__(self, seconds: float, processor_clock: Callable[[], float]) -> None:
         self.most = seconds
         # The index reads the clock only to divide a search, which is not wanted here.
-        self.clock: Callable[[], float] = lambda: 0.0
+        self.clock: Callable[[], float] = float
+        self._processor_clock = processor_clock
+        self.begin()
 
     def begin(self) -> float:
+        self.slow: list[Pattern] = []
+        self.has_passed_over = False
+        self._slow_of: dict[Session, int] = {}
+        self._slow_at: list[tuple[int, Leaf]] = []
+        self._leaf: Leaf | None = None
+        self._tried, self._began = 0, 0.0
         return float("inf")
 
     def limit(self, leaf: Leaf) -> float:
+        self._charge()
+        if self._slow_of and self._is_over(leaf):
+            self.has_passed_over = True
+            return 0.0
+        self._leaf = leaf
+        self._began = self._processor_clock()
         return self.most
+
+    def _charge(self) -> None:
+        """Count the last match for its sessions, if it was slow."""
+        leaf, self._leaf = self._leaf, None
+        if leaf is None:
+            return
+        if self._processor_clock() - self._began >= SLOW * self.most:
+            self._slow_at.append((self._tried, leaf))
+            for one in values_of((leaf,)):
+                self._slow_of[one.session] = self._slow_of.get(one.session, 0) + 1
+        self._tried += 1
 
     def spend(self, tried: list[Attempt]) -> float:
         return float("inf")
 
     def end(self, tried: list[Attempt]) -> None:
-        pass
+        self._charge()
+        if self.has_passed_over:
+            self.slow = [tried[at][0] for at, leaf in self._slow_at if self._is_over(leaf)]
+
+    def _is_over(self, leaf: Leaf) -> bool:
+        """Return whether all sessions of a pattern have had their slow matches."""
+        slow = self._slow_of
+        return all(slow.get(one.session, 0) >= SLOW_MATCHES for one in values_of((leaf,)))
 
 
 class Interest:
@@ -110,18 +153,22 @@ class Interest:
         on_suspended: called with a pattern that exceeded its time and the streams that had it.
     """
 
-    def __init__(self, pattern_time: float = PATTERN_TIME) -> None:
+    def __init__(
+        self, pattern_time: float = PATTERN_TIME, processor_clock: Callable[[], float] = float
+    ) -> None:
         """Start without patterns.
 
         Args:
             pattern_time: seconds for one match.
+            processor_clock: returns seconds of processor time.
         """
         self.routes: dict[str, Route | None] = {}
         self.groups: dict[str, Group] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_suspended: Callable[[Pattern, list[Stream]], None] = lambda pattern, streams: None
         self._index: PatternIndex[Stream] = PatternIndex(cache_size=0)
-        self._index._keep_to(_TimeLimit(pattern_time))
+        self._limit = _TimeLimit(pattern_time, processor_clock)
+        self._index._keep_to(self._limit)
         self._counts: dict[Pattern, dict[Stream, int]] = {}
         self._strikes: dict[Pattern, int] = {}
         self._choices: dict[tuple[Stream, ...], tuple[Stream, ...]] = {}
@@ -186,13 +233,15 @@ class Interest:
             return self.routes[subject]
         except KeyError:
             pass
+        # An index without regexes does not begin a search.
+        self._limit.begin()
         streams, timed_out = self._index.find(raw)
         alive = [one for one in set(streams) if not one.session.has_ended]
         alive.sort(key=lambda one: one.joined)
         route = Route(raw, alive, self._choices) if alive else None
-        if timed_out:
+        if timed_out or self._limit.has_passed_over:
             # The answer is incomplete: it is not cached.
-            self._strike(timed_out)
+            self._strike((*timed_out, *self._limit.slow))
             return route
         if len(self.routes) >= CACHED_SUBJECTS:
             self.routes = {}

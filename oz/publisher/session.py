@@ -92,6 +92,7 @@ class Settings:
         pattern_time: seconds for one match of a pattern.
         pattern_weight: bytes of memory of the patterns of one session at most, as estimated.
         declare_bytes: bytes of the declarations of one session that are not applied at most.
+        total_declare_bytes: the same of all sessions.
         peers: sessions that are UP or DOWN at most.
         peers_of_key: sessions of one key at most.
     """
@@ -112,6 +113,7 @@ class Settings:
     pattern_time: float = 0.001
     pattern_weight: int = 16 << 20
     declare_bytes: int = 16 << 20
+    total_declare_bytes: int = 256 << 20
     peers: int = 65_536
     peers_of_key: int = 64
 
@@ -592,11 +594,19 @@ class Session:
         mentioned: subscriptions in the parts of a declaration that replaces all; None for another
             declaration.
         since: sequence of the first message that was numbered after a subscription was added.
-        work: declarations that are not applied, and the removal of all patterns.
-        declare_bytes: of the declarations that are not applied.
+        declarations: parts of declarations that are not applied.
+        declare_bytes: of these parts.
+        work: the part that is applied, changes of rights, and the removal of all patterns.
+        is_working: whether the session waits for its turn in `Sessions.work`.
         heard_at: time of the last frame from the route, in seconds.
         given_up: messages that were lost with the session.
     """
+
+    # Slots, because C reads and fills them.
+    __slots__ = (
+        "__dict__", "__weakref__", "_bye", "_control", "_is_ping_due", "_sent_batches", "batches", "bytes",
+        "following", "is_up", "largest_frame", "route", "sent", "window", "window_used",
+    )  # fmt: skip
 
     def __init__(
         self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
@@ -615,15 +625,17 @@ class Session:
         self.applied = self.part = self.weight = 0
         self.mentioned: set[int] | None = None
         self.since: dict[int, int] = {}
-        self.work: deque[Iterator[None]] = deque()
+        self.declarations: deque[bytes] = deque()
         self.declare_bytes = 0
+        self.work: deque[Iterator[None]] = deque()
+        self.is_working = False
         self.heard_at = now
         self.given_up = self.invalid_acks = 0
         self.down_at: float | None = None
         self.clock_at: float | None = None
         self.ping_at = now + 1.0
         self._sent_batches = 0
-        self._control: deque[bytes] = deque()
+        self._control: dict[object, bytes] = {}
         self._bye: bytes | None = None
         self._is_ping_due = self._is_ping_next = False
         self._turn: deque[Stream] = deque()
@@ -741,13 +753,11 @@ class Session:
     def acknowledge(self, expected: int, marks: Mapping[int, int]) -> bool:
         """Free the window and held batches below an ACK; return whether sequence and marks are valid."""
         if not self.acked <= expected <= self.sent:
-            self.invalid_acks += 1
             return False
         self._free(expected)
         for number, mark in marks.items():
             stream = self.streams.get(number)
             if stream is None or mark > expected:
-                self.invalid_acks += 1
                 return False
             stream.release(mark)
         self.fill()
@@ -861,9 +871,16 @@ class Session:
 
     # frames
 
-    def post(self, frame: bytes) -> None:
-        """Queue a control frame."""
-        self._control.append(frame)
+    def post(self, frame: bytes, *, is_nil: bool = False) -> None:
+        """Queue a control frame. It replaces an older one of its kind that was not sent.
+
+        Else a peer that asks again and again, and does not read, fills the memory.
+
+        Args:
+            frame: to send.
+            is_nil: whether it is an ANSWER to a declaration with an unknown base, which is a kind of its own.
+        """
+        self._control[frame[0], is_nil] = frame
 
     def ping(self) -> None:
         """Queue a PING. Its content is made when it is sent."""
@@ -878,7 +895,7 @@ class Session:
                 return (self._ping(),)
             return None
         if self._control:
-            return (self._control[0],)
+            return (next(iter(self._control.values())),)
         if self._is_ping_due:
             self._is_ping_next = True
             return (self._ping(),)
@@ -893,7 +910,7 @@ class Session:
             # The subscriber has a connection: it says HELLO when its program calls oz.
             self.clock_at = None
         elif self._control:
-            self._control.popleft()
+            del self._control[next(iter(self._control))]
         elif self._sent_batches == len(self.batches):
             self._bye = None
         else:

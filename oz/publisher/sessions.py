@@ -51,7 +51,7 @@ from oz.publisher.batching import Batcher, split
 from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.subjects.pattern import Pattern, weight_of
+from oz.subjects.pattern import Pattern, may_take_long, weight_of
 from oz.wire import links
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
@@ -65,6 +65,7 @@ MAX_INVALID = 100
 """Invalid acknowledgements or malformed frames after which a session ends."""
 
 _KEPT = 32  # Bytes that a conflating stream counts for a message beside its content.
+_PART = 64  # Bytes that a part of a declaration counts beside its content.
 
 Authorize = Callable[[str | None, Item, Pattern, str | None], Refusal | None]
 
@@ -89,6 +90,9 @@ class Sessions:
         now: time of the last event, in seconds.
     """
 
+    # Slots, because C reads and fills them.
+    __slots__ = ("__dict__", "_bytes", "now", "ready", "replies")
+
     def __init__(
         self,
         origin: bytes,
@@ -98,6 +102,7 @@ class Sessions:
         last_values: LastValues | None = None,
         authorize: Authorize = allow_all,
         owns: Callable[[bytes, str], bool] = lambda session, user: True,
+        processor_clock: Callable[[], float] = float,
     ) -> None:
         """Start without sessions.
 
@@ -108,9 +113,10 @@ class Sessions:
             last_values: newest message of each subject, if the publisher keeps them.
             authorize: returns why a user may not have a subscription, perhaps of a group, or None.
             owns: whether a session id belongs to a user.
+            processor_clock: returns seconds of processor time, to find patterns that are slow together.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest(settings.pattern_time)
+        self.interest = Interest(settings.pattern_time, processor_clock)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes
@@ -123,6 +129,7 @@ class Sessions:
         self._by_route: dict[bytes, Session] = {}
         self._of_key: dict[str, int] = {}
         self._work: deque[Session] = deque()
+        self._declare_bytes = 0
         self._timers: list[tuple[float, int, bytes]] = []
         self._serial = 0
         self._compiled: WeakValueDictionary[tuple[str, str | bytes], Pattern] = WeakValueDictionary()
@@ -316,6 +323,8 @@ class Sessions:
             self.end(other, now)
         if session is not None and session.resumes(hello):
             self._set_route(session, hello, route)
+            # The link declares everything again.
+            self._discard_declarations(session)
             session.resume(hello, route, now)
             session.welcome(self.origin)
             self.ready[session] = None
@@ -360,17 +369,35 @@ class Sessions:
         """Queue one part of a declaration. It is decoded when its turn comes, so that the queue stays small."""
         if len(frame) > links.MAX_PART:
             self._reject(session, now)
-        elif session.declare_bytes + len(frame) > self.settings.declare_bytes:
-            self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
-            self.end(session, now)
-        else:
-            session.declare_bytes += len(frame)
-            self._add_work(session, self._apply(session, session.attempt, frame))
+            return
+        size = len(frame) + _PART
+        session.declare_bytes += size
+        self._declare_bytes += size
+        session.declarations.append(frame)
+        self._queue_work(session)
+        if session.declare_bytes > self.settings.declare_bytes:
+            self._exceed(session, now)
+        elif self._declare_bytes > self.settings.total_declare_bytes:
+            self._exceed(max(self._work, key=lambda one: one.declare_bytes), now)
+
+    def _exceed(self, session: Session, now: float) -> None:
+        """End a session whose declarations wait in too large a number."""
+        self.replies.append((session.route, self._bye(links.LIMIT, session.following)))
+        self.end(session, now)
+
+    def _discard_declarations(self, session: Session) -> None:
+        session.declarations.clear()
+        self._declare_bytes -= session.declare_bytes
+        session.declare_bytes = 0
 
     def _add_work(self, session: Session, work: Iterator[None]) -> None:
-        if not session.work:
-            self._work.append(session)
         session.work.append(work)
+        self._queue_work(session)
+
+    def _queue_work(self, session: Session) -> None:
+        if not session.is_working:
+            session.is_working = True
+            self._work.append(session)
 
     def work(self, steps: int = 1) -> bool:
         """Apply declarations and remove patterns of ended sessions; return whether more is left.
@@ -383,22 +410,24 @@ class Sessions:
         waiting = self._work
         while waiting and steps > 0:
             steps -= 1
-            session = waiting[0]
-            try:
-                next(session.work[0])
-            except StopIteration:
-                session.work.popleft()
+            session = waiting.popleft()
+            if not session.work and session.declarations:
+                session.work.append(self._apply(session, session.attempt, session.declarations.popleft()))
             if session.work:
-                waiting.rotate(-1)
-            else:
-                waiting.popleft()
+                try:
+                    next(session.work[0])
+                except StopIteration:
+                    session.work.popleft()
+            session.is_working = bool(session.work or session.declarations)
+            if session.is_working:
+                waiting.append(session)
         return bool(waiting)
 
     def _apply(self, session: Session, attempt: int, frame: bytes) -> Iterator[None]:
         """Apply one part of a declaration, one pattern for each step."""
-        session.declare_bytes -= len(frame)
-        if session.has_ended or session.attempt != attempt:
-            return
+        size = len(frame) + _PART
+        session.declare_bytes -= size
+        self._declare_bytes -= size
         try:
             declare = links.decode_control(frame)
         except ProtocolError:
@@ -413,13 +442,18 @@ class Sessions:
                 self._reject(session, self.now)
                 return
         for item in declare.items:
-            self._add_item(session, item, declare.streams)
+            for _ in self._add_item(session, item, declare.streams):
+                yield
+                if session.has_ended or session.attempt != attempt:
+                    return
             yield
             if session.has_ended or session.attempt != attempt:
                 return
         mentioned, removed = session.mentioned, declare.removed
         if mentioned is not None:
-            mentioned.update(item.sid for item in declare.items)
+            # Only what exists, because the parts of a declaration may have no end.
+            known = session.patterns, session.refused
+            mentioned.update(item.sid for item in declare.items if any(item.sid in one for one in known))
             if declare.is_last:
                 removed = [sid for sid in (*session.patterns, *session.refused) if sid not in mentioned]
         for sid in removed:
@@ -447,7 +481,8 @@ class Sessions:
             return session.part == revision
         session.part = 0
         if base not in (0, session.applied):
-            session.post(links.encode_answer(Answer(session.applied, None, self.batcher.position)))
+            answer = Answer(session.applied, None, self.batcher.position)
+            session.post(links.encode_answer(answer), is_nil=True)
             self.ready[session] = None
             return False
         session.part = revision
@@ -461,11 +496,15 @@ class Sessions:
         session.post(links.encode_answer(answer))
         self.ready[session] = None
 
-    def _add_item(self, session: Session, item: Item, declared: Mapping[int, StreamOptions]) -> None:
+    def _add_item(
+        self, session: Session, item: Item, declared: Mapping[int, StreamOptions]
+    ) -> Iterator[None]:
+        """Add a subscription; the subjects of last values are compared before, in steps."""
         sid = item.sid
         if sid in session.patterns or sid in session.refused:
             return
         refusal = None
+        subjects: set[bytes] = set()
         stream = session.streams.get(item.stream)
         try:
             if stream is None:
@@ -475,8 +514,11 @@ class Sessions:
                 group = None if options.group is None else self.interest.group(options.group, options.policy)
                 stream = Stream(session, item.stream, options, group)
             pattern = self._compile(item)
+            if item.last_value and self.last_values is not None:
+                subjects = yield from self.last_values.search(pattern, self.settings.pattern_time)
             refusal = self._check_item(session, item, pattern, stream)
-        except (OzError, ValueError) as error:
+        except (OzError, ValueError, Warning) as error:
+            # Python may warn about a regex, and a program may turn warnings into errors.
             refusal = Refusal(sid, str(error))
         if refusal is not None:
             # An ANSWER names no more.
@@ -493,8 +535,8 @@ class Sessions:
         session.patterns[sid] = pattern, stream
         session.weight += weight_of(pattern)
         session.since[sid] = session.following
-        if item.last_value and self.last_values is not None:
-            self._send_last_values(session, stream, pattern, sid)
+        if subjects:
+            self._send_last_values(stream, subjects, sid)
 
     def _compile(self, item: Item) -> Pattern:
         # Subscribers often have equal patterns. One object for all of them shortens the runs of Python's garbage
@@ -531,11 +573,11 @@ class Sessions:
                 )
         return refusal
 
-    def _send_last_values(self, session: Session, stream: Stream, pattern: Pattern, sid: int) -> None:
+    def _send_last_values(self, stream: Stream, subjects: set[bytes], sid: int) -> None:
         assert self.last_values is not None
         flat: list[Any] = []
         positions: list[int] = []
-        for position, subject, payload, extras in self.last_values.matching(pattern, sid):
+        for position, subject, payload, extras in self.last_values.values_of(subjects, sid):
             flat += (subject, payload, extras)
             positions.append(position)
         if positions:
@@ -608,7 +650,12 @@ class Sessions:
                 self._remove(session, sid)
                 if stream.redelivers:
                     self._move_removed(session, stream)
-                kept = [one for one, owner in session.patterns.values() if owner is stream]
+                # Not a suspended pattern, which took too long.
+                kept = [
+                    one
+                    for own, (one, owner) in session.patterns.items()
+                    if owner is stream and own not in session.refused
+                ]
                 session.deny(stream, partial(_matches_any, kept))
                 self.ready[session] = None
             yield
@@ -626,12 +673,13 @@ class Sessions:
         """Move the messages of a stream that only removed patterns match.
 
         The subscriber drops messages whose subscription has ended. Another pattern protects only messages that
-        were numbered after it was added: earlier messages may have arrived before its subscription began.
+        were numbered after it was added: earlier messages may have arrived before its subscription began. A regex
+        that may take long protects none, because a session may have many of them and many messages.
         """
         kept = [
             (pattern, session.since[sid])
             for sid, (pattern, owner) in session.patterns.items()
-            if owner is stream
+            if owner is stream and not may_take_long(pattern)
         ]
         self._move(stream, is_final=True, kept=kept)
 
@@ -694,6 +742,7 @@ class Sessions:
         self.now = now
         self.flush()
         session.is_up, session.has_ended = False, True
+        self._discard_declarations(session)
         del self.by_id[session.id]
         if self._by_route.get(session.route) is session:
             del self._by_route[session.route]
@@ -787,7 +836,8 @@ class Sessions:
 
         It waits for sessions with pending messages:
 
-        - UP with messages that the socket has not accepted: until it has accepted them.
+        - UP with messages that the socket has not accepted: until it has accepted them, or until the session
+          was not heard for `resume_seconds`. A program that is stopped keeps its connection over ipc.
         - UP, and only acknowledgements are missing: until a second after the last frame, and for a second at
           least. A healthy session without messages is heard once a second only. Then the linger time of the
           socket delivers the messages.
@@ -802,10 +852,9 @@ class Sessions:
             if not session.pending:
                 continue
             since = max(session.heard_at, began) if session.is_up else session.down_at
-            if session.is_up and session.has_unsent:
-                times.append(now + 1.0)
-            elif since is not None and now - since < 1.0:
-                times.append(since + 1.0)
+            limit = self.settings.resume_seconds if session.is_up and session.has_unsent else 1.0
+            if since is not None and now - since < limit:
+                times.append(min(since + limit, now + 1.0))
         return min(times, default=None)
 
     def drops(self) -> list[int]:

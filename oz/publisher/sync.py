@@ -12,7 +12,7 @@ from typing import Any, Self
 from oz.compiled import HOT
 from oz.errors import ClosedError
 from oz.numbers import check_count, check_wait
-from oz.program_end import CLOSE_TIMEOUT, close_all, end_daemon
+from oz.program_end import CLOSE_TIMEOUT, close_all
 from oz.publisher.base import PublisherBase
 from oz.publisher.engine import UNKNOWN, Engine
 from oz.publisher.thread import PublisherThread
@@ -166,13 +166,9 @@ class Publisher(PublisherBase):
 
     def _publish(self, subject: Any, payload: Any, headers: Any, key: Any, message_id: Any) -> None:
         engine = self._engine
-        try:
-            message = engine.prepare(subject, payload, headers, key, message_id)
-            if not engine.offer(message):
-                wait_in_thread(engine.waiters, engine.room(message))
-        except ClosedError:
-            end_daemon()
-            raise
+        message = engine.prepare(subject, payload, headers, key, message_id)
+        if not engine.offer(message):
+            wait_in_thread(engine.waiters, engine.room(message))
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another, in batches.
@@ -187,6 +183,7 @@ class Publisher(PublisherBase):
             TypeError, ValueError: an element is no pair.
             Exception: as `publish`.
         """
+        self._check_pairs(pairs)
         count = 0
         with self.batch():
             for subject, payload in pairs:
@@ -230,7 +227,8 @@ class Publisher(PublisherBase):
         were sent are waited for while the subscriber was heard within a second.
 
         Args:
-            timeout: seconds for all of it; None waits for ever.
+            timeout: seconds for all of it; None waits until each subscriber has its messages or was not
+                heard for `resume_seconds`.
 
         Returns:
             Number of messages that sessions have not acknowledged.

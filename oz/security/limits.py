@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from oz import options
@@ -10,7 +10,7 @@ from oz import options
 KIB, MIB = 1 << 10, 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a node or a service; each is a number above 0, `math.inf` is no limit.
 
@@ -77,12 +77,6 @@ class Limits:
         """
         for name, value in asdict(self).items():
             check_limit(name, value)
-
-    def __repr__(self) -> str:
-        """Show the limits that are not as they are without a word."""
-        usual = {one.name: one.default for one in fields(self)}
-        said = (f"{name}={value!r}" for name, value in asdict(self).items() if value != usual[name])
-        return f"Limits({', '.join(said)})"
 
 
 def node_limits(given: options.Limits) -> Limits:

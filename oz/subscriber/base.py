@@ -108,7 +108,7 @@ class SubscriberBase:
         options: Options = Options(),  # noqa: B008 - it is frozen
         **unknown: Never,
     ) -> None:
-        suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__)
+        suggestions.refuse_unknown(self._class_name, unknown, SubscriberBase.__init__, options=Options)
         checks.check_subscriber(dialect, filtering, on_gap, options, links)
         found = find_codec(codec)
         self._dialect, self._filtering = dialect, filtering
@@ -190,7 +190,9 @@ class SubscriberBase:
         unknown: dict[str, Any],
     ) -> Any:
         public: Any = type(self)
-        suggestions.refuse_unknown(f"{self._class_name}.subscribe", unknown, public.subscribe)
+        suggestions.refuse_unknown(
+            f"{self._class_name}.subscribe", unknown, public.subscribe, delivery=Delivery
+        )
         stream = checks.stream_options(group, overflow, ack, last_value, delivery, self._filtering)
         checks.check_subscription(handler, max_messages, may_await=not self._runs_handlers)
         patterns = checks.compile_all(pattern, dialect, self._dialect)
@@ -205,6 +207,12 @@ class SubscriberBase:
         def __getattr__(self, name: str) -> NoReturn:
             raise suggestions.no_attribute(self._class_name, type(self), name)
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in suggestions.OPTIONS_OF_SOCKETS:
+                # An option of a pyzmq socket would have no effect.
+                raise suggestions.no_attribute(self._class_name, type(self), name)
+            super().__setattr__(name, value)
+
     def __del__(self) -> None:
         engine = self.__dict__.get("_engine")
         if engine is not None and engine.state not in (CLOSED, FOREIGN):
@@ -212,5 +220,5 @@ class SubscriberBase:
             engine.close()
 
     def __repr__(self) -> str:
-        endpoints = ", ".join(self._engine.places) if "_engine" in self.__dict__ else ""
+        endpoints = (", ".join(self._engine.places) if "_engine" in self.__dict__ else "") or "no endpoint"
         return f"<{self._class_name} {endpoints}{' closed' if self.closed else ''}>"

@@ -18,6 +18,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -42,6 +43,7 @@ from oz.subscriber.keys import LINK as LINK_SOCKET
 from oz.subscriber.keys import PLAIN as PLAIN_SOCKET
 from oz.subscriber.link import ENDED, LIVE, NEW, Effect, Link, ListeningClock
 from oz.subscriber.links import Dialler
+from oz.subscriber.lone import Lone
 from oz.subscriber.message import Message
 from oz.subscriber.multicast import MulticastSource, needs_link
 from oz.subscriber.places import Place
@@ -50,7 +52,7 @@ from oz.subscriber.queue import Dispatcher, Inbox
 from oz.subscriber.subscriptions import Subscriptions
 from oz.transport import descriptors
 from oz.transport.credentials import Credentials
-from oz.transport.endpoints import EndpointError, check
+from oz.transport.endpoints import EndpointError, check, check_destination
 from oz.transport.handshakes import Outcome
 from oz.transport.routers import FRAME_SPACE, link_endpoint
 from oz.transport.runtime import runtime_of
@@ -87,9 +89,11 @@ class Connections(ABC):
         clock: of the runtime.
         lock: held by everything that touches a socket.
         reading: held by the thread that reads.
+        lone: what the next frame with one message needs; None after any change. See `find_lone`.
         version: changes with each event that a wait may be waiting for.
         tell: wakes the waits after a change of `version`; set by the waits.
         dispatcher: queues.
+        listening: time that programs wait for messages.
         state: OPEN, DRAINED (no subscription is left), CLOSED or FOREIGN (in a forked child).
         places: by endpoint.
         poll: descriptors of the sockets.
@@ -117,6 +121,7 @@ class Connections(ABC):
         self.lock = threading.RLock()
         self.reading = threading.RLock()
         self.version = 0
+        self.lone: Lone | None = None
         self.tell: Callable[[], None] = lambda: None
         self.state = OPEN
         self.subscriptions = Subscriptions()
@@ -125,7 +130,7 @@ class Connections(ABC):
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.
         self._message_bytes = max(options.limits.message_bytes, 1 << 20)
         self._patterns = PlainPatterns(options.delimiter)
-        self._clock = ListeningClock()
+        self.listening = ListeningClock()
         # Weak, because an exception of a signal handler may come between the end of a wait and `leave`.
         self._inside: weakref.WeakSet[Any] = weakref.WeakSet()
         descriptors.need(descriptors.CONTEXT + _POLL_DESCRIPTORS, "a subscriber")
@@ -181,6 +186,7 @@ class Connections(ABC):
             )
 
     def _changed(self) -> None:
+        self.lone = None
         self.version += 1
         self.tell()
 
@@ -192,14 +198,14 @@ class Connections(ABC):
         """
         with self.lock:
             self._inside.add(wait)
-            self._clock.enter()
+            self.listening.enter()
 
     def leave(self, wait: object) -> None:
         """Stop to listen, if no other wait goes on."""
         with self.lock:
             self._inside.discard(wait)
             if not self._inside:
-                self._clock.leave(self.clock())
+                self.listening.leave(self.clock())
 
     # endpoints
 
@@ -209,6 +215,7 @@ class Connections(ABC):
         with self.lock:
             self.check_open()
             check(endpoint, own_context=False)
+            check_destination(endpoint)
             if endpoint in self.places:
                 return
             descriptors.need_for_endpoint(endpoint)
@@ -332,7 +339,7 @@ class Connections(ABC):
             self.keys.prepare(self._dialler.router, place.endpoint)
         place.handle = self._dialler.dial(place.link_endpoint)
         self._by_handle[place.handle] = place
-        place.link.connect(self._clock.time(self.clock()))
+        place.link.connect(self.listening.time(self.clock()))
         place.is_twin = False
         self._touched[place] = None
         self._tick_at = 0.0
@@ -455,6 +462,7 @@ class Connections(ABC):
             descriptors.need_for_endpoint(endpoint)
             place = Place(endpoint, None)
             place.is_bound = True
+            self.lone = None
             self._open_plain(place, binds=True)
             self.places[place.endpoint] = place
             return place.endpoint
@@ -504,7 +512,7 @@ class Connections(ABC):
 
     def _read_links(self, now: float) -> bool:
         """Read frames of links; return whether more may be there."""
-        dialler, by_handle, clock = self._dialler, self._by_handle, self._clock
+        dialler, by_handle, clock = self._dialler, self._by_handle, self.listening
         if dialler is None:
             clock.empty(now)
             return False
@@ -542,6 +550,33 @@ class Connections(ABC):
             return False
         (link,) = self._place_of
         return link.state == LIVE and not self.dispatcher.is_full
+
+    def find_lone(self) -> Lone | None:
+        """Return what the compiled part needs to read frames with one message of the only link and stream.
+
+        None if such a message needs more than a look-up of its route. The caller holds the lock, and
+        `may_wait_alone` is true. Everything that changes a part of the result sets `lone` to None.
+        """
+        ((link, place),) = self._place_of.items()
+        dialler, fallback = self._dialler, place.fallback
+        if (
+            dialler is None
+            or dialler.raw is None
+            or self.keys is not None
+            or self.dispatcher.decode is not None
+        ):
+            return None
+        if place.gaps or not (fallback is None or (fallback.state == LINK and place.begin is None)):
+            return None
+        options, found = self.subscriptions.options_of(0), self.dispatcher.routes_of(0)
+        if options is None or options.handled or found is None:
+            return None
+        self._unacked[place] = None
+        drops = link.drops.get(0, 0)
+        return Lone(
+            link, place, place.handle, dialler.raw, dialler.kept, found, found.cache, self.dispatcher.find, 0,
+            drops, dialler.fd,
+        )  # fmt: skip
 
     def read_alone(self) -> Message | None:
         """Read frames until one brings messages; return the first, if it is for the queue of the subscriber.
@@ -586,11 +621,12 @@ class Connections(ABC):
         link = place.link
         assert link is not None
         link.settle()
+        self.lone = None
         self._current = link
         place.heard_at = now
         self._touched[place] = None
         before = link.state
-        effects = link.on_frame(frame, self._clock.time(now))
+        effects = link.on_frame(frame, self.listening.time(now))
         if effects:
             self._apply(place, link, effects, time_ns)
         if frame and frame[0] == links.WELCOME and link.state == LIVE:
@@ -683,7 +719,7 @@ class Connections(ABC):
                     other.endpoint,
                     place.endpoint,
                 )
-                link.leave(self._clock.time(now))
+                link.leave(self.listening.time(now))
                 place.is_twin = True
                 if place.fallback is not None:
                     place.fallback.duplicate()
@@ -869,7 +905,7 @@ class Connections(ABC):
 
     def _tick(self, now: float) -> None:
         """Do what is due by the clock. The sockets are read."""
-        listened = self._clock.time(now)
+        listened = self.listening.time(now)
         if listened >= self._tick_at:
             deadline = inf
             for place in [*self.places.values()]:
@@ -912,6 +948,7 @@ class Connections(ABC):
 
     def _flush(self, now: float | None = None) -> bool:
         """Send what waits; return whether the socket has a message."""
+        self.lone = None
         dialler = self._dialler
         if dialler is None:
             return False
@@ -939,11 +976,12 @@ class Connections(ABC):
         if link is None or dialler is None or not place.handle:
             return None
         result = None
-        while (frame := link.next_frame()) is not None:
-            if not dialler.send(place.handle, frame):
-                return False
-            link.taken(now)
-            result = True
+        with suppress(zmq.ContextTerminated):  # `Engine.attend` closes the subscriber.
+            while (frame := link.next_frame()) is not None:
+                if not dialler.send(place.handle, frame):
+                    return False
+                link.taken(now)
+                result = True
         return result
 
     # time
@@ -957,7 +995,7 @@ class Connections(ABC):
         now = self.clock()
         deadline = inf if until is None else until
         with self.lock:
-            listened = self._clock.time(now)
+            listened = self.listening.time(now)
             if self.places:
                 deadline = min(deadline, now + max(0.0, self._tick_at - listened))
             if self.keys is not None and self.places:

@@ -38,9 +38,11 @@ from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
 from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
-from oz.subscriber.message import HandledMessage, Message
+from oz.subscriber.link import Link, ListeningClock
+from oz.subscriber.lone import Lone
+from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
-from oz.subscriber.places import PublisherInfo
+from oz.subscriber.places import Place, PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
 from oz.transport.credentials import Credentials
@@ -67,8 +69,8 @@ class Engine(Connections):
         gap_listeners: called with each gap: `on_gap`, and the recorder of a journal.
     """
 
-    # A slot, because C reads it.
-    __slots__ = ("attend_at",)
+    # Slots, because C reads them.
+    __slots__ = ("attend_at", "lone", "version")
 
     def __init__(
         self,
@@ -200,11 +202,16 @@ class Engine(Connections):
             Whether more can be read at once.
         """
         with self.lock:
+            self.lone = None
             if self.state in (CLOSED, FOREIGN):
                 return False
             before = self.dispatcher.stats.received
             try:
                 has_more = self._attend(may_read)
+            except zmq.ContextTerminated:
+                # The end of the context closes the subscriber, and waits raise ClosedError.
+                self.close()
+                return False
             except BaseException:
                 self._take_back()
                 raise
@@ -231,15 +238,16 @@ class Engine(Connections):
             has_more |= self._read_multicast(now)
         elif self.dispatcher.is_full:
             # Frames wait unread, so that silence means nothing.
-            self._clock.leave(now)
+            self.listening.leave(now)
             if self._inside:
-                self._clock.enter()
+                self.listening.enter()
         if self.dispatcher.finished:
             self._finish()
         self._read_monitors(now)
         if self.keys is not None:
             self.keys.tend(now)
-        if is_empty:
+        if is_empty or self.listening.is_running:
+            # Also while a publisher floods the socket, because other links need the clock.
             self._tick(now)
         for place in [*self._unacked]:
             if place.link is not None:
@@ -269,6 +277,8 @@ class Engine(Connections):
 
     def report(self, gap: Gap) -> None:
         """Call `on_gap`. Its exceptions are logged."""
+        if gap.reason == "malformed":
+            _log.warning("%s messages do not decode: both sides need the same codec=", gap.count)
         for listener in self.gap_listeners:
             try:
                 listener(gap)
@@ -518,6 +528,7 @@ class Engine(Connections):
     def own_queue(self, inbox: Inbox, delivery: Delivery, overflow: str | None) -> Queue:
         """Return the own queue of a subscription."""
         with self.lock:
+            self.lone = None
             return self.dispatcher.own_queue(inbox, delivery.max_pending, overflow)
 
     @property
@@ -590,7 +601,7 @@ class Engine(Connections):
 
     def disown(self) -> None:
         """Forget the sockets, in a forked child: they belong to the parent."""
-        self.state = FOREIGN
+        self.state, self.lone = FOREIGN, None
         self.lock, self.reading = threading.RLock(), threading.RLock()
         self.dispatcher.work.clear()
         self.dispatcher.shared.items.clear()
@@ -608,6 +619,9 @@ def _disown_all() -> None:
         one.disown()
     _engines.clear()
 
+
+if HOT is not None:
+    HOT.know_lone_links(Engine, Lone, Link, Place, ListeningClock, Stats, Arrival)
 
 after_fork(_disown_all)
 atexit.register(lambda: close_all(_engines))

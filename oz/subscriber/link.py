@@ -73,6 +73,8 @@ ACK_BATCHES = 32
 """Batches after which an ACK is due at the latest."""
 MAX_BACKOFF = 30.0
 """Seconds between two attempts of a link that has ended."""
+MAX_ATTEMPT = 2**32 - 1
+"""Largest number of a connection. The next one belongs to a new session."""
 OTHERS_READ = 1_000
 """Messages read without an empty socket after which the listening clock runs."""
 
@@ -150,6 +152,8 @@ class ListeningClock:
     The clock runs between `enter` and `leave`, once the socket was empty or `OTHERS_READ` messages were read.
     """
 
+    __slots__ = ("_is_inside", "_read", "_since", "_total")
+
     def __init__(self) -> None:
         self._total = 0.0
         self._since: float | None = None
@@ -179,6 +183,11 @@ class ListeningClock:
     def _run(self, now: float) -> None:
         if self._is_inside and self._since is None:
             self._since = now
+
+    @property
+    def is_running(self) -> bool:
+        """Whether time passes: what arrived before was read, or enough of it."""
+        return self._since is not None
 
     def time(self, now: float) -> float:
         """Return the listened time in seconds."""
@@ -239,6 +248,12 @@ class Link:
         is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
+
+    # Slots, because C reads and fills them.
+    __slots__ = (
+        "__dict__", "__weakref__", "_ack_batches", "_ack_bytes", "_heard_at", "_live_at", "_unacked_batches",
+        "_unacked_bytes", "delivered", "epoch", "expected", "origin",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -324,6 +339,10 @@ class Link:
             self._declared = self._subscriptions.revision
 
     def _greet(self, listened: float) -> None:
+        if self.attempt >= MAX_ATTEMPT:
+            # Each probe counts, and a publisher may send many.
+            self.attempt = 0
+            self._begin_session()
         self.attempt += 1
         self._begin_connection()
         self._declares.clear()
@@ -404,10 +423,13 @@ class Link:
         self._report_drops(head.stream, head.drops, effects)
         self.expected = sequence + count
         self._unacked_batches += 1
-        if frame is None:
+        options = self._subscriptions.options_of(head.stream)
+        if frame is not None:
+            self._unacked_bytes += len(frame) - at
+        if frame is None or options is None:
+            # Withdrawn, or of a stream that no publisher of this protocol can know.
             self.unwanted += count
         else:
-            self._unacked_bytes += len(frame) - at
             try:
                 content = links.scan_body(frame, at, count)
                 if content is None:
@@ -417,8 +439,7 @@ class Link:
                 effects.append(Gap(count, "malformed", head.stream))
             else:
                 self.delivered += count
-                options = self._subscriptions.options_of(head.stream)
-                if options is not None and options.handled:
+                if options.handled:
                     self._marks.setdefault(head.stream, Marks()).add(sequence, count)
                 is_redelivered = bool(head.flags & links.REDELIVERED)
                 effects.append(Messages(head.stream, sequence, head.positions(), content, is_redelivered))

@@ -125,7 +125,8 @@ class Monitor:
         self.pair.close(0)
 
 
-_open: set[Monitor] = set()
+_open: set[Monitor | Dialler] = set()
+"""Kept from garbage collection, which closes sockets before or after the objects that own them."""
 _numbers = iter(range(1, 1 << 62))
 
 
@@ -136,21 +137,25 @@ class Dialler:
         router: socket of pyzmq.
         fd: descriptor that signals messages.
         monitor: of the connections, while one is needed.
+        raw: C access to the socket, or None.
+        kept: frames of the message that `read` returned last, until `discard`.
     """
 
     def __init__(self, context: zmq.Context[Any], *, message_bytes: int, window: int) -> None:
         """Create the socket. Arguments as in `routers.dialling_router`."""
         self.router = routers.dialling_router(context, message_bytes=message_bytes, window=window)
+        # The owner of a subscriber that became garbage says BYE before the socket closes.
+        _open.add(self)
         self.router.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX)
         self._runtime = runtime = runtime_of(context)
         self._get, self._send, self._recv = runtime.get, runtime.send, runtime.recv
         self.fd = int(runtime.get(self.router, _FD))
         self.monitor: Monitor | None = None
         self._pair = (self.router, self.router)
-        self._message: list[bytes] = []
-        self._raw = raw_socket(self.router)
-        if self._raw is not None:
-            self.is_readable = self._raw.has_input  # type: ignore[method-assign]
+        self.kept: list[bytes] = []
+        self.raw = raw_socket(self.router)
+        if self.raw is not None:
+            self.is_readable = self.raw.has_input  # type: ignore[method-assign]
 
     def dial(self, endpoint: str) -> bytes:
         """Connect to a link endpoint and return the handle.
@@ -187,7 +192,7 @@ class Dialler:
 
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""
-        if self._raw is None:
+        if self.raw is None:
             while self._get(self.router, _RCVMORE):
                 self._recv(self.router, _LAST)
 
@@ -196,11 +201,11 @@ class Dialler:
 
         A hostile peer may send more frames. They are read, and the list has three entries then.
         """
-        message, router = self._message, self.router
-        if self._raw is not None:
+        message, router = self.kept, self.router
+        if self.raw is not None:
             if not message:
                 # One call of C, so that no exception of a signal handler comes between the read and the list.
-                message.extend(_chain(_chain(map(self._raw.read, _ONE, _FRAMES))))
+                message.extend(_chain(_chain(map(self.raw.read, _ONE, _FRAMES))))
             return message or None
         if not message:
             try:
@@ -215,12 +220,12 @@ class Dialler:
 
     def discard(self) -> None:
         """Free the message that `read` returned last."""
-        self._message.clear()
+        self.kept.clear()
 
     def send(self, handle: bytes, frame: bytes) -> bool:
         """Send a frame; return whether the socket has accepted it."""
-        if self._raw is not None:
-            return not self._raw.send_pair(handle, frame)
+        if self.raw is not None:
+            return not self.raw.send_pair(handle, frame)
         try:
             deque(map(self._send, self._pair, (handle, frame), _SEND), 0)
         except zmq.ZMQError as error:
@@ -241,4 +246,5 @@ class Dialler:
     def close(self, linger: int = LINGER) -> None:
         """Close the socket; messages that it has accepted are delivered for `linger` milliseconds."""
         self.unwatch()
+        _open.discard(self)
         self.router.close(linger)

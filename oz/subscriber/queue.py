@@ -41,6 +41,8 @@ from oz.wire.links import SID
 
 SHARED_PENDING = 65_536
 """Messages in the queue of the subscriber at which the engine stops reading."""
+GAPS = 1_000
+"""Gaps in a queue with an overflow policy, beside twice its messages, at which the engine stops reading."""
 MAX_ROUTES = 65_536
 """Subjects of a stream whose routes are cached."""
 LONGEST_SUBJECT = 256
@@ -132,10 +134,17 @@ class Queue:
         return self.dropped - before
 
     def put_gap(self, gap: Gap) -> None:
-        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded."""
+        """Append a gap; with "drop_newest", join it with one of its kind at the end: the queue is bounded.
+
+        Gaps fill a queue too, so that a publisher that reports losses without end waits for the program.
+        """
         if self.overflow == "drop_newest" and self._join_last(gap):
             return
         self.items.append(gap)
+        # Messages make space in a queue with a policy. Gaps without messages do not.
+        limit = self.max_pending if self.overflow is None else 2 * self.max_pending + GAPS
+        if len(self.items) >= limit:
+            self.full.add(self)
         if self.work is not None:
             self.work.append(self)
 
@@ -490,7 +499,7 @@ class Dispatcher:
         )  # fmt: skip
         kind = HandledMessage if is_handled else Message
         if HOT is not None and type(content) is not list and self.decode is None:
-            made = HOT.make_messages(content, routes.cache, routes, self._find, stream, kind, arrival)
+            made = HOT.make_messages(content, routes.cache, routes, self.find, stream, kind, arrival)
             self._put_all(routes.target, made, link.origin)
             return
         flat = effect.flat
@@ -498,7 +507,7 @@ class Dispatcher:
         if extras.count(None) == count and self.decode is None:
             found: list[Any] = list(map(routes.get, subjects))
             if None in found:
-                find = self._find
+                find = self.find
                 found = [
                     one or find(routes, stream, subject, None)
                     for one, subject in zip(found, subjects, strict=True)
@@ -581,7 +590,7 @@ class Dispatcher:
             if sid is not None:
                 route = self._make_route(stream, subject, found)
             else:
-                route = routes.get(subject) or self._find(routes, stream, subject, None)
+                route = routes.get(subject) or self.find(routes, stream, subject, None)
             body = None if self.decode is None else payload
             messages.append(_new(kind, (route.subject, value, route, arrival, offset, fields, body)))
         return messages
@@ -609,7 +618,12 @@ class Dispatcher:
             del ids[next(iter(ids))]
         return False
 
-    def _find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
+    def routes_of(self, stream: int) -> Routes | None:
+        """Return the cached routes of a stream, None without any."""
+        return self._routes.get(stream)
+
+    def find(self, routes: Routes, stream: int, subject: bytes, extras: Any) -> Route:
+        """Find the route of a subject, and cache it."""
         route = self._make_route(stream, subject, extras)
         routes.note(route)
         routes.store(subject, route)

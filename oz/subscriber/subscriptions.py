@@ -75,6 +75,7 @@ class Subscriptions:
         self._indexes: dict[int, PatternIndex[Subscription]] = {}
         self._log: deque[tuple[int, Subscription]] = deque(maxlen=_LOG)
         self._next_sid = 1
+        self._full: tuple[int, list[bytes]] = 0, []
 
     def add(
         self,
@@ -173,9 +174,13 @@ class Subscriptions:
         """
         log = self._log
         if not base or not log or log[0][0] > base + 1:
-            items = [one.item for one in self.by_sid.values()]
-            streams = {number: self._options[number] for number in self._active}
-            return links.split_declaration(max(self.revision, 1), 0, streams, items, []), True
+            revision = max(self.revision, 1)
+            if self._full[0] != revision:
+                # Kept for the other links, and because a publisher may ask again and again.
+                items = [one.item for one in self.by_sid.values()]
+                streams = {number: self._options[number] for number in self._active}
+                self._full = revision, links.split_declaration(revision, 0, streams, items, [])
+            return self._full[1], True
         added: dict[int, Subscription] = {}
         removed: list[int] = []
         for revision, one in reversed(log):

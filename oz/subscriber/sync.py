@@ -225,7 +225,7 @@ class Subscriber(SubscriberBase, Pollable):
     def _receive(self, queue: Queue, timeout: float | None) -> Message:
         check_wait("timeout", timeout)
         if queue is self._shared and not self._engine.in_hand:
-            message = self._waits.receive_alone(queue, timeout)
+            message = self._waits.alone(timeout)
             if message is not None:
                 return message
         return self._waits.run(waits.receive(self._engine, queue, timeout, _owner()))
@@ -279,7 +279,8 @@ class Subscriber(SubscriberBase, Pollable):
         """Wait until each endpoint serves the subscriptions.
 
         An endpoint is ready if its link has answered the current subscriptions, or if a plain connection has
-        ended its handshake. A message that an oz publisher publishes afterwards is not lost.
+        ended its handshake. A message that comes over a link and is published afterwards is not lost. A plain
+        publisher may still lose the first messages, because ZeroMQ does not answer subscriptions.
 
         Args:
             timeout: seconds; None waits for ever, 0 only checks.
@@ -339,6 +340,7 @@ def _iterate(subscriber: Subscriber, queue: Queue) -> Iterator[Message]:
         # A weak dictionary has a method in Python for its length.
         in_hand=getattr(engine.in_hand, "data", engine.in_hand),
         engine=engine,
+        alone=subscriber._waits.alone if queue is subscriber._shared else None,
         chunk=CHUNK,
     )
 

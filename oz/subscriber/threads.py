@@ -7,13 +7,17 @@ has news. When the polling thread has what it wants, another one takes its place
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
+import zmq
+
+from oz.compiled import HOT
 from oz.subscriber.connections import CLOSED
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import Message
-from oz.subscriber.queue import Queue
 from oz.transport import steps
+from oz.transport.runtime import REAL
 from oz.transport.steps import Steps
 from oz.transport.waiting import ThreadWait, Waiters, tell
 
@@ -28,6 +32,24 @@ class ThreadWaits:
         self._engine = engine
         self._followers: Waiters = {}
         engine.tell = self._tell
+        self.alone: Callable[[float | None], Message | None] = self._receive_alone
+        if HOT is not None and engine.runtime is REAL:
+            self.alone = HOT.LoneReceiver(
+                twin=self._receive_alone,
+                waits=self,
+                engine=engine,
+                followers=self._followers,
+                items=engine.dispatcher.shared.items,
+                work=engine.dispatcher.work,
+                # A weak dictionary has a method in Python for its length.
+                in_hand=getattr(engine.in_hand, "data", engine.in_hand),
+                reading=engine.reading,
+                lock=engine.lock,
+                poll=engine.poll,
+                clock=engine.listening,
+                stats=engine.dispatcher.stats,
+                wake_up=engine.poll.wake_up,
+            )
 
     def run(self, wanted: Steps[T]) -> T:
         """Run steps to their end and return their result."""
@@ -37,7 +59,7 @@ class ThreadWaits:
         finally:
             wait.close()
 
-    def receive_alone(self, queue: Queue, timeout: float | None) -> Message | None:
+    def _receive_alone(self, timeout: float | None) -> Message | None:
         """Wait shortly for a message that comes alone over the only link; return None if `run` is needed.
 
         A lone message costs less here: nothing but one frame is read. `Engine.attend` runs every
@@ -48,18 +70,26 @@ class ThreadWaits:
         seconds = engine.attend_at - now
         if timeout is not None:
             seconds = min(seconds, timeout)
-        if seconds <= 0 or self._followers or queue.items or not engine.reading.acquire(blocking=False):
+        if (
+            seconds <= 0
+            or self._followers
+            or engine.dispatcher.shared.items
+            or not engine.reading.acquire(blocking=False)
+        ):
             return None
         try:
             with engine.lock:
                 if engine.dispatcher.work or not engine.may_wait_alone():
                     return None
                 seen = engine.version
-                message = engine.read_alone()
+                message = self._read_alone()
             if message is None and engine.version == seen:
                 message = self._poll_alone(seen, seconds)
             engine.after_alone()
             return message
+        except zmq.ContextTerminated:
+            # `attend` closes the subscriber.
+            return None
         finally:
             engine.reading.release()
             if self._followers:
@@ -75,7 +105,15 @@ class ThreadWaits:
         finally:
             poll.is_polling = False
         with engine.lock:
-            return engine.read_alone()
+            return self._read_alone()
+
+    def _read_alone(self) -> Message | None:
+        """Read a lone message; the compiled part reads the next ones."""
+        engine = self._engine
+        message = engine.read_alone()
+        if message is not None and HOT is not None and engine.may_wait_alone():
+            engine.lone = engine.find_lone()
+        return message
 
     def _tell(self) -> None:
         poll = self._engine.poll

@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections import deque
 from contextlib import closing
 from math import ceil
 from time import monotonic
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
 
 _log = peer_logger("oz.publisher")
 
-_SHORTEST_DELAY = 0.0001
+MAX_DELAY = 0.0005
+"""Seconds for which a message waits for others at most."""
 
 _IDLE_ROUNDS = 20
-"""Rounds of `max_delay` without anything to send, after which the thread sleeps deeply again, at most.
+"""Rounds of `MAX_DELAY` without anything to send, after which the thread sleeps deeply again, at most.
 
 After one batch it is two rounds, and twice as many after each that follows: to be woken now and then costs
 less than to look in vain.
@@ -46,36 +46,31 @@ class Ticker:
     """One publisher's thread.
 
     Attributes:
-        is_awake: it looks every `max_delay` seconds, so that it need not be woken.
+        is_awake: it looks every `MAX_DELAY` seconds, so that it need not be woken.
         is_dormant: it sleeps for as long as there is no sign of news.
         used_at: when the publisher was last in use, in monotonic seconds.
     """
 
     __slots__ = (
         "_bell",
-        "_delay",
         "_is_stopped",
         "_publisher",
         "_stop",
         "_thread",
-        "_watched",
         "is_awake",
         "is_dormant",
         "used_at",
     )
 
-    def __init__(self, publisher: ThreadedPublisher, delay: float) -> None:
+    def __init__(self, publisher: ThreadedPublisher) -> None:
         """Start the thread. It does not keep the publisher.
 
         Args:
             publisher: a publisher that is bound or connected.
-            delay: seconds for which a message may wait for others.
         """
         self._publisher = weakref.ref(publisher)
-        self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
         self._stop = EagerWaiter()
-        self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
         self.used_at = monotonic()
         self._bell = Bell()
@@ -83,11 +78,6 @@ class Ticker:
             target=self._run, args=(int(publisher.socket.fileno()),), name="oz-publisher", daemon=True
         )
         self._thread.start()
-
-    def watch(self, descriptor: int) -> None:
-        """Attend to the publisher when a file descriptor is readable, too."""
-        self._watched.append(descriptor)
-        self.wake()
 
     def watch_out(self) -> None:
         """Look once soon, as the socket was used; this thread itself looks after each use."""
@@ -123,8 +113,6 @@ class Ticker:
         poller.register(self._bell, POLLIN)
         with closing(self._bell):
             while not self._is_stopped:
-                while self._watched:
-                    poller.register(self._watched.popleft(), POLLIN)
                 seconds = self._rest()
                 for ready, _ in poller.poll(None if seconds is None else ceil(1000 * seconds)):
                     if ready == self._bell.fileno():
@@ -163,7 +151,7 @@ class Ticker:
                 return False
             began = monotonic()
             try:
-                had_work = publisher.look_after()
+                had_work = publisher.attend()
             except zmq.ContextTerminated:
                 # Nothing can be sent any more; its owner has still to close it.
                 return False
@@ -183,7 +171,7 @@ class Ticker:
                 if not publisher.sender.accumulator:
                     return True
             del publisher
-            self._pause(self._delay)
+            self._pause(MAX_DELAY)
         return False
 
     def _pause(self, seconds: float) -> None:

@@ -74,9 +74,7 @@ class VirtualProcess:
         self.host = host
         self.context = context = AwaitedContext(network, host)
         itself: Any = context
-        self.make_publisher = partial(
-            LoopPublisher, context_class=lambda: itself, front_class=WatchedPublisher
-        )
+        self.make_publisher = partial(LoopPublisher, front_class=WatchedPublisher)
         self.kinds = SocketKinds(lambda: itself, self.make_publisher, context.backend, self._meet)
 
     def _meet(self, _: Path, bus: str, uuid: bytes, key: str | None) -> tuple[MeetingPlace, bytes]:

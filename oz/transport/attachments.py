@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import zmq
@@ -17,9 +17,6 @@ from oz.transport.ipc_paths import SocketFiles
 BIND_HINT = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
 
-_RECEIVERS = (zmq.SUB, zmq.XSUB)
-"""Those of whom nothing that they send outlives the connection."""
-
 
 class Attachments:
     """The endpoints of one socket.
@@ -29,7 +26,6 @@ class Attachments:
     Attributes:
         endpoints: what the socket is connected to, and behind that what it is bound to.
         connections: how many of them it is connected to.
-        own_context: whether the context is oz's, with no other socket in it.
         credentials: the keys of the socket, if it has any.
         called: the key of the listener at an endpoint that the socket has connected to, by endpoint.
     """
@@ -42,21 +38,13 @@ class Attachments:
         "connections",
         "credentials",
         "endpoints",
-        "own_context",
     )
 
-    def __init__(
-        self,
-        guard: Guard,
-        *,
-        own_context: bool,
-        credentials: Credentials | None = None,
-    ) -> None:
+    def __init__(self, guard: Guard, credentials: Credentials | None = None) -> None:
         """Start neither bound nor connected.
 
         Args:
             guard: of the socket.
-            own_context: whether its context is oz's own.
             credentials: the keys of the socket, if it has any.
         """
         self.credentials = credentials
@@ -64,7 +52,6 @@ class Attachments:
         self._files = SocketFiles()
         self._given_up: set[str] = set()
         self._guard = guard
-        self.own_context = own_context
         self.endpoints: list[str] = []
         self.connections = 0
 
@@ -87,11 +74,6 @@ class Attachments:
     def bound(self) -> list[str]:
         """The endpoints that the socket is bound to."""
         return self.endpoints[self.connections :]
-
-    @property
-    def last(self) -> str | None:
-        """The address last bound, or else connected to; None when there is none."""
-        return self.endpoints[-1] if self.endpoints else None
 
     def bind(self, socket: zmq.Socket[Any], addr: str | bytes) -> Any:
         """Bind a socket to an endpoint; give what `zmq.Socket.bind` does.
@@ -184,22 +166,12 @@ class Attachments:
             with suppress(zmq.ZMQError), _no_linger(socket):
                 backend_of(socket).disconnect(socket, endpoint)
 
-    def unbind(self, socket: zmq.Socket[Any], addr: Any) -> None:
-        """Unbind a socket from an endpoint, as `zmq.Socket.unbind` does."""
-        addr = endpoints.as_text(addr)
-        with self._guard:
-            self._files.remove(addr)
-            backend_of(socket).unbind(socket, addr)
-            self.forget(addr)
-
     def disconnect(self, socket: zmq.Socket[Any], addr: Any) -> None:
-        """Disconnect a socket from an endpoint, as `zmq.Socket.disconnect` does."""
+        """Disconnect a SUB from an endpoint, as `zmq.Socket.disconnect` does."""
         addr = endpoints.as_text(addr)
         with self._guard:
             # As in `call_again`, and a peer that is slow to answer would keep its descriptor all that time.
-            # What a publisher has still to send is another matter: that is to arrive.
-            is_idle = socket.get(zmq.TYPE) in _RECEIVERS
-            with _no_linger(socket) if is_idle else nullcontext():
+            with _no_linger(socket):
                 if addr not in self._given_up:
                     backend_of(socket).disconnect(socket, addr)
             if self.forget(addr):
@@ -210,7 +182,7 @@ class Attachments:
         self._files.remove_all()
 
     def forget(self, addr: str) -> bool:
-        """Clear `last` where it does not hold any more; tell whether it did."""
+        """Forget an endpoint; tell whether it was known."""
         self.called.pop(addr, None)
         self._given_up.discard(addr)
         is_known = addr in self.endpoints
@@ -220,7 +192,7 @@ class Attachments:
 
     def _admit(self, socket: zmq.Socket[Any], addr: str) -> str:
         """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
-        endpoints.check(addr, own_context=self.own_context)
+        endpoints.check(addr, own_context=False)
         if addr.startswith(("epgm://", "pgm://")):
             raise endpoints.EndpointError(f"{addr!r} is multicast: use oz.Publisher and oz.Subscriber for it")
         return addr

@@ -44,6 +44,8 @@ _REFUSALS = {
     errno.ENODEV: "this host has no such network interface; `ip addr` lists them",
     errno.ENOENT: "a directory of the path is missing; create it first",
     errno.EACCES: "this user may not create the path; bind to another one",
+    zmq.EPROTONOSUPPORT: "libzmq has no such transport; use tcp, ipc, inproc or epgm",
+    zmq.ENOCOMPATPROTO: "publishers and subscribers have no such transport; use tcp, ipc, inproc or epgm",
     errno.ENAMETOOLONG: f"the path has more than {zmq.IPC_PATH_MAX_LEN} bytes; bind to a shorter one",
 }
 
@@ -121,6 +123,15 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
         raise EndpointError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
+
+
+def check_destination(endpoint: str) -> None:
+    """Raise EndpointError for an endpoint of TCP that only `bind` can use, such as `tcp://*:5555`."""
+    address = endpoint.removeprefix("tcp://").rpartition(";")[2]
+    if endpoint.startswith("tcp://") and (address.startswith("*:") or address.endswith(":*")):
+        raise EndpointError(
+            f"{endpoint!r} is an endpoint for bind; to connect, name the host and the port of the other side"
+        )
 
 
 def _names_no_port(address: str) -> bool:

@@ -6,6 +6,7 @@ ZeroMQ says nothing at the socket itself of a connection that one of the two sid
 from __future__ import annotations
 
 import enum
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +16,6 @@ import zmq
 
 from oz.transport.backend import new_socket
 from oz.transport.endpoints import addresses_of
-from oz.transport.monitors import make_address
 
 _MOST_EVENTS = 100
 """Events that are read in one go."""
@@ -40,6 +40,8 @@ class Outcome(enum.Enum):
         """Whether ZeroMQ has given the connection up."""
         return self in (Outcome.REFUSED, Outcome.BROKEN)
 
+
+_numbers = itertools.count()
 
 _OUTCOMES: dict[int, Outcome] = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: Outcome.ADMITTED,
@@ -94,7 +96,8 @@ class Handshakes:
             try:
                 pair.set(zmq.RCVHWM, 0)
                 pair.set(zmq.LINGER, 0)
-                address = make_address()
+                # A monitor that has ended may hold its address for a moment, so that none is used twice.
+                address = f"inproc://oz-monitor-{next(_numbers)}"
                 zmq.Socket.monitor(socket, address, sum(_OUTCOMES))
                 self.pair = pair
                 pair.connect(address)

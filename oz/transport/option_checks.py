@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from oz.numbers import check_count
-from oz.protocol.subscriber import receive_buffer
+from oz.protocol.conflating import LIMIT
 from oz.wire.extras import is_utf8
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES, DeliveryOptions
 
@@ -25,9 +25,7 @@ def closing_time(timeout: float | None) -> float:
     return LONGEST_CLOSE if timeout is None else min(timeout, LONGEST_CLOSE)
 
 
-def delivery_options(
-    group: Any, policy: Any, overflow: Any, max_pending: Any, *, shared: bool
-) -> DeliveryOptions:
+def delivery_options(group: Any, policy: Any, overflow: Any, max_pending: Any) -> DeliveryOptions:
     """Put the delivery options of a subscription together.
 
     Raises:
@@ -42,14 +40,12 @@ def delivery_options(
     if policy != "round_robin" and not group:
         raise ValueError(f"policy={policy!r} is for members of a group; give group= too")
     if max_pending is None:
-        max_pending = receive_buffer.LIMIT
+        max_pending = LIMIT
     elif overflow is None:
         raise ValueError('max_pending needs overflow="drop_newest", "drop_oldest" or "conflate"')
     check_count("max_pending", max_pending, 1, MOST_PENDING)
-    if shared and (group or overflow is not None):
-        raise ValueError("a shared subscriber gets what all others get: no group and no overflow")
     return DeliveryOptions(
-        shared,
+        False,
         group or "",
         policy if group else "round_robin",
         overflow,

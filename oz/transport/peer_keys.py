@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import os
 import socket as system
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from math import ceil
 from typing import Any, Protocol
 
 import zmq
 
 from oz.protocol.publisher.accounts import Peer
-from oz.protocol.subscriber.absences import Link
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.transport.backend import Backend
 from oz.transport.endpoints import addresses_of
-from oz.transport.subscriber.links import read_with_link
 
 _SOURCE, _USER = int(zmq.SRCFD), "User-Id"
-_NOBLOCK = int(zmq.NOBLOCK)
-_LONGEST = 1e6
+_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 
 
 class KeyedEndpoints(Protocol):
@@ -138,13 +134,9 @@ def key_of_client(frame: zmq.Frame) -> str | None:
 
 
 class KeyedReader:
-    """Reads the messages of a subscriber, and tells by what key each came.
+    """Reads the messages of a subscriber, and tells by what key each came."""
 
-    Attributes:
-        seconds_left: how long a read may wait, where nothing else bounds that.
-    """
-
-    __slots__ = ("_access", "_backend", "_keys", "seconds_left")
+    __slots__ = ("_access", "_backend", "_keys")
 
     def __init__(self, keys: PeerKeys, access: PublishAccess, backend: Backend) -> None:
         """Read for one subscriber.
@@ -157,22 +149,21 @@ class KeyedReader:
         self._keys = keys
         self._backend = backend
         self._access = access
-        self.seconds_left: Callable[[], float] | None = None
 
     def __call__(self, socket: Any, flags: int) -> list[bytes]:
         """Return the frames of the next message; see `FrameReader`."""
-        if self.seconds_left is not None and not flags & _NOBLOCK:
-            milliseconds = ceil(1000 * min(self.seconds_left(), _LONGEST))
-            if not zmq.Socket.poll(socket, milliseconds):
-                raise zmq.Again(zmq.EAGAIN)
-        return self.read_with_link(socket, flags)[0]
-
-    def read_with_link(self, socket: Any, flags: int) -> tuple[list[bytes], Link]:
-        """Return the frames of the next message, and the connection that they came by."""
-        return read_with_link(self._backend, socket, flags, self._note)
-
-    def _note(self, frame: zmq.Frame) -> None:
+        backend = self._backend
+        if flags & _NOBLOCK and not int(backend.get(socket, _EVENTS)) & _POLLIN:
+            # No frame is made in vain: pyzmq looks for signals as it frees one, and Python drops what a handler
+            # raises there, as Ctrl-C does.
+            raise zmq.Again(zmq.EAGAIN)
+        frame = backend.recv(socket, flags, False, False)
         self._access.key = self._keys.key_of(frame)
+        frames = [frame.bytes]
+        while frame.more:
+            frame = backend.recv(socket, 0, False, False)
+            frames.append(frame.bytes)
+        return frames
 
 
 def _socket_of(descriptor: int) -> system.socket:

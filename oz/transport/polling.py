@@ -43,6 +43,11 @@ class Poll:
             self._pair = descriptor, poll
         self._pair[1].poll(seconds * 1000)
 
+    @property
+    def wake_up(self) -> int:
+        """Descriptor that `ring` makes readable."""
+        return self._wake_up.fileno()
+
     def add(self, descriptors: Iterable[int]) -> None:
         """Poll descriptors."""
         for one in descriptors:

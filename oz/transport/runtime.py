@@ -29,6 +29,7 @@ class Runtime(NamedTuple):
         time_ns: returns nanoseconds since 1970.
         random_bytes: returns a number of random bytes.
         create_poll: returns the descriptors of a subscriber.
+        processor_clock: returns seconds of processor time of the thread. A virtual clock has none.
     """
 
     get: Callable[..., Any]
@@ -39,6 +40,7 @@ class Runtime(NamedTuple):
     time_ns: Callable[[], int]
     random_bytes: Callable[[int], bytes]
     create_poll: Callable[[], Poll]
+    processor_clock: Callable[[], float] = float
 
 
 REAL = Runtime(
@@ -51,6 +53,7 @@ REAL = Runtime(
     time_ns=time.time_ns,
     random_bytes=os.urandom,
     create_poll=Poll,
+    processor_clock=time.thread_time,
 )
 
 

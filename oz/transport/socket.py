@@ -6,14 +6,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
 import zmq
 
 from oz.logs import peer_logger
-from oz.numbers import check_count
 from oz.protocol.backoff import growing
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.authenticator import is_authenticated
@@ -69,22 +67,6 @@ LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
 
 
-def check_delimiter(delimiter: Any) -> bytes | None:
-    """Return the delimiter as bytes.
-
-    Raises:
-        ValueError: it is empty.
-        TypeError: it is not bytes.
-    """
-    if delimiter is None:
-        return None
-    if not isinstance(delimiter, (bytes, bytearray)):
-        raise TypeError(f"a delimiter is bytes such as b' ', not {type(delimiter).__name__}: {delimiter!r}")
-    if not delimiter:
-        raise ValueError("a delimiter cannot be empty: nothing would end the subject")
-    return bytes(delimiter)
-
-
 def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
     """Notice dead TCP connections, unless the context of a socket says otherwise."""
     chosen, backend = socket.context.sockopts, backend_of(socket)
@@ -122,62 +104,6 @@ def keep_link_alive(socket: Any) -> None:
     socket.set(zmq.RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS)
 
 
-def set_high_water_mark(socket: zmq.Socket[Any], limit: int | None, *, own_context: bool) -> None:
-    """Set the mark of a socket where it was asked for, or oz's own on a context of oz's own.
-
-    Raises:
-        ValueError: it is out of bounds.
-    """
-    if limit is None and not own_context:
-        return
-    mark = HIGH_WATER_MARK if limit is None else limit
-    check_count("high_water_mark", mark, 0, MOST_WAITING)
-    socket.set(zmq.SNDHWM, mark)
-    socket.set(zmq.RCVHWM, mark)
-
-
-def describe(socket: zmq.Socket[Any], parts: Iterable[str]) -> str:
-    """Write the `repr` of a socket, by the name that it has in public."""
-    module, name = type(socket).__module__, type(socket).__qualname__
-    if module.startswith("oz."):
-        module = "oz.asyncio" if module.startswith("oz.asyncio") else "oz"
-    state = " closed" if socket.closed else ""
-    return f"<{' '.join((f'{module}.{name}', *parts))} at {id(socket):#x}{state}>"
-
-
-def first_few(texts: Sequence[str]) -> list[str]:
-    """Return the first of many, and how many more there are."""
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
-
-
-class GivingUp:
-    """Lets another thread end a wait that would go on for ever."""
-
-    __slots__ = ("_bells", "_is_said")
-
-    def __init__(self) -> None:
-        """Wait for as long as it takes."""
-        self._is_said = threading.Event()
-        self._bells: list[threading.Event] = []
-
-    def say(self) -> None:
-        """Record that it is given up."""
-        self._is_said.set()
-        for bell in self._bells:
-            bell.set()
-
-    def rings(self, bell: threading.Event) -> None:
-        """Have a bell ring when it is given up."""
-        self._bells.append(bell)
-        if self._is_said.is_set():
-            bell.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for so long; tell whether it was given up."""
-        return self._is_said.wait(seconds)
-
-
 _ending: weakref.WeakKeyDictionary[zmq.Context[Any], threading.Lock] = weakref.WeakKeyDictionary()
 """What one thread at a time has that ends a context."""
 
@@ -186,7 +112,6 @@ def end_context(
     context: zmq.Context[Any],
     timeout: float,
     closed_at: float | None = None,
-    given_up: GivingUp | None = None,
 ) -> None:
     """Wait until all is sent or the linger is over: ending the context is the only way to know.
 
@@ -194,7 +119,6 @@ def end_context(
         context: its sockets are closed, or it closes them.
         timeout: seconds of linger that are left; infinite for as long as it takes.
         closed_at: when closing began, by the monotonic clock; None is now.
-        given_up: ends the waiting when it is set, where that has no end of its own.
     """
     started = time.monotonic() if closed_at is None else closed_at
     if not isinstance(context, zmq.Context):
@@ -227,8 +151,6 @@ def end_context(
     if timeout < _LONGEST_JOIN:
         ending.join(timeout + _PATIENCE)
     else:
-        if given_up is not None:
-            given_up.rings(over)
         # Not for ever: that would not end by a signal that the system gives to another thread.
         for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
             if over.wait(pause):

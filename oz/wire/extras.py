@@ -124,31 +124,6 @@ def decode_extras(found: Any) -> Extras:
     return _new(Extras, values)
 
 
-def stored_extras(extras: Extras) -> dict[str, Any]:
-    """Return what a recorder keeps of extras among the headers, in the column that it has for these."""
-    return {
-        name: value
-        for name, value in zip(STORED, extras, strict=True)
-        if name is not None and value is not None
-    }
-
-
-def restore_extras(fields: dict[Any, Any]) -> Extras:
-    """Read what a recorder kept among the headers, and take it out of them; what is malformed is left out.
-
-    Args:
-        fields: the headers of a record.
-    """
-    found: list[Any] = []
-    for name, take in zip(STORED, _TAKE, strict=True):
-        value = None if name is None else fields.pop(name, None)
-        try:
-            found.append(None if value is None else take(value))
-        except ProtocolError:
-            found.append(None)
-    return Extras(*found)
-
-
 def is_utf8(text: str) -> bool:
     """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
     if text.isascii():
@@ -261,9 +236,3 @@ _TAKE = [field.take for field in FIELDS]
 _PLACES = {field.key: (place, field.take) for place, field in enumerate(FIELDS) if field.key is not None}
 _NOTHING: list[Any] = [None] * len(FIELDS)
 _ALL_BUT_ONE = len(FIELDS) - 1
-STORED = [
-    None if field.key is None or field.name in ("headers", "reply_to") else f"oz-{field.key}"
-    for field in FIELDS
-]
-"""Under which header a recorder keeps each; headers are there anyway, and a journal has a column of its own
-for what to reply to."""

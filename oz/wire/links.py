@@ -76,6 +76,8 @@ MAX_CONTROL = 1 << 20
 """Bytes of a frame that is neither a batch nor a body at most."""
 MAX_STREAMS = 1_024
 """Streams of a session that have subscriptions at most."""
+MAX_NUMBER = 2**62 - 1
+"""Largest sequence, position and number of drops, so that sums fit a field, and a number of C."""
 MAX_DIFFERENCE = 2**32 - 1
 """Largest difference between the positions of two messages of a batch."""
 SID = "sid"
@@ -524,14 +526,16 @@ def decode_head(frame: bytes) -> Head:
     """Return the head of a BATCH frame, or the head in a JOINED frame.
 
     Raises:
-        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, or the differences
-            do not fit the count.
+        ProtocolError: the frame is too short, the count is not between 1 and `MAX_COUNT`, a number is above
+            `MAX_NUMBER`, or the differences do not fit the count.
     """
     if len(frame) < HEAD_BYTES:
         raise ProtocolError(f"a head of {len(frame)} bytes, at least {HEAD_BYTES} are needed")
     kind, flags, stream, sequence, count, drops, position = _HEAD.unpack_from(frame)
     if not 0 < count <= MAX_COUNT:
         raise ProtocolError(f"a batch of {count} messages, 1 to {MAX_COUNT} are allowed")
+    if max(sequence, drops, position) > MAX_NUMBER:
+        raise ProtocolError(f"a head with a number above {MAX_NUMBER}")
     differences = b""
     if kind == BATCH and len(frame) > HEAD_BYTES:
         differences = frame[HEAD_BYTES:]
@@ -630,6 +634,8 @@ def _decode_welcome(frame: bytes) -> Welcome:
     welcome = Welcome(*_WELCOME.unpack(frame)[2:])
     if not welcome.window or not welcome.window_bytes:
         raise ProtocolError("the window of a WELCOME is zero")
+    if welcome.first > MAX_NUMBER:
+        raise ProtocolError(f"the first sequence of a WELCOME is above {MAX_NUMBER}")
     return welcome
 
 

@@ -102,7 +102,7 @@ def test_it_exits_3_when_nobody_is_there(oz, directory, options):
     result = oz("peers", *on_bus(directory, *options))
     assert result.exit_code == 3
     assert result.stdout == ("[]\n" if options else "")
-    assert result.stderr.splitlines()[-1] == "oz peers: nobody is on bus default"
+    assert result.stderr.splitlines()[-1] == "oz peers: no node on bus default"
 
 
 def test_watch_shows_who_comes_and_goes(oz_start, directory):

@@ -90,7 +90,7 @@ def test_pub_alone_says_so_and_exits_3(oz_run):
     ended = oz_run("pub", "time.new.east", "12:00", "--bind", "tcp://127.0.0.1:*", "--wait", "0.1")
     assert ended.code == 3
     assert ended.stderr.splitlines()[1:] == [
-        "oz pub: nobody subscribed to time.new.east within 0.1 s; nothing was published"
+        "oz pub: no subscriber of time.new.east within 0.1 s; nothing was published"
     ]
 
 

@@ -116,9 +116,7 @@ def test_a_line_that_is_no_json_is_named(node, oz_run, directory):
 def test_nobody_is_on_the_bus(oz_run, directory):
     ended = oz_run("pub", *on_bus(directory, "a", "b", "--wait", "0.1"))
     assert ended.code == 3
-    assert (
-        ended.stderr.splitlines()[1] == "oz pub: nobody subscribed to a within 0.1 s; nothing was published"
-    )
+    assert ended.stderr.splitlines()[1] == "oz pub: no subscriber of a within 0.1 s; nothing was published"
 
 
 def test_no_message_comes(oz_run, directory):

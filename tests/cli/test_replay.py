@@ -113,7 +113,7 @@ def test_it_connects_to_a_subscriber_that_binds(oz_start, directory):
 def test_without_a_subscriber_it_says_so_and_exits_3(oz_run, directory):
     ended = oz_run("replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--wait", "0.05")
     assert ended.code == 3
-    assert "nobody subscribed within 0.05 s" in ended.stderr
+    assert "no subscriber within 0.05 s" in ended.stderr
 
 
 def test_sigusr1_pauses_it_and_lets_it_go_on(oz_start, tmp_path):

@@ -17,6 +17,7 @@ from oz.errors import OwnershipError
 from oz.message import Extras
 from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
@@ -72,9 +73,10 @@ class Publisher:
         router = SimpleNamespace(streams={}, stats=self.stats, to_answer=())
         self.batches = Batches(router, self.sink, self.clock, drops=True)
         self.accumulator = Accumulator(
-            self.guard, self.batches, self.stats, 9, lambda socket: self.parts.look(socket),
+            self.guard, self.batches, self.stats, lambda socket: self.parts.look(socket),
             lambda: self.log.append("expect more"), self.clock,
         )  # fmt: skip
+        self.accumulator.limit = self.accumulator._whole_limit = 9 * STEP
         self.parts = parts = Parts()
         parts.accumulator, parts.dispatch, parts.guard, parts.stats = (
             self.accumulator, self.batches, self.guard, self.stats,
@@ -183,7 +185,6 @@ changes = st.sampled_from(
         ("lossy", True),
         ("is_behind", True),
         ("is_unheard", True),
-        ("hold", True),
         ("clear", True),
         ("postponed", True),
         ("sent", 2**63 - 1),
@@ -215,8 +216,6 @@ def change(one, what, value):
         one.accumulator.is_over = True
     elif what == "lossy":
         one.sink.make_lossy()
-    elif what == "hold":
-        one.accumulator.holders.append(lambda: one)
     elif what == "clear":
         one.accumulator.messages.clear()
     elif what == "postponed":
@@ -231,7 +230,6 @@ def calm(one):
     """Undo what keeps messages from going alone."""
     accumulator, guard = one.accumulator, one.guard
     accumulator.messages.clear()
-    accumulator.holders.clear()
     accumulator.is_over = guard.is_busy = guard.is_handing_over = guard.is_torn = one.parts.is_behind = False
     one.now, one.tick, accumulator._quiet = one.now + 1, 0.0, QUIET
 

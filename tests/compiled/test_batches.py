@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 import oz
 from oz.compiled import HOT
-from oz.protocol.messages import Arrival, RoutedMessage
 from oz.protocol.publisher import batching
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.subscriber import columns
-from oz.protocol.subscriber.columns import BatchColumns, MessageBatch, read_columns
+from oz.protocol.subscriber.columns import read_columns
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
@@ -80,8 +79,6 @@ def seen(frame, at, count, attached, remembered):
         found.subjects,
         found.payloads,
         found.extras,
-        found.is_clear,
-        found._is_text,
         places,
         kinds,
         sorted(known.routes),
@@ -168,12 +165,8 @@ FIELDS = (
 
 def given_by(one):
     """Tell all of the messages that wait, and forget them."""
-    held = [stream.receive_buffer for stream in one.streams.buffered]
-    messages = [*one.waiting, *(message for buffer in held if buffer for message in buffer)]
+    messages = list(one.waiting)
     one.waiting.clear()
-    for buffer in held:
-        if buffer is not None:
-            buffer.retain([])
     return [(type(message), [getattr(message, name) for name in FIELDS]) for message in messages]
 
 
@@ -197,14 +190,6 @@ def test_a_subscriber_makes_the_same_of_spoiled_frames_as_one_without_it():
 # messages --------------------------------------------------------------------------------------------
 
 
-def plain_batch(count=300, **where):
-    """Make a batch of messages that have a route."""
-    known = table()
-    subjects = [b"a.%d" % number for number in range(count)]
-    found = BatchColumns(subjects, [b"x"] * count, [], 100, known)
-    return found.whole(Arrival(b"o" * 16, 7, 1, 3, 2, **where))
-
-
 def test_positions_of_both_layouts_reach_the_messages():
     ours, [key, *_] = decoder()
     for frames in numbered(key):
@@ -212,45 +197,20 @@ def test_positions_of_both_layouts_reach_the_messages():
     assert [message.position for message in ours.waiting] == [40, 41, 42, 50, 52, 57]
 
 
-def test_messages_of_a_batch_are_those_of_the_twin():
-    batch = plain_batch()
-    ours = batch.messages()
-    with twin():
-        pure = batch.messages()
-    assert [type(one) for one in ours] == [RoutedMessage] * 300
-    assert all(type(one._place) is int for one in ours)
-    for name in (*FIELDS, "route", "arrival", "subscriptions", "headers", "reply_to", "subject_bytes"):
-        assert [getattr(one, name) for one in ours] == [getattr(one, name) for one in pure]
-    assert [repr(one) for one in ours] == [repr(one) for one in pure]
-    assert all(gc.is_tracked(one) for one in ours)
-
-
-def test_routes_of_another_class_are_left_to_the_twin():
-    class Other:
-        subject = "a.b"
-
-    arrival = Arrival(b"o" * 16, 7, 1, 3, 2)
-    batch = MessageBatch([b"a.b"], [b"x"], [Other()], arrival, is_text=True, size=9)
-    assert [one.subject for one in batch.messages()] == ["a.b"]
-
-
 def test_what_batches_leave_behind_is_nothing():
     known = table(*SUBJECTS[:3])
     bodies = [msgpack.packb([b"a.b", b"x", b"a.c", b"y" * size]) for size in (1, 300)]
     bodies += [bodies[0][:-1], msgpack.packb([b"a.b", b"x", b"new", b"y"]), msgpack.packb([b"a.b", 1] * 2)]
-    arrival = Arrival(b"o" * 16, 7, 1, 3, 2)
     route = known.routes[b"a.b"]
 
     def count():
         gc.collect()
-        watched = (route, route.subject, arrival, RoutedMessage, known.routes, None)
-        return [sys.getrefcount(one) for one in watched[:5]], len(gc.get_objects())
+        watched = (route, route.subject, known.routes)
+        return [sys.getrefcount(one) for one in watched], len(gc.get_objects())
 
     def work():
         for body in bodies:
-            found = HOT.unpack(body, 0, 2, known.routes)
-            if found is not None and found[2] is not None:
-                HOT.make(found[1], found[2], arrival)
+            HOT.unpack(body, 0, 2, known.routes)
         HOT.pack([b"a", b"b"])
         HOT.pack([b"a", None])
 
@@ -395,5 +355,3 @@ def test_arguments_of_other_types_are_a_type_error_and_nothing_worse():
     for wrong in [(), (1, 0, 1, {}), (b"", "0", 1, {}), (b"", 0, 1, []), (b"", 0, None, {})]:
         with pytest.raises(TypeError):
             HOT.unpack(*wrong)
-    assert HOT.make((), [], None) is None
-    assert HOT.make([], [None], None) is None

@@ -3,8 +3,7 @@
 import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from math import inf, nan
-from types import SimpleNamespace
+from math import inf
 
 import pytest
 import zmq
@@ -15,22 +14,15 @@ from compiled.handed import raised
 from compiled.lone_frames import A, decoder, frame, shown, standing
 from oz.compiled import HOT
 from oz.transport.guard import StrictGuard
-from oz.transport.subscriber import routed
-from oz.transport.subscriber.routed import RoutedReceivePath
+from oz.transport.subscriber import receive_path
+from oz.transport.subscriber.receive_path import ReceivePath
 from support.sizes import size
 
 pytestmark = [pytest.mark.skipif(HOT is None, reason="the compiled part does not run"), pytest.mark.sized]
 
 
-class Links:
-    __slots__ = ("is_curious",)
-
-    def __init__(self):
-        self.is_curious = False
-
-
 class Declarer:
-    __slots__ = ("due_at", "flush", "hasten", "is_settled", "look", "seconds_left")
+    __slots__ = ("due_at", "flush", "hasten", "is_settled", "look")
 
     def __init__(self):
         self.due_at, self.is_settled = inf, True
@@ -41,24 +33,19 @@ class Subscriber:
 
     closed = False
 
-    def __init__(self, *, compiled, links=True):
+    def __init__(self, *, compiled):
         self.log, self.line, self.guard, self.now = [], [], StrictGuard(), 10.0
         self.decoder = decoder()
-        self.decoder.answers = SimpleNamespace(denials=[])
-        self.links = Links() if links else None
         self.declarer = Declarer()
-        self.declarer.look = lambda now, is_idle=False: self.log.append(("look", is_idle))
+        self.declarer.look = lambda now: self.log.append("look")
         self.declarer.hasten = self._hasten
         self.declarer.flush = self._flush
-        self.declarer.seconds_left = lambda: self.declarer.due_at - self.now
-        routed.HOT = HOT if compiled else None
+        receive_path.HOT = HOT if compiled else None
         try:
-            self.path = RoutedReceivePath(
-                self.guard, self, self._read, self.decoder, self.declarer, self.links
-            )
+            self.path = ReceivePath(self.guard, self, self._read, self.decoder, self.declarer)
             self.take = self.path.shortest()
         finally:
-            routed.HOT = HOT
+            receive_path.HOT = HOT
         assert (type(self.take) is HOT.TakeLone) is compiled
 
     def _hasten(self, seconds):
@@ -72,15 +59,8 @@ class Subscriber:
     def get(self, socket, option):
         return False
 
-    def set(self, socket, option, value):
-        self.log.append(("armed", value))
-
     def recv(self, socket, flags):
         raise AssertionError("nothing is to be skipped")
-
-    def recv_named(self, socket, flags):
-        self.log.append("named")
-        return self._read(socket, flags)[0], None
 
     def time_ns(self):
         return 10**18 + len(self.log)
@@ -127,12 +107,9 @@ changes = st.fixed_dictionaries(
     optional={
         "due_at": st.sampled_from([5.0, 15.0, inf]),
         "is_settled": st.booleans(),
-        "is_curious": st.just(True),
         "is_collecting": st.just(True),
         "streams_due_at": st.sampled_from([-inf, 1.0]),
         "look_at": st.sampled_from([0, 2 * 10**18, 2**70]),
-        "armed_for": st.sampled_from([inf, 15.0, nan]),
-        "denials": st.just(["no"]),
     },
 )
 
@@ -142,24 +119,20 @@ def adjust(one, changed):
     for name, (holder, slot) in {
         "due_at": (one.declarer, "due_at"),
         "is_settled": (one.declarer, "is_settled"),
-        "is_curious": (one.links, "is_curious"),
         "is_collecting": (one.decoder.streams, "is_collecting"),
         "streams_due_at": (one.decoder.streams, "due_at"),
         "look_at": (one.path, "_look_at"),
-        "armed_for": (one.path, "_armed_for"),
-        "denials": (one.decoder.answers, "denials"),
     }.items():
-        if name in values and holder is not None:
+        if name in values:
             setattr(holder, slot, values[name])
 
 
 @given(
     st.lists(st.tuples(arriving(), changes), max_size=8),
-    st.sampled_from([(0,), (1,), (1, None), (0, 2.0), (1, 20.0), (), ("x", 0, 0), (2**70,)]),
-    st.booleans(),
+    st.sampled_from([(1,), (1, None), (1, 2.0), (1, 20.0), (), ("x", 0, 0)]),
 )
-def test_messages_are_taken_as_by_the_twin(line, given_too, links):
-    ours, pure = Subscriber(compiled=True, links=links), Subscriber(compiled=False, links=links)
+def test_messages_are_taken_as_by_the_twin(line, given_too):
+    ours, pure = Subscriber(compiled=True), Subscriber(compiled=False)
     for one in (ours, pure):
         one.line = [as_frames(arrival) for arrival, _ in line]
     for _, changed in [*line, (None, {})]:
@@ -168,7 +141,6 @@ def test_messages_are_taken_as_by_the_twin(line, given_too, links):
         assert ours.call(*given_too) == pure.call(*given_too)
         assert ours.log == pure.log
         assert standing(ours.decoder) == standing(pure.decoder)
-        assert repr(ours.path._armed_for) == repr(pure.path._armed_for)
         assert ours.path._look_at == pure.path._look_at
         assert not ours.guard.is_mine
         assert not pure.guard.is_mine

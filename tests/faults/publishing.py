@@ -179,7 +179,7 @@ def run_sync(settings, source):
                 reply(done=True)
             case {"do": "close"} | None:
                 left = publisher.close(timeout=5.0 if command is None else command["timeout"])
-                reply(left=left)
+                reply(left=left, **describe(publisher, source))
                 return
 
 
@@ -219,7 +219,7 @@ async def run_asyncio(settings, source):
                 reply(**describe(publisher, source))
             case {"do": "close"} | None:
                 left = await publisher.close(timeout=5.0 if command is None else command["timeout"])
-                reply(left=left)
+                reply(left=left, **describe(publisher, source))
                 return
 
 

@@ -5,9 +5,8 @@ link and a plain connection. A plain publisher promises nothing about a change o
 """
 
 import socket
-import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import zmq
@@ -91,16 +90,6 @@ MANY = 1_000
 def check(collector, *runs):
     oracle.check_holes(collector.events, reports_changes=False)
     assert {run for run, _ in oracle.messages(collector.events)} == set(runs)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_plain_publisher(kind):
-    endpoint = lasting_endpoint()
-    with plain_feed(endpoint, 1) as feed, Collector(kind, endpoint) as collector:
-        feed.until_received(collector)
-        assert collector.modes == ["prefix"]
-    check(collector, 1)
-    assert oracle.gaps(collector.events) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,34 +199,6 @@ def test_the_link_port_opens_while_the_plain_connection_delivers(kind):
         feed.until_received(collector)
     check(collector, 1)
     assert oracle.gaps(collector.events) == [(None, "moved")]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_behind_a_plain_proxy(kind):
-    front, back = lasting_endpoint(), lasting_endpoint()
-    context = zmq.Context()
-    sockets = context.socket(zmq.XSUB), context.socket(zmq.XPUB)
-    for one, endpoint in zip(sockets, (front, back), strict=True):
-        one.bind(endpoint)
-
-    def run():
-        with suppress(zmq.ContextTerminated):
-            zmq.proxy(*sockets)
-        for one in sockets:
-            one.close(0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        with Publisher(connect=front) as publisher, Collector(kind, back) as collector:
-            feed = Feed(1, publisher.publish)
-            feed.until_received(collector)
-            assert collector.modes == ["prefix"]
-    finally:
-        context.term()
-        thread.join()
-    check(collector, 1)
-    assert oracle.gaps(collector.events) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,7 +3,7 @@
 import pytest
 
 from faults import oracle
-from faults.driver import DEADLINE, Run
+from faults.driver import DEADLINE, Run, go_on, stop
 from support.sizes import first_in_suite, size
 from support.waiting import until
 
@@ -67,6 +67,28 @@ def test_a_publisher_that_closes_loses_nothing(kind, tmp_path):
         for events in run.finish():
             assert oracle.messages(events) == wanted
             assert all(count is None for count, _ in oracle.gaps(events)), oracle.gaps(events)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["asyncio", "sync"])
+def test_a_publisher_that_closes_beside_a_stopped_subscriber_counts_each_message_once(kind, tmp_path):
+    with Run(tmp_path, kind, size=1_000, options={"high_water_mark": 1_000}) as run:
+        stuck = run.role("stuck", has_proxy=False, options={"resume_seconds": 1.0})
+        run.start(kind, stuck)
+        run.ready()
+        run.publisher.ask(do="wait", count=1, timeout=60)
+        stop(stuck.program)
+        run.publisher.ask(do="burst", count=30_000)
+        closed = run.publisher.ask(do="close", timeout=1.0)
+        assert closed["dropped"] > 0
+        assert closed["dropped"] + closed["given_up"] == closed["published"] == 30_000
+        assert closed["dropped"] + closed["left"] >= 30_000
+        go_on(stuck.program)
+        until(lambda: oracle.gaps(stuck.events()), DEADLINE)
+        (events,) = run.finish()
+        oracle.check_order(events)
+        assert [count for count, _ in oracle.gaps(events)] == [None]
+        assert 0 < len(oracle.messages(events)) <= closed["given_up"]
 
 
 @pytest.mark.heavy

@@ -1,6 +1,8 @@
 """Each cell of the table of a session, and of the table of HELLO."""
 
+import time
 import weakref
+from itertools import count
 
 import pytest
 
@@ -264,10 +266,11 @@ def test_refusals_name_rule_and_witness():
     publisher = Publisher(authorize=authorize)
     session = publisher.hello()
     publisher.declare()
+    answers = publisher.pull(session)[1:]
     publisher.read(
         links.encode_declare(Declare(2, 1, True, {0: StreamOptions()}, [Item(2, 0, "nats", "a..b")], []))
     )
-    answers = publisher.pull(session)[1:]
+    answers += publisher.pull(session)
     assert answers[0] == Answer(1, [Refusal(1, "denied", "deny a.>", "a.x")])
     assert [one.sid for one in answers[1].refused] == [1, 2]
     assert "a..b" in answers[1].refused[1].reason
@@ -305,13 +308,15 @@ def test_ack_outside_the_sent_sequences_is_invalid(expected):
     publisher.ack(1)
     publisher.ack(expected)
     assert session.acked == 1
-    assert session.invalid_acks > 0
+    assert session.invalid_acks == 1
 
 
 def test_a_hundred_invalid_acks_end_the_session():
     publisher, session = up()
-    for _ in range(100):
+    for _ in range(99):
         publisher.ack(9)
+    assert session.state == "up"
+    publisher.ack(9)
     assert session.state == "ended"
     assert publisher.replies()[0][1].reason == links.MALFORMED
 
@@ -557,6 +562,15 @@ def test_close_waits_for_messages_that_the_socket_has_not_accepted():
     assert publisher.sessions.acknowledging_until(now, now + 5) == now + 6
 
 
+def test_close_gives_up_a_session_that_is_silent_for_resume_seconds():
+    publisher, session = up(resume_seconds=30.0, **SMALL)
+    publisher.publish("a.1", "a.2", "a.3")
+    publisher.pull(session)
+    now = publisher.now
+    assert publisher.sessions.acknowledging_until(now, now + 29.5) == now + 30
+    assert publisher.sessions.acknowledging_until(now, now + 30) is None
+
+
 def test_close_waits_a_second_for_a_session_that_reconnects():
     publisher, session = up()
     publisher.publish("a.1")
@@ -614,7 +628,7 @@ def test_declarations_that_wait_have_a_bound():
     session = publisher.hello()
     other = publisher.hello(OTHER_ROUTE, b"another session!")
     frame = declaration(0, 1_000)
-    for _ in range(100_000 // len(frame)):
+    for _ in range(100_000 // (len(frame) + 64)):
         publisher.sessions.on_frame(ROUTE, frame, publisher.now)
     assert session.state == "up"
     publisher.sessions.on_frame(ROUTE, frame, publisher.now)
@@ -624,6 +638,125 @@ def test_declarations_that_wait_have_a_bound():
         pass
     assert session.declare_bytes == 0
     assert other.state == "up"
+
+
+def test_all_declarations_that_wait_have_a_bound():
+    publisher = Publisher(total_declare_bytes=100_000)
+    large = publisher.hello()
+    small = publisher.hello(OTHER_ROUTE, b"another session!")
+    frame = declaration(0, 1_000)
+    while publisher.sessions.by_id and large.state == "up":
+        assert large.declare_bytes < 100_000
+        publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+        publisher.sessions.on_frame(OTHER_ROUTE, declaration(0, 1), publisher.now)
+    assert small.state == "up"
+    assert publisher.replies() == [(ROUTE, Bye(links.LIMIT, links.PUBLISHER, 0, {}))]
+
+
+@pytest.mark.parametrize("end", ["HELLO that resumes", "HELLO of a new session", "BYE"])
+def test_declarations_of_an_ended_connection_are_freed(end):
+    publisher = Publisher()
+    session = publisher.hello()
+    for _ in range(10):
+        publisher.sessions.on_frame(ROUTE, declaration(0, 1_000), publisher.now)
+    publisher.sessions.work(5)
+    if end == "HELLO that resumes":
+        publisher.hello(epoch=session.epoch, attempt=2)
+    elif end == "HELLO of a new session":
+        publisher.hello(session=b"another session!")
+    else:
+        publisher.sessions.on_frame(ROUTE, links.encode_bye(Bye(0, links.SUBSCRIBER, 0, {})), publisher.now)
+    assert not session.declarations
+    assert session.declare_bytes == 0
+    while publisher.sessions.work(10):
+        pass
+    assert session.applied == 0
+
+
+def test_answers_to_a_peer_that_does_not_read_have_a_bound():
+    publisher = Publisher()
+    session = publisher.hello()
+    publisher.declare("a..b")
+    for _ in range(100):
+        publisher.hello()
+        publisher.declare("a..b")
+        publisher.declare(None, revision=5, base=4)
+    # WELCOME, ANSWER, and the ANSWER to an unknown base.
+    assert kinds(publisher.pull(session)) == ["Welcome", "Answer", "Answer"]
+
+
+def test_a_declaration_without_end_has_a_bound():
+    publisher = Publisher()
+    session = publisher.hello()
+    for number in range(20):
+        items = [Item(1_000 * number + one, 0, "nats", "a..b") for one in range(1_000)]
+        base = 1 if number else 0
+        publisher.read(links.encode_declare(Declare(1, base, False, {0: DEFAULT_OPTIONS}, items, [])))
+    assert session.part == 1
+    assert len(session.mentioned) <= links.MAX_ENTRIES
+
+
+def test_slow_patterns_of_a_session_are_passed_over():
+    publisher = Publisher()
+    interest, ticks = publisher.sessions.interest, count()
+    # Each match of a regex takes half a millisecond.
+    interest._limit._processor_clock = lambda: next(ticks) * 0.0005
+    session = publisher.hello()
+    other = publisher.hello(OTHER_ROUTE, b"another session!")
+    items = [Item(number, 0, "regex", f"^(a|b{number})+z$") for number in range(50)]
+    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, [])))
+    item = Item(1, 0, "regex", "^(a|c)+$")
+    publisher.read(links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, [item], [])), OTHER_ROUTE)
+    for _ in range(3):
+        before = next(ticks)
+        assert [one.session for one in interest.find("aa", b"aa").plain] == [other]
+        assert next(ticks) - before < 30
+    assert len(session.refused) == 8
+    assert other.refused == {}
+    for _ in range(30):
+        assert interest.find("aa", b"aa").plain
+    # Those that are left are slow, but few.
+    assert len(session.patterns) - len(session.refused) == 2
+    before = next(ticks)
+    assert interest.find("aa", b"aa").plain
+    assert next(ticks) == before + 1
+
+
+SLOW = "^(.|..|...)+[x-z]$"  # It backtracks for more than 50 ms on the subjects below.
+
+
+def test_last_values_are_compared_in_steps_and_a_slow_pattern_is_refused():
+    publisher = Publisher(LastValues())
+    for number in range(1_000):
+        publisher.sessions.publish(f"md.us.equity.AAPL.nasdaq.trade.{number}", b"x")
+    session = publisher.hello()
+    items = [Item(1, 0, "regex", SLOW, True), Item(2, 0, "nats", "md.>", True)]
+    frame = links.encode_declare(Declare(1, 0, True, {0: DEFAULT_OPTIONS}, items, []))
+    publisher.sessions.on_frame(ROUTE, frame, publisher.now)
+    steps = 0
+    while publisher.sessions.work(1):
+        # A value of a new subject is compared too.
+        publisher.sessions.publish(f"md.new.{steps}", b"x")
+        steps += 1
+    assert steps >= 1 + 1_000 // 256
+    assert list(session.refused) == [1]
+    publisher.sessions.flush()
+    found = [one[5] for one in publisher.pull(session) if isinstance(one, tuple) and len(one) == 6]
+    subjects = [subject for batch in found for subject in batch if not isinstance(batch, bytes)]
+    assert len(subjects) == len(set(subjects)) == 1_000 + steps
+
+
+def test_a_slow_pattern_does_not_hold_up_the_end_of_another():
+    publisher, session = up(HANDLED)
+    item = Item(2, 0, "regex", SLOW)
+    publisher.read(links.encode_declare(Declare(2, 1, True, {0: HANDLED}, [item], [])))
+    for number in range(100):
+        publisher.publish(f"a.us-equity-AAPL-nasdaq-trade-{number}")
+    assert len(session.batches) == 100
+    publisher.pull(session)
+    began = time.process_time()
+    publisher.declare(None, revision=3, base=2, removed=[1])
+    assert time.process_time() - began < 2.0
 
 
 def test_refused_subscriptions_have_a_bound():

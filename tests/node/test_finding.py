@@ -213,9 +213,10 @@ def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_ow
     """Answers to what one loop asks at once are that many lone frames."""
     node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
     assert {
-        one.engine.get(zmq.SNDHWM) for one in (engine_of(node).sockets.local, engine_of(node).sockets.network)
+        one.engine.socket.get(zmq.SNDHWM)
+        for one in (engine_of(node).sockets.local, engine_of(node).sockets.network)
     } == {100_000}
-    assert engine_of(other).sockets.local.engine.get(zmq.SNDHWM) == 10
+    assert engine_of(other).sockets.local.engine.socket.get(zmq.SNDHWM) == 10
 
 
 def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, collected):

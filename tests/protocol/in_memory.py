@@ -81,7 +81,7 @@ class Publisher:
         """Publish numbered messages that wait for others."""
         for subject in subjects:
             self._number += 1
-            recipients = self.router.find(subject, subject)
+            recipients = self.router.find(subject)
             if recipients.kind & ROUTED:
                 self.published[subject] += 1
                 self.handed.append(self._number)
@@ -138,7 +138,8 @@ class Subscriber:
 
     @property
     def is_ready(self):
-        return self.streams.is_ready(1)
+        alive = self.streams.publishers.alive()
+        return bool(alive) and all(map(self.streams.has_answered, alive))
 
     @property
     def stats(self):
@@ -168,8 +169,8 @@ class Subscriber:
 
     def read(self):
         """Give what was taken in to the application; return the numbers of all that it was given so far."""
-        while (message := self.decoder.next()) is not None:
-            self.got.append(message)
+        self.got.extend(self.decoder.waiting)
+        self.decoder.waiting.clear()
         return [int(one.payload) for one in self.got]
 
     def renew(self):

@@ -54,6 +54,18 @@ def test_close_reports_the_loss_to_the_subscriber(make, join):
     assert len(peer.messages) + sum(gap.count for gap in peer.gaps) == 50
 
 
+def test_close_counts_each_message_once(make, join):
+    publisher = make(resume_bytes=100, high_water_mark=100)
+    join(publisher, "a").is_acking = False
+    for _ in range(50):
+        publisher.publish("a", b"x" * 100)
+        publisher.flush()
+    assert publisher.close(timeout=0) == 50
+    stats = publisher.stats
+    assert stats.dropped["full"] > 0
+    assert stats.given_up + sum(stats.dropped.values()) == 50
+
+
 def test_close_does_not_wait_for_a_session_that_is_silent(make, join):
     publisher = make()
     join(publisher, "a")
@@ -232,6 +244,35 @@ def test_a_program_that_forgets_close_ends(kind, end):
     assert "Fatal" not in done.stderr
 
 
+DAEMON = """
+import atexit, threading
+
+def publish_in_a_daemon():
+    # As if the thread had looked up the recipients before `close`.
+    publisher._engine.quick["a"] = way
+    thread = threading.Thread(target=publisher.publish, args=("a", b""), daemon=True)
+    thread.start()
+    thread.join()
+    print("joined")
+
+atexit.register(publish_in_a_daemon)
+from oz.publisher.sync import Publisher
+from oz import Subscriber
+
+publisher = Publisher("tcp://127.0.0.1:*")
+subscriber = Subscriber(publisher.endpoint)
+subscriber.subscribe("a")
+publisher.wait_for_subscribers()
+publisher.publish("a", b"")
+way = publisher._engine.quick["a"]
+"""
+
+
+def test_a_daemon_thread_that_publishes_at_the_end_of_a_program_prints_nothing():
+    done = subprocess.run([sys.executable, "-c", DAEMON], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "joined\n", "")
+
+
 def test_a_publisher_that_is_garbage_warns_and_closes(kind):
     if kind == "asyncio":
         pytest.skip("the loop of a test keeps no garbage: see test_asyncio")
@@ -350,6 +391,21 @@ def test_a_flood_of_a_foreign_peer_does_not_stop_publishing(make, join):
     context.term()
     assert publisher.stats.rejected > 100
     assert peer.gaps == []
+
+
+def test_a_frame_that_no_subscriber_needs_ends_its_connection(make):
+    publisher = make()
+    context = zmq.Context()
+    foreign = context.socket(zmq.DEALER)
+    foreign.set(zmq.LINGER, 0)
+    foreign.connect(publisher.link_endpoints[0])
+    assert foreign.recv() == b""
+    foreign.send(b"\xff" * (links.MAX_CONTROL + 1))
+    # The probe of the next connection.
+    assert foreign.poll(10_000)
+    assert foreign.recv() == b""
+    foreign.close()
+    context.term()
 
 
 def test_sessions_are_bounded(make, join):

@@ -203,3 +203,28 @@ def test_a_plain_subscriber_that_joins_while_others_receive_is_seen():
             assert second.recv_multipart() == [b"b.x", b"late"]
             assert [first.recv_multipart()[1] for _ in range(100)] == [b"%d" % n for n in range(100)]
         assert pub.stats.unmatched == 1
+
+
+def test_prefixes_of_a_flood_are_counted_without_a_pass_over_all(make):
+    publisher = make()
+    plain = getattr(publisher, "raw", publisher)._engine._plain
+    sizes = []
+
+    class Counts(dict):
+        def __iter__(self):
+            sizes.append(len(self))
+            return super().__iter__()
+
+    plain._counts = Counts()
+    for number in range(100):
+        plain._apply(b"\x01p%d" % number)
+        plain._apply(b"\x01p%d" % number)
+    assert sizes == []
+    assert (plain.wants(b"p99"), plain.wants(b"q")) == (True, False)
+    for number in range(100):
+        plain._apply(b"\x00p%d" % number)
+    assert plain.wants(b"p99")
+    for number in range(100):
+        plain._apply(b"\x00p%d" % number)
+    assert not plain.wants(b"p99")
+    assert plain._lengths == []

@@ -384,3 +384,32 @@ def test_misspelled_names_get_a_suggestion(make):
         publisher.publsh  # noqa: B018
     with pytest.raises(TypeError, match=r"oz\.(asyncio\.)?Publisher .*'on_ful'.*did you mean 'on_full'"):
         type(publisher)(on_ful="drop")
+
+
+def test_names_of_pyzmq_get_their_counterpart(make):
+    publisher = make()
+    publisher = getattr(publisher, "raw", publisher)
+    with pytest.raises(AttributeError, match=r"'send_multipart'; use oz\.Publisher\.publish"):
+        publisher.send_multipart  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'linger'; use oz\.Publisher\.close"):
+        publisher.linger = 0
+    with pytest.raises(TypeError, match=r"'high_water_mark'; use options=oz\.Options\(high_water_mark=…\)"):
+        type(publisher)(high_water_mark=1)
+    publisher.own = 1
+    assert publisher.own == 1
+    assert repr(publisher).startswith(("<oz.Publisher tcp://", "<oz.asyncio.Publisher tcp://"))
+
+
+def test_pairs_are_no_dict_and_no_text(make):
+    publisher = make()
+    for wrong, remedy in (({"a": b""}, r"\.items\(\)"), ("ab", "publish")):
+        with pytest.raises(TypeError, match=remedy):
+            publisher.publish_many(wrong)
+
+
+def test_a_timeout_counts_subscribers_without_a_matching_pattern(make, join):
+    publisher = make()
+    join(publisher, "time.*")
+    publisher.wait_for_subscribers("time.us", timeout=5)
+    with pytest.raises(Timeout, match=r"0 of 1 subscribers of 'time\.us\.east'.* matching pattern: 1;"):
+        publisher.wait_for_subscribers("time.us.east", timeout=0)

@@ -17,8 +17,9 @@ from contextlib import suppress
 import pytest
 import zmq
 
+import oz
 from oz.errors import ClosedError, OwnershipError, Timeout
-from oz.options import Delivery
+from oz.options import Delivery, Options
 from oz.subscriber import aio, sync
 from subscriber.publishing import LinkPublisher
 from support.waiting import Thread, until
@@ -290,7 +291,7 @@ def test_an_interrupted_delivery_is_done_again(sub, publisher, monkeypatch, plac
 @pytest.mark.parametrize("name", ["enter", "leave"])
 def test_an_interrupted_wait_does_not_stop_the_clock_of_silence(sub, publisher, monkeypatch, name):
     ready(sub, "a")
-    clock = sub._engine._clock
+    clock = sub._engine.listening
     with monkeypatch.context() as patched:
 
         def interrupt(*_):
@@ -544,3 +545,73 @@ def test_another_context(publish):
         publisher.publish("a")
         assert sub.receive(timeout=10).subject == "a"
     context.term()
+
+
+@pytest.mark.parametrize("wait", ["receive", "run", "iterate"])
+def test_the_end_of_its_context_closes_a_subscriber(publisher, wait):
+    context = zmq.Context()
+    with sync.Subscriber(publisher.endpoint, context=context) as sub:
+        ready(sub, "a")
+        waiting = Thread({"receive": sub.receive, "run": sub.run, "iterate": lambda: list(sub)}[wait])
+        waiting.wait_until_stuck()
+        ending = Thread(context.term)
+        if wait == "receive":
+            with pytest.raises(ClosedError):
+                waiting.outcome()
+        else:
+            assert waiting.outcome() in (0, [])
+        ending.outcome()
+        for call in (sub.receive, lambda: sub.subscribe("b")):
+            with pytest.raises(ClosedError):
+                call()
+
+
+def test_calls_after_the_end_of_its_context_close_a_subscriber(publisher):
+    context = zmq.Context()
+    with sync.Subscriber(publisher.endpoint, context=context) as sub:
+        ready(sub, "a")
+        ending = Thread(context.term)
+        ending.wait_until_stuck()
+        sub.subscribe("b")
+        with pytest.raises(ClosedError):
+            sub.receive()
+        ending.outcome()
+
+
+def test_the_end_of_its_context_closes_a_subscriber_of_asyncio(publisher):
+    context, errors = zmq.Context(), []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(about))
+        async with aio.Subscriber(publisher.endpoint, context=context) as sub:
+            sub.subscribe("a")
+            await sub.wait_ready()
+            waiting = asyncio.create_task(sub.receive())
+            await asyncio.sleep(0)
+            ending = Thread(context.term)
+            with pytest.raises(ClosedError):
+                await waiting
+            ending.outcome()
+
+    asyncio.run(main())
+    assert errors == []
+
+
+def test_a_subscriber_that_is_garbage_says_bye_although_its_sockets_are_finalized_first():
+    gc.collect()
+    gc.disable()
+    try:
+        with oz.Publisher("tcp://127.0.0.1:*", options=Options(resume_seconds=600.0)) as publisher:
+            sub = sync.Subscriber(filtering="publisher")
+            # The subscriber moves to an older generation than its sockets, which a full collection finalizes
+            # after generation 0.
+            gc.collect(0)
+            sub.connect(publisher.endpoint)
+            ready(sub, "a")
+            publisher.wait_for_subscribers()
+            del sub
+            with pytest.warns(ResourceWarning, match="unclosed <oz.Subscriber"):  # noqa: PT031
+                gc.collect()
+                until(lambda: not publisher.has_subscribers("a"), 5)
+    finally:
+        gc.enable()

@@ -1,6 +1,7 @@
 """Receiving over links: order, queues, handlers, fields of messages, ends of subscriptions."""
 
 import pickle
+import re
 import threading
 
 import pytest
@@ -439,6 +440,19 @@ def test_links_names_the_link_endpoint(make, publisher):
     assert subjects(sub, 1) == ["a"]
 
 
+def test_a_timeout_names_what_is_missing(make, publisher):
+    with pytest.raises(Timeout, match=r"no subscription: call subscribe\(pattern\)"):
+        make(publisher.endpoint).receive(timeout=0)
+    unconnected = make()
+    unconnected.subscribe("a")
+    with pytest.raises(Timeout, match=r"no endpoint: call connect\(endpoint\)"):
+        unconnected.receive(timeout=0.01)
+    alone = make("ipc://absent")
+    alone.subscribe("a")
+    with pytest.raises(Timeout, match="no publisher answers at ipc://absent"):
+        alone.receive(timeout=0.01)
+
+
 def test_wrong_arguments_name_the_remedy(make, publisher):
     sub = make(publisher.endpoint)
     with pytest.raises(TypeError, match="did you mean 'filtering'"):
@@ -449,6 +463,18 @@ def test_wrong_arguments_name_the_remedy(make, publisher):
         sub.recieve()
     with pytest.raises(AttributeError, match="did you mean 'pending'"):
         sub.subscribe("a").pendin  # noqa: B018
+    with pytest.raises(TypeError, match="'queue'; use group="):
+        sub.subscribe("a", queue="g")
+    with pytest.raises(TypeError, match=r"'policy'; use delivery=oz\.Delivery\(policy=…\)"):
+        sub.subscribe("a", group="g", policy="sticky")
+    with pytest.raises(AttributeError, match=r"'recv_multipart'; use oz\.Subscriber\.receive"):
+        sub.recv_multipart()
+    raw = getattr(sub, "wrapped", sub)
+    with pytest.raises(AttributeError, match=r"'rcvtimeo'; use receive\(timeout=…\)"):
+        raw.rcvtimeo = 1000
+    for endpoint in ("tcp://*:5555", "tcp://127.0.0.1:*"):
+        with pytest.raises(EndpointError, match=re.escape(f"{endpoint!r} is an endpoint for bind")):
+            sub.connect(endpoint)
     with pytest.raises(PatternError):
         sub.subscribe("a..b")
     for wrong in (

@@ -38,7 +38,7 @@ def test_an_example_is_the_row_of_the_vectors_that_it_names(block):
     name, title, frames = example(block.text)
     (row,) = [row for row in rows(name) if row["name"] == title]
     assert frames == row.get("frames", [row.get("hex")])
-    assert "value" in row
+    assert "value" in row or "fields" in row
 
 
 def test_all_that_looks_like_bytes_is_an_example():

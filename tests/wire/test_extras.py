@@ -14,8 +14,6 @@ from oz.wire.extras import (
     check_extras,
     decode_extras,
     encode_extras,
-    restore_extras,
-    stored_extras,
 )
 from support.cases import each
 
@@ -119,12 +117,3 @@ def test_what_cannot_be_published_is_refused(given, error):
 def test_the_key_stays_and_the_way_past_forwarders_is_not_taken_over():
     assert check_extras(Extras(headers={"oz-via": b"12345678"}, key="k")) == {}
     assert check_extras(Extras(headers={"oz-via": b"12345678", "ü": "ß"})) == {"headers": {"ü": "ß"}}
-
-
-def test_a_recorder_keeps_what_has_no_column_of_its_own():
-    stored = msgpack.unpackb(msgpack.packb(stored_extras(FULL)))
-    assert stored == {"oz-id": [b"s", 7]}
-    fields = {"h": 1, **stored}
-    assert restore_extras(fields) == Extras(message_id=(b"s", 7))
-    assert fields == {"h": 1}
-    assert restore_extras({"oz-id": "malformed"}) == BARE

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from oz.errors import ClosedError
+from oz.protocol.conflating import LIMIT, ConflatingStore
 from oz.protocol.messages import Message
-from oz.protocol.subscriber.receive_buffer import LIMIT, ConflatingStore
 
 MOST_CONCURRENCY = 1024
 """The highest `concurrency`."""

@@ -235,14 +235,13 @@ class InterestTable:
             if not group:
                 del self.groups[stream.delivery.group]
 
-    def find(self, subject: bytes, plain: bytes) -> Recipients:
+    def find(self, subject: bytes) -> Recipients:
         """Work out who wants a subject.
 
         Args:
             subject: its bytes.
-            plain: what plain subscriptions are compared with: the subject and its delimiter, if any.
         """
-        is_plain = bool(self._prefixes) and self.plain.matches(plain)
+        is_plain = bool(self._prefixes) and self.plain.matches(subject)
         if not self.pattern_count:
             return self._recipient_sets.find((), self.groups, is_plain=is_plain)
         found = self.index.find(subject)

@@ -81,7 +81,7 @@ class Router:
         index = PatternIndex(cache_size=0) if index is None else index
         self.interest = InterestTable(stats, index, watcher, pattern_time)
         self.lifetimes = Lifetimes(origin, self.interest, limits)
-        self.find: Callable[[bytes, bytes], Recipients] = self.interest.find
+        self.find: Callable[[bytes], Recipients] = self.interest.find
         self.plain = self.interest.plain
         self.streams = self.lifetimes.streams
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
@@ -133,23 +133,22 @@ class Router:
 
     # counting --------------------------------------------------------------------------------------------
 
-    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> int:
+    def count(self, subject: bytes | None, known: Recipients | None = None) -> int:
         """Count the subscribers that declared themselves, and the plain subscriptions.
 
         Args:
             subject: count only those that want it; None counts all.
-            plain: the same with the delimiter.
             known: what `find` has given for it, if no interest has changed since.
         """
-        if subject is None or plain is None:
+        if subject is None:
             streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
         else:
-            recipients = self.find(subject, plain) if known is None else known
+            recipients = self.find(subject) if known is None else known
             streams = recipients.all_streams
             streams = [one for one in streams if not one.ending or one.still_wants(subject)]
         own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
         shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0
-        return len(own) + shared + self.plain.count(plain)
+        return len(own) + shared + self.plain.count(subject)
 
     def renumber(self, stream: OutStream) -> None:
         """Begin to count a stream anew; see `Lifetimes.renumber`."""

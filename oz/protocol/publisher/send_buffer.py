@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
+from oz.protocol.conflating import LIMIT
 from oz.protocol.publisher.batching import Batch
 from oz.protocol.publisher.stream import OutStream
-from oz.protocol.subscriber import receive_buffer
 
 
 class SendBuffer(Protocol):
@@ -141,7 +141,7 @@ def send_buffer_of(stream: OutStream) -> SendBuffer | None:
     """Return the send buffer of a stream; None when its overflow needs none."""
     make = SEND_BUFFERS.get(stream.delivery.overflow)
     if stream.send_buffer is None and make is not None:
-        stream.send_buffer = make(stream.delivery.limit or receive_buffer.LIMIT)
+        stream.send_buffer = make(stream.delivery.limit or LIMIT)
     send_buffer: SendBuffer | None = stream.send_buffer
     return send_buffer
 

@@ -1,138 +1,23 @@
-"""Batches as columns: as they are given, and as messages are made of them.
+"""Batches as columns, of which messages are made.
 
 For the other path, of a lone frame, see `decoder`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable
 from typing import Any
 
 from oz.compiled import HOT
 from oz.errors import ProtocolError
 from oz.message import BARE, Extras
-from oz.protocol.messages import DELIVERED, Arrival, Message, RichMessage, RoutedMessage
+from oz.protocol.messages import Arrival, Message, RichMessage, RoutedMessage
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
 from oz.wire.batch import parse_body
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN
 
-if HOT is not None:
-    HOT.know_messages(RoutedMessage, Route)
-
 _BYTES_ONLY = {bytes}
-
-
-class PlainBatch:
-    """Messages of two frames that were taken one after another, as columns: see `MessageBatch`.
-
-    Attributes:
-        subjects: of each; as `Message.subject`.
-        payloads: of each; bytes.
-        times: when each was taken from the socket, in nanoseconds since 1970.
-    """
-
-    __slots__ = ("payloads", "subjects", "times")
-
-    route = DELIVERED
-    origin: bytes | None = None
-    sequence: int | None = None
-    positions: Sequence[int] | None = None
-
-    def __init__(self) -> None:
-        """Begin with none; for subscribers."""
-        self.subjects: list[str] = []
-        self.payloads: list[bytes] = []
-        self.times: list[int] = []
-
-    def __len__(self) -> int:
-        """Count the messages."""
-        return len(self.subjects)
-
-    @property
-    def time_ns(self) -> int:
-        """When the first was taken from the socket."""
-        return self.times[0]
-
-    def messages(self) -> list[Message]:
-        """Make the messages."""
-        return [
-            Message(subject, payload, [subject.encode(errors="surrogateescape"), payload], DELIVERED, time_ns)
-            for subject, payload, time_ns in zip(self.subjects, self.payloads, self.times, strict=True)
-        ]
-
-
-class MessageBatch:
-    """Routed messages that came together, as columns: for those who have no use for one at a time.
-
-    Attributes:
-        subjects: of each; bytes.
-        payloads: of each; bytes.
-        is_text: whether all subjects are known to be UTF-8.
-        arrival: what they have in common. All of them were new: they are numbered from its sequence on.
-        size: bytes of the frame that they came in.
-    """
-
-    __slots__ = ("_routes", "arrival", "is_text", "payloads", "size", "subjects")
-
-    route = DELIVERED
-
-    def __init__(
-        self,
-        subjects: list[bytes],
-        payloads: list[bytes],
-        routes: list[Any],
-        arrival: Arrival,
-        *,
-        is_text: bool,
-        size: int,
-    ) -> None:
-        """For subscribers."""
-        self.subjects = subjects
-        self.payloads = payloads
-        self.is_text = is_text
-        self.size = size
-        self.arrival = arrival
-        self._routes = routes
-
-    def __len__(self) -> int:
-        """Count the messages."""
-        return len(self.subjects)
-
-    @property
-    def origin(self) -> bytes:
-        """The publisher."""
-        return self.arrival.origin
-
-    @property
-    def sequence(self) -> int:
-        """The number of the first message."""
-        return self.arrival.sequence
-
-    @property
-    def positions(self) -> Sequence[int] | None:
-        """The position of each message; None where the publisher gives none."""
-        return self.arrival.positions
-
-    @property
-    def time_ns(self) -> int:
-        """When they were taken from the socket, in nanoseconds since 1970."""
-        return self.arrival.time_ns
-
-    def messages(self) -> list[Message]:
-        """Make the messages."""
-        made = None if HOT is None else HOT.make(self.payloads, self._routes, self.arrival)
-        return _make(self.payloads, self._routes, self.arrival) if made is None else made
-
-
-def _make(payloads: list[bytes], routes: list[Any], arrival: Arrival) -> list[Message]:
-    names = [route.subject for route in routes]
-    return list(map(RoutedMessage, names, payloads, routes, repeat(arrival), range(len(names))))
-
-
-Arrived = Message | MessageBatch | PlainBatch
-"""What `receive_batches` gives."""
 
 
 class BatchColumns:
@@ -143,10 +28,9 @@ class BatchColumns:
         routes: whom each is for.
         payloads: of each; bytes, or a list of those of several frames.
         extras: of each, or None; none at all where every payload is bytes and nothing else.
-        is_clear: nothing is to be counted or looked at for any of them.
     """
 
-    __slots__ = ("_is_text", "_size", "extras", "is_clear", "payloads", "routes", "subjects")
+    __slots__ = ("extras", "payloads", "routes", "subjects")
 
     extras: list[Extras | None] | None
 
@@ -155,7 +39,6 @@ class BatchColumns:
         subjects: list[Any],
         payloads: list[Any],
         attached: list[bytes],
-        size: int,
         table: SubscriptionTable,
         routes: list[Any] | None = None,
         *,
@@ -167,7 +50,6 @@ class BatchColumns:
             subjects: as the body of the frame has them.
             payloads: the same.
             attached: the large payloads that came behind it.
-            size: bytes of the frame.
             table: of the stream that it came on.
             routes: of each subject, where all of them were remembered.
             is_plain: all payloads are known to be bytes.
@@ -175,9 +57,8 @@ class BatchColumns:
         Raises:
             ProtocolError: something in them is malformed.
         """
-        self._size = size
         self.subjects = subjects
-        self.routes, self.is_clear, self._is_text = _find_routes(table, subjects, routes)
+        self.routes = _find_routes(table, subjects, routes)
         if is_plain or set(map(type, payloads)) == _BYTES_ONLY:
             self.payloads, self.extras = payloads, None
         else:
@@ -195,13 +76,6 @@ class BatchColumns:
         for place in places:
             route = self.routes[place]
             self.routes[place] = Route(route.subject, (), (), is_text=route.is_text)
-            self.is_clear = False
-
-    def whole(self, arrival: Arrival) -> MessageBatch:
-        """Return all of them, still as columns; only where none has extras or several frames."""
-        return MessageBatch(
-            self.subjects, self.payloads, self.routes, arrival, is_text=self._is_text, size=self._size
-        )
 
     def message(self, place: int, route: Route, payload: Any, arrival: Arrival) -> Message:
         """Make one message.
@@ -237,29 +111,25 @@ def read_columns(
     plain = None if HOT is None else HOT.unpack(frame, at, count, table.routes)
     if plain is None:
         body = parse_body(frame, at, count)
-        return BatchColumns(body[0::2], body[1::2], attached, len(frame), table)
+        return BatchColumns(body[0::2], body[1::2], attached, table)
     subjects, payloads, routes = plain
-    return BatchColumns(subjects, payloads, attached, len(frame), table, routes, is_plain=True)
+    return BatchColumns(subjects, payloads, attached, table, routes, is_plain=True)
 
 
-def _find_routes(
-    table: SubscriptionTable, subjects: list[Any], known: list[Any] | None
-) -> tuple[list[Route], bool, bool]:
-    """Return the route of each subject, and tell whether all are clear, and whether all are text."""
+def _find_routes(table: SubscriptionTable, subjects: list[Any], known: list[Any] | None) -> list[Route]:
+    """Return the route of each subject."""
     try:
         routes: list[Any] = list(map(table.routes.get, subjects)) if known is None else known
     except TypeError:
         raise ProtocolError("a subject in a batch is not bytes") from None
     if known is not None or None not in routes:
-        return routes, not table.unclear, not table.undecoded
+        return routes
     for place, route in enumerate(routes):
         if route is None:
             if type(subjects[place]) is not bytes or subjects[place].startswith(OWN):
                 raise ProtocolError("a subject in a batch is not bytes, or one of oz's own keys")
             routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
-    # Not by what the table counts: it may have been full, and have forgotten some of them.
-    is_clear = all(route.is_clear for route in routes)
-    return routes, is_clear, all(route.is_text for route in routes)
+    return routes
 
 
 def _open(payload: Any, large: Any) -> tuple[Any, Extras | None]:

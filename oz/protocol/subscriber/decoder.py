@@ -8,22 +8,22 @@ message at once: round trips are made of these. All else comes as a batch, which
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from oz.errors import ProtocolError
 from oz.message import BARE
 from oz.protocol.messages import Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
-from oz.protocol.subscriber.dedupe import FRAMES, GivenFrames, Repeats, fingerprint
+from oz.protocol.subscriber.given_frames import FRAMES, GivenFrames, fingerprint
 from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.publishers import Answers
-from oz.protocol.subscriber.receiver import Refusals
+from oz.protocol.subscriber.refusals import Refusals
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
@@ -53,7 +53,6 @@ class BatchDecoder:
     """Takes batches apart; the messages wait in line.
 
     Attributes:
-        table: the subscriptions that have no stream of their own, which only multicast has.
         stats: what is counted.
         refusals: what becomes of messages that go to fewer than they might.
         streams: what is subscribed to.
@@ -62,13 +61,12 @@ class BatchDecoder:
         answers: what publishers say of declarations.
         decode: decodes payloads, if there is a codec.
         losses: follows the sequences, and tells what was lost.
-        in_batches: whether those that need no look at each wait as one `MessageBatch`.
         given: the frames that were given lately.
     """
 
     __slots__ = (
-        "_is_wanted", "_recent", "access", "answers", "decode", "given", "in_batches", "losses",
-        "refusals", "stats", "streams", "table", "waiting",
+        "_is_wanted", "_recent", "access", "answers", "decode", "given", "losses", "refusals", "stats",
+        "streams", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -86,25 +84,17 @@ class BatchDecoder:
             on_gap: called with each gap, before any message behind it is given.
             limits: how many publishers are kept in mind.
         """
-        self.table = SubscriptionTable()
         self.stats = SubscriberStats()
         self.refusals = Refusals(self.stats)
         self._is_wanted = self.refusals.is_wanted
         self.decode = codec.decode if codec is not None else None
         self.streams = streams
-        # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
         self.access: PublishAccess | None = None
         self.answers = Answers()
         self.losses = Losses(streams, self.stats, on_gap, self.refusals, limits.sources)
-        self.in_batches = False
         self.given = GivenFrames()
         self._recent = self.given.recent
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether nothing is to be done to a message but to find out whether it is wanted: never."""
-        return False
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take in one frame, with the large payloads behind it; what it held waits in line.
@@ -116,7 +106,7 @@ class BatchDecoder:
         size = len(frame)
         if size == HEARTBEAT_SIZE and self.access is None and self._is_heard_again(frame, time_ns):
             return None
-        if size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None:
+        if size <= SHORT and (message := self._take_lone(frame, time_ns)) is not None:
             return message
         try:
             size = key_size(frame)
@@ -147,7 +137,7 @@ class BatchDecoder:
             return None
         key, origin, epoch, sequence, subject, payload, fields, position = lone
         stream = self.streams.by_key.get(key)
-        if stream is None or stream.receive_buffer is not None:
+        if stream is None:
             return None
         source = stream.sources.get(origin)
         if source is None or source.epoch != epoch or source.expected != sequence or source.has_loss_to_show:
@@ -162,7 +152,7 @@ class BatchDecoder:
             return None
         # Answers come on a subject of their own each, which is never remembered yet.
         route = stream.table.routes.get(subject) or stream.table.route(subject)
-        if not route.is_clear or (extras.message_id is not None and stream.repeats is not None):
+        if not route.is_clear:
             return None
         source.expected = sequence + 1
         source.heard_at = time_ns
@@ -178,32 +168,11 @@ class BatchDecoder:
         arrival = Arrival(origin, sequence, time_ns, 0, 0, (position,))
         return RichMessage(route.subject, shown, route, payload, extras, arrival, 0)
 
-    def next(self) -> Message | None:
-        """Return a message that is there, if any; one that a stream holds back comes after all others."""
-        if self.waiting:
-            return self.waiting.popleft()
-        for stream in self.streams.buffered:
-            assert stream.receive_buffer is not None
-            message = stream.receive_buffer.pop()
-            if message is not None:
-                return message
-        return None
-
-    def rest(self, stream: Stream) -> Iterator[Message]:
-        """Return what is in line, and what a stream holds back."""
-        while self.waiting:
-            yield self.waiting.popleft()
-        while stream.receive_buffer is not None and (message := stream.receive_buffer.pop()) is not None:
-            yield message
-
     def retain(self, is_wanted: Callable[[Message], bool]) -> None:
         """Keep only those messages in line that are still wanted."""
         kept = [message for message in self.waiting if is_wanted(message)]
         self.waiting.clear()
         self.waiting.extend(kept)
-        for stream in self.streams.buffered:
-            assert stream.receive_buffer is not None
-            stream.receive_buffer.retain([message for message in stream.receive_buffer if is_wanted(message)])
 
     # control ---------------------------------------------------------------------------------------------
 
@@ -320,7 +289,7 @@ class BatchDecoder:
                 return
             self._remember(known)
             arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, 0, positions)
-            line, count = self._line_up(stream, columns, arrival, only)
+            line = self._select(columns, arrival, only)
             if line:
                 source.show_loss()
         except BaseException:
@@ -329,27 +298,8 @@ class BatchDecoder:
             lost = None if is_new is None else head.count * is_new
             self.losses.report(stream, source, head.origin, lost, head.sequence + head.count)
             raise
-        if stream.receive_buffer is None:
-            self.stats.delivered += count
-            self.waiting.extend(line)
-        else:
-            dropped = stream.receive_buffer.put(line)
-            self.stats.delivered += count - dropped
-            self.stats.dropped += dropped
-
-    def _line_up(
-        self, stream: Stream, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None
-    ) -> tuple[list[Message], int]:
-        """Make what is to be put in line of a batch; give how many messages that is too."""
-        if columns.is_clear and columns.extras is None and self.decode is None and only is None:
-            batch = columns.whole(arrival)
-            if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
-                return [batch], len(batch)  # type: ignore[list-item]
-            messages = batch.messages()
-        else:
-            # Last values are given again on purpose.
-            messages = self._select(columns, arrival, only, stream.repeats if only is None else None)
-        return messages, len(messages)
+        self.stats.delivered += len(line)
+        self.waiting.extend(line)
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they have them or never asked."""
@@ -362,9 +312,7 @@ class BatchDecoder:
             return set()
         return {subscription for subscription, _ in chunk.members}
 
-    def _select(
-        self, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None, repeats: Repeats | None
-    ) -> list[Message]:
+    def _select(self, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
         for place in range(len(columns.routes)):
@@ -385,9 +333,5 @@ class BatchDecoder:
                     self.stats.malformed += 1
                     self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
                     continue
-            message = columns.message(place, route, payload, arrival)
-            if repeats is not None and (known := message.id) is not None and not repeats.add(known):
-                self.stats.repeated += 1
-                continue
-            messages.append(message)
+            messages.append(columns.message(place, route, payload, arrival))
         return messages

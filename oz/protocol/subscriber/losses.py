@@ -8,7 +8,7 @@ from typing import Any
 from oz.logs import peer_logger
 from oz.protocol.messages import Gap
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.receiver import Refusals
+from oz.protocol.subscriber.refusals import Refusals
 from oz.protocol.subscriber.sequences import Source, forget_some, source_of
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams

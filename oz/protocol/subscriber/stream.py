@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from oz.protocol.subscriber import receive_buffer
 from oz.protocol.subscriber.declarations import Chunk, Declarations
-from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.subscriptions import SubscriptionTable
 from oz.subjects.index.patterns import PatternIndex
@@ -25,10 +23,8 @@ class Stream:
         key: the ZeroMQ subscription.
         table: the subscriptions behind it.
         sources: what is known of each publisher, by origin.
-        receive_buffer: what holds messages back, unless `overflow` is None.
         is_shared: whether others read the same key.
         only_answers: whether publishers only say here what they serve, and messages come on other streams.
-        repeats: the ids of what came, where repeats are dropped.
         declarations: what is declared for it; None where others read the same key.
         ended: what is known of publishers that have said goodbye, by origin.
     """
@@ -39,8 +35,6 @@ class Stream:
         "is_shared",
         "key",
         "only_answers",
-        "receive_buffer",
-        "repeats",
         "sources",
         "table",
     )
@@ -51,21 +45,14 @@ class Stream:
         delivery: DeliveryOptions,
         *,
         is_shared: bool,
-        dedupe: bool = False,
         index: type[PatternIndex] = PatternIndex,
-        has_buffer: bool = True,
     ) -> None:
         """Start without subscriptions."""
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.receive_buffer = (
-            receive_buffer.for_overflow(delivery.overflow, delivery.limit) if has_buffer else None
-        )
         self.is_shared = is_shared
         self.only_answers = delivery.is_shared and not is_shared
-        # For each stream: subscriptions with other delivery options get a message again, and are to.
-        self.repeats = Repeats() if dedupe else None
         self.declarations: Declarations | None = None
         self.ended: dict[bytes, Source] = {}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import inf
-from typing import Any
 
 from oz.protocol.declared import declare
 from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
@@ -36,9 +35,7 @@ class Streams:
 
     Attributes:
         by_key: each stream by the key that its messages come on.
-        buffered: those with a receive buffer.
         is_collecting: something is still to be declared.
-        dedupe: messages with an id that was there before are dropped.
         publishers: those that were heard.
         due_at: when `renew` has something to do, in monotonic seconds, by what it found; minus infinity when
             something is there that was not when it looked last.
@@ -56,9 +53,7 @@ class Streams:
         "_number",
         "_patience",
         "_renew_at",
-        "buffered",
         "by_key",
-        "dedupe",
         "draining",
         "due_at",
         "homes",
@@ -71,28 +66,22 @@ class Streams:
         self,
         random_bytes: Callable[[int], bytes],
         *,
-        dedupe: bool = False,
         index: type[PatternIndex] = PatternIndex,
         ends_with_first: bool = False,
         greet_every: float = GREETING,
         patience: float = FIRST_PATIENCE,
-        has_buffers: bool = True,
     ) -> None:
         """Start with none.
 
         Args:
             random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
-            dedupe: whether messages with an id that was there before are dropped.
             index: what finds the subscriptions that match.
             ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
                 connection all that is asked for in the order of the keys, so that its part comes last.
             greet_every: seconds between two greetings, which find publishers that have forgotten a stream.
             patience: seconds for an answer before something is declared again for the first time.
-            has_buffers: whether messages of subscriptions with an overflow are held back here; False where
-                that is done elsewhere, as in a node's handler queues.
         """
-        self.dedupe = dedupe
-        self._make_stream = partial(Stream, dedupe=dedupe, index=index, has_buffer=has_buffers)
+        self._make_stream = partial(Stream, index=index)
         self._greet_every = greet_every
         self._patience = patience
         self._name = random_bytes(_NAME_SIZE)
@@ -102,7 +91,6 @@ class Streams:
         self.by_key: dict[bytes, Stream] = {}
         self.publishers = Publishers(self.interests, self.by_key)
         self._met: dict[bytes, float] = {}
-        self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
         self.due_at = -inf
@@ -130,8 +118,6 @@ class Streams:
             )
             self.interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
-            if interest.stream.receive_buffer is not None:
-                self.buffered.append(interest.stream)
         self.homes[subscription] = interest
         interest.stream.table.add(subscription)
         changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
@@ -215,7 +201,6 @@ class Streams:
             changes.add(interest.declarations.remove(subscription))
         else:
             del self.interests[interest.delivery], self.by_key[stream.key]
-            self.buffered = [one for one in self.buffered if one is not stream]
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
             # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.
@@ -314,11 +299,6 @@ class Streams:
             self.due_at = min(self.due_at, due_at)
         return changes
 
-    def settle(self, now: float) -> SubscriptionChanges:
-        """Do what `renew` does, though it was called a moment ago: everybody has answered since."""
-        self._renew_at = now
-        return self.renew(now)
-
     def next_deadline(self) -> float | None:
         """Return when `renew` has something to do, by what it found when it was called last.
 
@@ -328,25 +308,6 @@ class Streams:
         if self._goodbyes or not self.interests:
             return None
         return max(self._renew_at, self.due_at)
-
-    def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
-        """Tell whether every publisher known has answered everything.
-
-        Args:
-            paths: the connections over which publishers are expected; at least one is.
-            time_ns: now; publishers that have been silent for long do not count. None: silent only when
-                others are not.
-        """
-        if self.is_collecting:
-            return False
-        alive = self.publishers.alive(time_ns)
-        for interest in self.interests.values():
-            sources = interest.stream.sources
-            served = sum(sources[origin].paths for origin in alive if origin in sources)
-            if served < max(1, paths) or self.publishers.unanswered(interest, alive):
-                return False
-        # Without knowing where a shared pattern stood, its first loss would go unseen.
-        return all(origin in stream.sources for stream in self.by_key.values() for origin in alive)
 
     def has_answered(self, origin: bytes) -> bool:
         """Tell whether one publisher has answered everything that is declared."""
@@ -380,12 +341,3 @@ class Streams:
             for number, reason in source.refused.items()
             if isinstance(reason, Denial) and number in interest.declarations.chunks
         ]
-
-    def unready(self) -> dict[str, Any]:
-        """Say for a message what is still to come: publishers heard, and chunks without an answer."""
-        alive = self.publishers.alive()
-        missing = sum(
-            len(self.publishers.unanswered(interest, alive) if alive else interest.declarations.chunks)
-            for interest in self.interests.values()
-        )
-        return {"publishers": len(alive), "unanswered": missing}

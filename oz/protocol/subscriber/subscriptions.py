@@ -1,4 +1,4 @@
-"""The subscriptions of one subscriber: what to ask ZeroMQ for, and who gets what arrives."""
+"""The subscriptions of one subscriber, and who gets what arrives."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from oz.numbers import check_number
 from oz.protocol.messages import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.reserved_subjects import OWN as RESERVED
-from oz.protocol.prefix_counts import PrefixCounter
 from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
-from oz.subjects.prefixes.heads import MAX_LENGTH
 from oz.wire.keys import OWN
 
 CACHE_SIZE = 65_536
@@ -33,7 +31,7 @@ class Subscribed:
 
     Attributes:
         patterns: the compiled patterns.
-        handler: what is called with each message, or None when messages are received.
+        handler: what is called with each message.
         active: False once it has been undone; nothing is delivered for it any more.
         left: messages after which it ends, or None; 0 once it has had its last.
     """
@@ -56,7 +54,7 @@ class Subscribed:
     def __init__(
         self,
         patterns: Iterable[Pattern],
-        handler: Handler | None,
+        handler: Handler,
         cancel: Callable[[Subscribed], Any],
         max_messages: int | None = None,
         drain: Callable[[Any, float], Any] = _nothing_to_wait_for,
@@ -85,11 +83,6 @@ class Subscribed:
     def wants(self, message: Message) -> bool:
         """Tell whether a message may be delivered for it: it stands, or this is its last."""
         return self.active or self._last is message
-
-    @property
-    def keeps(self) -> bool:
-        """Whether what was counted for it and waits in line is still to be given."""
-        return self.active or self.left == 0
 
     def unsubscribe(self) -> None:
         """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
@@ -120,21 +113,15 @@ class Route:
         is_text: it is UTF-8.
         subscriptions: all that match.
         is_clear: somebody wants it, and no pattern ran out of time.
-        is_listed: a subscription without a handler wants it, so `receive` gives it.
-        is_only_listed: and no handler does, and nobody counts.
-        handled: the subscriptions with a handler.
         is_counted: some subscription ends after so many messages.
         is_malformed: it is not UTF-8 and nobody wants it.
         timed_out: the patterns that ran out of time.
     """
 
     __slots__ = (
-        "handled",
         "is_clear",
         "is_counted",
-        "is_listed",
         "is_malformed",
-        "is_only_listed",
         "is_text",
         "subject",
         "subscriptions",
@@ -154,16 +141,7 @@ class Route:
         self.is_text = is_text
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
-        self.is_listed = self.is_counted = False
-        handled: list[Subscribed] = []
-        for one in subscriptions:
-            if one.handler is None:
-                self.is_listed = True
-            else:
-                handled.append(one)
-            self.is_counted |= one.left is not None
-        self.handled = tuple(handled)
-        self.is_only_listed = self.is_listed and not self.handled and not self.is_counted
+        self.is_counted = any(one.left is not None for one in subscriptions)
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and not is_text
         self.timed_out = timed_out
@@ -176,10 +154,7 @@ class Route:
         route.is_text = True
         route.subscriptions = self.subscriptions
         route.is_clear = self.is_clear
-        route.is_listed = self.is_listed
         route.is_counted = self.is_counted
-        route.handled = self.handled
-        route.is_only_listed = self.is_only_listed
         route.is_malformed = False
         route.timed_out = self.timed_out
         return route
@@ -195,40 +170,27 @@ class SubscriptionTable:
 
     Attributes:
         routes: those that are remembered, by subject.
-        unclear: how many of them are not clear; see `Route`.
-        undecoded: how many of them are of a subject that is not UTF-8.
-        only_lists: no subscription has a handler, and none counts.
     """
 
     __slots__ = (
-        "_delimiter",
         "_found_last",
         "_inbox",
         "_index",
-        "_prefixes",
         "_standing",
-        "only_lists",
         "routes",
-        "unclear",
-        "undecoded",
     )
 
-    def __init__(self, delimiter: bytes = b"", index: type[PatternIndex[Subscribed]] = PatternIndex) -> None:
+    def __init__(self, index: type[PatternIndex[Subscribed]] = PatternIndex) -> None:
         """Start with none.
 
         Args:
-            delimiter: what follows the subject within its frame, where the payload does too.
             index: what finds the patterns that match.
         """
-        self._delimiter = delimiter
         self._index = index(cache_size=0)
-        self._prefixes = PrefixCounter()
         self._standing: dict[Subscribed, None] = {}
         self.routes: dict[bytes, Route] = {}
         self._found_last: Matches | None = None
         self._inbox: Route
-        self.unclear = self.undecoded = 0
-        self.only_lists = True
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -238,12 +200,11 @@ class SubscriptionTable:
         """Go through the subscriptions, the oldest first."""
         return iter(tuple(self._standing))
 
-    def add(self, subscription: Subscribed) -> list[bytes]:
-        """Take a subscription in; return the prefixes that ZeroMQ must now be asked for."""
+    def add(self, subscription: Subscribed) -> None:
+        """Take a subscription in."""
         for pattern in subscription._found_by:
             self._index.add(pattern, subscription)
         self._stand(subscription)
-        return self._prefixes.add(self._wire_prefixes(subscription))
 
     def add_pattern(self, subscription: Subscribed, pattern: Pattern) -> None:
         """Take in one of the patterns of a subscription, which ZeroMQ is not asked for by prefix."""
@@ -252,40 +213,21 @@ class SubscriptionTable:
 
     def _stand(self, subscription: Subscribed) -> None:
         self._standing[subscription] = None
-        self.only_lists &= subscription.handler is None and subscription.left is None
         self._forget()
 
     def _forget(self) -> None:
         self.routes.clear()
         self._found_last = None
-        self.unclear = self.undecoded = 0
 
-    def remove(self, subscription: Subscribed) -> list[bytes]:
-        """Take a subscription out; return the prefixes that ZeroMQ need not send any more."""
+    def remove(self, subscription: Subscribed) -> None:
+        """Take a subscription out."""
         subscription.active = False
         if subscription not in self._standing:
-            return []
+            return
         del self._standing[subscription]
         for pattern in subscription._found_by:
             self._index.discard(pattern, subscription)
         self._forget()
-        return self._prefixes.remove(self._wire_prefixes(subscription))
-
-    def _wire_prefixes(self, subscription: Subscribed) -> list[bytes]:
-        """Return the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
-        prefixes: list[bytes] = []
-        for pattern in subscription.patterns:
-            literal = pattern.literal if self._delimiter else None
-            prefixes.extend(pattern.prefixes if literal is None else (literal + self._delimiter,))
-        # A publisher takes no longer ones, unless its limits are others: libzmq holds each byte in 100.
-        return [prefix[:MAX_LENGTH] for prefix in prefixes]
-
-    def find(self, patterns: tuple[Pattern, ...]) -> Subscribed | None:
-        """Find the newest subscription with exactly these patterns."""
-        for subscription in reversed(self._standing):
-            if subscription.patterns == patterns:
-                return subscription
-        return None
 
     def route(self, subject: bytes) -> Route:
         """Say who gets the messages of a subject, and remember it."""
@@ -311,8 +253,6 @@ class SubscriptionTable:
             # All at once: finding the oldest again and again would walk over the slots of those gone before.
             self._forget()
         self.routes[subject] = route
-        self.unclear += not route.is_clear
-        self.undecoded += not is_text
         return route
 
 

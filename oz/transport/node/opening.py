@@ -119,13 +119,12 @@ def node_settings(
     publishing = PublisherOptions(
         on_full=on_full,
         full_timeout=full_timeout,
-        # The context is the node's own, as it is a socket's that makes one.
         high_water_mark=HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
         last_value=last_value,
         limits=node_limits(configuration.limits) if given_limits is None else given_limits,
         security=security,
     )
-    publishing.check_buffering()
+    publishing.check()
     credentials = credentials_of(security)
     return NodeSettings(
         configuration=configuration,
@@ -347,7 +346,7 @@ class NodeSockets:
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))
         if self._keys is None or is_inside(endpoint):
-            Attachments(StrictGuard(), own_context=False).connect(dealer, endpoint)
+            Attachments(StrictGuard()).connect(dealer, endpoint)
         return dealer
 
     def close_servers(self) -> None:

@@ -58,7 +58,7 @@ class NodePublisher:
 
         Args:
             make_engine: makes the engine; one for threads, or for a loop.
-            options: as `oz.Publisher` has them, without endpoints.
+            options: of the node.
             origin: its name.
             bus: that of the node.
             on_interest: called, by any thread, when an interest has come or gone.
@@ -84,7 +84,7 @@ class NodePublisher:
             reserved=reserved,
         )
         self.engine = make_engine(options, role)
-        keep_link_alive(self.engine)
+        keep_link_alive(self.engine.socket)
 
     def _interest_changed(self) -> None:
         self._scoped.clear()
@@ -174,12 +174,12 @@ class NodePublisher:
         sender, socket = self.engine.sender, self.engine.socket
         with self.engine.guard:
             sender.look(socket)
-            recipients, wire, raw = sender.routes.find(subject)
+            recipients, raw = sender.routes.find(subject)
             scoped = self._scope(recipients, group)
             payload = as_sendable(content)
             if scoped.kind & PLAIN:
                 # Dropped for whoever has no room: a node that passes on does not wait.
-                sender.hand_over(socket, wire, payload, zmq.NOBLOCK)
+                sender.hand_over(socket, raw, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
                 sender.accumulator.begin_rare(socket, scoped, raw, rich(as_item(payload), extras))
             elif scoped.kind:

@@ -24,7 +24,7 @@ from oz.transport.node.connector import Connector
 from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.socket import keep_link_alive, limit_peers
-from oz.transport.subscriber.options import make_routed_engine
+from oz.transport.subscriber.engine import SubscriberEngine
 from oz.wire.codec import Codec
 from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
@@ -112,8 +112,8 @@ class NodeSubscriber:
     def __init__(
         self,
         context: zmq.Context[Any],
-        codec: Codec | None,
-        on_gap: OnGap | None,
+        codec: Codec,
+        on_gap: OnGap,
         limits: Limits = DEFAULT_LIMITS,
         keys: NodeKeys | None = None,
     ) -> None:
@@ -134,29 +134,16 @@ class NodeSubscriber:
             ends_with_first=True,
             greet_every=GREETING,
             patience=PATIENCE,
-            # Each subscription has a queue of its own, which drops what is too much and counts it.
-            has_buffers=False,
         )
-        # The mesh knows who is gone.
         guard = StrictGuard()
         credentials = None if keys is None else keys.credentials
-        attachments = Attachments(guard, own_context=False, credentials=credentials)
+        attachments = Attachments(guard, credentials)
         self.has_denials = self.is_behind = False
-        self.engine = make_routed_engine(
-            self.socket,
-            guard,
-            codec,
-            self.streams,
-            on_gap,
-            attachments=attachments,
-            watches_links=False,
-            limits=limits,
-        )
+        self._decoder = BatchDecoder(self.streams, codec, on_gap, limits)
+        self.engine = SubscriberEngine(self.socket, guard, self._decoder, attachments)
         self.connector = Connector(self.socket, self.engine, attachments)
         self.taken_in = TakenIn(self.engine.waiting)
         self.between_frames: Callable[[], object] = bool
-        assert isinstance(self.engine.receiver, BatchDecoder)
-        self._decoder = self.engine.receiver
         if keys is not None and (access := self._decoder.access) is not None:
             access.rules = keys.ownership
         self._introduced: Stream | None = None
@@ -199,7 +186,7 @@ class NodeSubscriber:
         subscription = Subscribed([pattern], handler, self.engine.cancel)
         if found_by:
             subscription._find_by(found_by)
-        delivery = delivery_options(group, policy, None, None, shared=False)
+        delivery = delivery_options(group, policy, None, None)
         self.begin(subscription, delivery, last_value=False)
         return subscription
 
@@ -250,7 +237,7 @@ class NodeSubscriber:
     @property
     def has_some(self) -> bool:
         """Whether a message is here already, taken from the socket."""
-        return self.engine.has_some
+        return bool(self.engine.waiting)
 
     def has_due(self, now: float) -> bool:
         """Tell whether `take_in` has something to do, though nothing may have come.
@@ -305,17 +292,14 @@ class NodeSubscriber:
         self.is_behind = False
         if monotonic() < engine.declarer.due_at:
             return False
-        engine.declarer.look(monotonic(), is_idle=True)
+        engine.declarer.look(monotonic())
         return True
 
     def _hand_over(self, message: Message | None) -> None:
         """Hand a message to handlers, if there is one."""
-        engine = self.engine
         if message is not None:
             self.taken_in.count += 1
-            engine.dispatch(message)
-        if engine.must_check:
-            engine.check()
+            self.engine.dispatch(message)
 
     # the end ---------------------------------------------------------------------------------------------
 

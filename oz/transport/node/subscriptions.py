@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
 from oz.numbers import check_count
+from oz.protocol.conflating import LIMIT
 from oz.protocol.messages import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.subscription import NodeParts, NodeStats, Pending
-from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.handlers import HandlerRunner, Pool
@@ -122,7 +122,7 @@ class SubscribeArguments:
         """
         check_count("max_pending", self.most_pending, 1, MOST_PENDING)
         limit = None if self.overflow is None else self.max_pending
-        return delivery_options(self.group, self.policy, self.overflow, limit, shared=False)
+        return delivery_options(self.group, self.policy, self.overflow, limit)
 
     def handler_queue(self) -> HandlerQueue:
         """Make the queue of its messages."""

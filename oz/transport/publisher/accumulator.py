@@ -1,7 +1,7 @@
 """The accumulator: messages that wait for others to make a batch, on their way to filtered subscriptions.
 
-They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
-`max_delay` is over; in a loop at the end of its turn, of which one message at most goes out at once. Adding a
+They are sent at once when the publisher has been quiet, and otherwise when there are `MAX_BATCH` of them or
+`MAX_DELAY` is over; in a loop at the end of its turn, of which one message at most goes out at once. Adding a
 message takes no lock: one `list.extend` is whole whatever other threads do.
 """
 
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from math import inf
 from typing import Any
-from weakref import ref
 
 import zmq
 
+from oz.protocol.publisher.batches import MAX_BATCH
 from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import Recipients
@@ -43,36 +43,6 @@ _MOST = STEP * MAX_COUNT
 _NO_RECIPIENTS = Recipients(is_plain=False, streams=(), choices=())
 
 
-class BatchBlock:
-    """A `with` block in which what is published is held back; it ends with this at the latest."""
-
-    __slots__ = ("__weakref__", "_accumulator", "_own", "_when_over")
-
-    def __init__(self, accumulator: Accumulator, when_over: Callable[[], object]) -> None:
-        """Hold nothing back yet.
-
-        Args:
-            accumulator: of the publisher.
-            when_over: called at the end, if nobody else holds anything back.
-        """
-        self._accumulator = accumulator
-        self._when_over = when_over
-        self._own = ref(self)
-
-    def __enter__(self) -> None:
-        """Begin."""
-        # With the guard: whoever has seen that nobody holds anything back has sent what there was.
-        with self._accumulator.guard:
-            self._accumulator.holders.append(self._own)
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        # Two threads may each have one, and they end in any order.
-        self._accumulator.holders.remove(self._own)
-        if not self._accumulator.has_holders():
-            self._when_over()
-
-
 class Accumulator:
     """The messages that one publisher sends in its next batches.
 
@@ -80,8 +50,6 @@ class Accumulator:
         guard: of the publisher.
         messages: recipients, subject and payload in turn; see `batching.STEP`.
         limit: the length at which they go out.
-        holders: the blocks of `with publisher.batch():` that there are: nothing goes out before it is full,
-            but for what an answer to a subscriber must not overtake.
         in_turns: it goes by the turns of a loop.
         is_over: the publisher has closed, and nothing goes out any more.
         sent_at: when a batch went out last, in monotonic seconds.
@@ -102,7 +70,6 @@ class Accumulator:
         "_unwanted",
         "_whole_limit",
         "guard",
-        "holders",
         "in_turns",
         "is_over",
         "limit",
@@ -115,7 +82,6 @@ class Accumulator:
         guard: Guard,
         dispatch: Dispatch,
         stats: PublisherStats,
-        max_batch: int,
         look: Callable[[Any], object],
         expect_more: Callable[[], object],
         clock: Clock,
@@ -128,7 +94,6 @@ class Accumulator:
             guard: of the publisher.
             dispatch: what sends batches.
             stats: where to count.
-            max_batch: messages in a batch at most.
             look: called with the socket after something was sent.
             expect_more: called when a message waits for others: sees to it that they go out in time.
             clock: what time it is.
@@ -142,8 +107,7 @@ class Accumulator:
         self._expect_more = expect_more
         self._clock = clock
         self.messages: list[Any] = []
-        self.limit = self._whole_limit = STEP * max_batch
-        self.holders: list[ref[BatchBlock]] = []
+        self.limit = self._whole_limit = STEP * MAX_BATCH
         self.is_over = False
         self.in_turns = in_turns
         self._is_turn_used = self._is_shared = False
@@ -171,7 +135,7 @@ class Accumulator:
         if (
             not self.messages
             and (now := self._clock()) - self.sent_at >= self._quiet * (1 + unwanted - self._unwanted)
-            and not (self.holders or self._is_turn_used)
+            and not self._is_turn_used
         ):
             self.guard.is_wanted = True
             with self.guard:
@@ -181,7 +145,7 @@ class Accumulator:
         self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
-        elif not (self.holders and self.has_holders()):
+        else:
             self._expect_more()
 
     def _send_alone(self, socket: Any, recipients: Recipients, raw: bytes, item: Any, now: float) -> None:
@@ -231,25 +195,17 @@ class Accumulator:
         """Send what waits by `expect_others`, as no others come. A loop does so as its turn ends."""
         if self._is_shared:
             self._is_shared = False
-            if self.messages and not (self.holders and self.has_holders()):
+            if self.messages:
                 self.flush(socket)
 
     def expects_others(self) -> bool:
         """Tell whether others are about to join what waits or to send it, for `SHARED` after a send."""
         return self._is_shared and self._clock() - self.sent_at < SHARED
 
-    def has_holders(self) -> bool:
-        """Tell whether anybody holds it back; of one that was cut short only a reference is left."""
-        with self.guard:
-            for one in tuple(self.holders):
-                if one() is None:
-                    self.holders.remove(one)
-        return bool(self.holders)
-
     def end_turn(self, socket: Any) -> None:
         """Send what a turn of the loop has left, as it ends."""
         self._is_turn_used = False
-        if self.messages and not self.holders:
+        if self.messages:
             self.flush(socket)
 
     def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
@@ -261,7 +217,7 @@ class Accumulator:
             self.guard.undivided(self._send_large, [recipients, raw, item])
             self._look(socket)
             return
-        is_quiet = not (self.messages or self.holders or self._is_turn_used or self.guard.is_interrupted)
+        is_quiet = not (self.messages or self._is_turn_used or self.guard.is_interrupted)
         if is_quiet and (now := self._clock()) - self.sent_at >= self._quiet:
             self._send_alone(socket, recipients, raw, item, now)
             return
@@ -270,7 +226,7 @@ class Accumulator:
         self._is_rich, self.messages[sys.maxsize :] = self._is_rich or is_rich, (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
-        elif not (self.holders and self.has_holders()):
+        else:
             self._expect_more()
 
     def position(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from oz.transport.backend import backend_of, make_asking
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
-from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import SendingParts
 
@@ -64,7 +63,6 @@ class Shell:
     """The thread or the loop that an engine is for, as far as the engine asks it for something.
 
     Attributes:
-        context_class: of which a publisher makes a context of its own.
         expect_more: a message waits for others: see to it that `attend` is called in time.
         attached: the socket was bound or connected anew.
         in_use: something was done with the socket that no look follows, or is about to be: that may take the
@@ -72,20 +70,13 @@ class Shell:
             `LISTEN_EVERY` seconds at most while messages are sent.
         heard: subscriptions have come, or room perhaps: wake those who wait for either. Called by whichever
             thread has found that, under the guard.
-        deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
-        take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
         in_turns: see `Accumulator`.
     """
 
-    context_class: Callable[[], zmq.Context[Any]]
     expect_more: Callable[[], object]
     attached: Callable[[], object]
     in_use: Callable[[], object]
     heard: Callable[[], object]
-    deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
-    as_result: Callable[[Any], Any] = as_it_is
-    send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
-    take_more: Callable[[], bool] | None = None
     in_turns: bool = False
 
 
@@ -146,7 +137,7 @@ class Attendant:
         *,
         limits: Limits,
         security: KeyedInterest | None,
-        interest_changed: Callable[[], object] | None,
+        interest_changed: Callable[[], object],
     ) -> None:
         """Put together what a publisher has.
 
@@ -176,7 +167,7 @@ class Attendant:
         self._dispatch = parts.dispatch
         self._records = parts.records
         self._sink = sink = parts.sink
-        sink.peers = closing.peers = self._queue.peers
+        sink.peers = self._queue.peers
         sink.cut = self._cut
         self._sender = sender
         sender.listen = self.listen
@@ -222,8 +213,7 @@ class Attendant:
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._sender.routes.forget()
-                if self._interest_changed is not None:
-                    self._interest_changed()
+                self._interest_changed()
                 # At last: if a signal handler raises, the next look does so too.
                 router.interest.has_changed = False
             if (router.to_answer or router.acceptance.to_serve) and not self._closing.said_goodbye:
@@ -351,7 +341,7 @@ class Attendant:
             accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
             records.is_halfway = False
-            if not (accumulator.has_holders() or accumulator.expects_others()):
+            if not accumulator.expects_others():
                 accumulator.flush(self._socket)
             self.listen()
             self._guard.undivided(self._tell)

@@ -13,8 +13,7 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from oz import system
 from oz.logs import peer_logger
@@ -34,18 +33,6 @@ _PIECE, _MOST_PIECES = 1 << 16, 16
 Place = bytes | tuple[str, int]
 """The path of a Unix socket; or an address and a port. An address that is not known is empty."""
 
-Own = Set[tuple[int, int | None]] | None
-"""The descriptors and inodes of connections; None for any."""
-
-
-class Wanted(NamedTuple):
-    """The connections that are looked for; see `Untaken`."""
-
-    bound: Set[Place]
-    connected: Set[Place]
-    own: Own
-
-
 _kept: set[weakref.ref[ConnectionEnd]] = set()
 """All that are open: nobody takes them for connections of libzmq's. A signal handler may lose one."""
 
@@ -53,23 +40,14 @@ _looking = threading.RLock()
 """Whoever looks for connections has it: what another is about to keep would look like one."""
 
 
-class Fate(Enum):
-    """The fate of what was sent on a connection."""
-
-    OPEN = "not all of it is written and read yet"
-    READ = "the other side has read all of it"
-    GONE = "the other side left, and had not read all of it"
-    UNTOLD = "the system does not tell"
-
-
 class ConnectionEnd:
     """One connection: a descriptor of our own, and the one that libzmq has."""
 
-    __slots__ = ("__weakref__", "_identity", "_me", "_socket", "_was_there", "is_late", "is_silent", "number")
+    __slots__ = ("__weakref__", "_identity", "_me", "_socket", "is_late", "is_silent", "number")
 
     def __init__(self, number: int, own: socket.socket) -> None:
         self.number = number
-        self.is_silent = self.is_late = self._was_there = False
+        self.is_silent = self.is_late = False
         self._socket = own
         self._identity = _identity(own.fileno())
         self._me = weakref.ref(self, _kept.discard)
@@ -88,31 +66,24 @@ class ConnectionEnd:
         except OSError:
             return True
 
-    def fate(self, longest: float) -> Fate:
-        """Tell whether libzmq has written everything, and the other side has read it.
+    def is_open(self, longest: float) -> bool:
+        """Return whether libzmq has still to write, or the other side to read; also False where it left.
 
         Args:
             longest: seconds for the other side to close, where only that tells.
         """
         if not self.is_written:
-            return Fate.OPEN
+            return True
         try:
-            return self._taken(longest)
-        except ConnectionError:
-            return Fate.GONE
-        except OSError as error:
-            return Fate.GONE if error.errno == errno.ENOTCONN else Fate.UNTOLD
+            return self._is_unread(longest)
+        except OSError:
+            # The other side left, or the system does not tell.
+            return False
 
-    def _taken(self, _longest: float) -> Fate:
+    def _is_unread(self, _longest: float) -> bool:
         # Whoever closes and has not read all leaves an error behind, and nothing unread.
         is_taken = self._has_none_unread()
-        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            return Fate.GONE
-        if not self._was_there and system.has_hung_up(self._socket):
-            # Perhaps libzmq has closed it for that, and has taken the error.
-            return Fate.GONE
-        self._was_there = True
-        return Fate.READ if is_taken else Fate.OPEN
+        return not (is_taken or self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
     def _has_none_unread(self) -> bool:
         return system.ioctl(self._socket, system.UNREAD, _NOTHING) == _NOTHING
@@ -134,7 +105,7 @@ class TcpEnd(ConnectionEnd):
         self.is_silent = not system.bytes_received(own)
         self._shut_at: float | None = None
 
-    def _taken(self, longest: float) -> Fate:
+    def _is_unread(self, longest: float) -> bool:
         if self._shut_at is None:
             self._socket.setblocking(False)
             # An error, where the connection was reset before.
@@ -142,9 +113,9 @@ class TcpEnd(ConnectionEnd):
             self._shut_at = time.monotonic()
         # What came to the other side after it had closed is answered by a reset.
         if self._has_closed() and (system.UNREAD is None or self._has_none_unread()):
-            return Fate.READ
+            return False
         self.is_late = time.monotonic() - self._shut_at >= longest
-        return Fate.UNTOLD if self.is_late else Fate.OPEN
+        return not self.is_late
 
     def _has_closed(self) -> bool:
         with suppress(BlockingIOError):
@@ -174,21 +145,16 @@ def _numeric(host: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def find(wanted: Wanted) -> tuple[list[ConnectionEnd], bool]:
-    """Find the connections of this process at some places; libzmq does not tell which it has.
-
-    Returns:
-        Those that are kept, and whether they are all.
-    """
+def find(bound: Set[Place]) -> list[ConnectionEnd]:
+    """Find the connections of this process to its listeners at some places; libzmq does not tell which it has."""
     found: list[ConnectionEnd] = []
     lacking = 0
     with _looking:
         ours = {end.own for one in tuple(_kept) if (end := one()) is not None}
-        listed = system.open_descriptors()
-        for number in listed:
+        for number in system.open_descriptors():
             # An error: closed meanwhile, or no socket, or not connected.
             with suppress(OSError):
-                if not _is_one(number, ours, wanted):
+                if not _is_one(number, ours, bound):
                     continue
                 try:
                     copy = system.second_socket(number)
@@ -204,10 +170,10 @@ def find(wanted: Wanted) -> tuple[list[ConnectionEnd], bool]:
             "closing, and no file descriptor is left to keep %d connections open: what subscribers have not "
         )
         _log.warning(text + "read yet may be lost; raise the limit (ulimit -n)", lacking)
-    return found, not lacking and bool(listed)
+    return found
 
 
-def _is_one(number: int, ours: Set[Any], wanted: Wanted) -> bool:
+def _is_one(number: int, ours: Set[Any], bound: Set[Place]) -> bool:
     """Tell whether a descriptor is of a connection at one of some places, and none that is kept.
 
     Nothing is copied for it: that would close locks of a file that has taken the number meanwhile.
@@ -221,10 +187,7 @@ def _is_one(number: int, ours: Set[Any], wanted: Wanted) -> bool:
     with system.borrowed_socket(number) as one:
         if one.family not in (_UNIX, *_ANY) or one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return False
-        if _is_at(one, one.getsockname(), wanted.bound):
-            return True
-        is_own = wanted.own is None or (number, found.st_ino) in wanted.own
-        return is_own and _is_at(one, one.getpeername(), wanted.connected)
+        return _is_at(one, one.getsockname(), bound)
 
 
 def _is_at(one: socket.socket, name: Any, places: Set[Place]) -> bool:

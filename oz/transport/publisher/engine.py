@@ -14,37 +14,19 @@ from oz.numbers import check_count
 from oz.program_end import end_daemon
 from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
-from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
 from oz.transport.calls import Calls
-from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
-from oz.transport.monitors import Monitor
 from oz.transport.peer_keys import PeerKeys
 from oz.transport.publisher import alone
-from oz.transport.publisher.accumulator import BatchBlock
 from oz.transport.publisher.attending import Attendant, KeyedInterest, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
 from oz.transport.security import credentials_of
-from oz.transport.socket import CLOSE_TIMEOUT, first_few
-
-_REFUSED_OPTIONS = (
-    int(zmq.SUBSCRIBE),
-    int(zmq.UNSUBSCRIBE),
-    int(zmq.XPUB_MANUAL),
-    int(zmq.INVERT_MATCHING),
-)
-"""What a PUB has not, or what would change who gets what behind this publisher's back."""
-
-
-_MOMENT = 0.05
-"""Seconds for which a loop is held up at most until all is written to an endpoint that is left."""
 
 
 class PublisherEngine:
@@ -53,12 +35,11 @@ class PublisherEngine:
     Attributes:
         socket: the socket; only who has the guard uses it.
         guard: lets one thread after the other use it.
-        attachments: where it is bound and connected to.
+        attachments: where it is bound.
         router: who wants what.
         dispatch: sends batches.
         records: tells subscribers where this publisher stands.
         sender: what every message passes through.
-        raw: the sends of `zmq.Socket`.
         closing: the end of it all.
         dialect: the dialect that subjects must be valid in.
         on_full: what to do when a subscriber is at its high-water mark.
@@ -70,33 +51,26 @@ class PublisherEngine:
         attend: does what is due; see `Attendant.attend`.
     """
 
-    def __init__(self, options: PublisherOptions, shell: Shell, role: Role | None = None) -> None:
-        """Make one that is neither bound nor connected; see `attach`.
+    def __init__(self, options: PublisherOptions, shell: Shell, role: Role) -> None:
+        """Make one that is not bound yet.
 
         Args:
-            options: as `oz.Publisher` is given them.
+            options: of the node.
             shell: the thread or the loop.
-            role: what the publisher knows beyond others, if it does.
+            role: what the publisher knows of its subscribers.
 
         Raises:
-            ValueError, TypeError, zmq.ZMQError: see `oz.Publisher`.
+            zmq.ZMQError: there are too many sockets.
         """
-        codec, delimiter = options.check()
         self.dialect = options.dialect
         self.on_full = options.on_full
         self.full_timeout = options.full_timeout
         self._shell = shell
-        self._longest_ending = _MOMENT if shell.in_turns else CLOSE_TIMEOUT
         self.guard = guard = Guard()
-        # Also where the context is the user's: nobody can ask whether its threads run already.
-        descriptors.need(descriptors.CONTEXT, "a Publisher")
-        context = options.context
-        self.attachments = Attachments(
-            guard, own_context=context is None, credentials=credentials_of(options.security)
-        )
-        self._monitor = Monitor(guard, is_shared=True)
+        self.attachments = Attachments(guard, credentials_of(options.security))
         self._calls: Calls | None = None
-        self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
+        assert options.context is not None
+        self.socket = socket = new_socket(options.context, zmq.XPUB)
         backend = backend_of(socket)
         self.monotonic = backend.monotonic
         parts = options.route(socket, role)
@@ -104,25 +78,17 @@ class PublisherEngine:
         routes = Routes(
             guard,
             self.router,
-            subject_check(options.dialect, delimiter or b"", self.attachments.endpoints),
+            subject_check(options.dialect, self.attachments.endpoints),
             self.check_open,
         )
-        plain = PlainFrames(guard, self.dispatch, parts.sink, backend, is_joined=delimiter is not None)
+        plain = PlainFrames(guard, self.dispatch, parts.sink, backend)
         self.sender = Sender(
-            guard, codec, parts, options.max_batch,
+            guard, options.codec, parts,
             routes=routes, hand_over=plain.shortest(), in_use=shell.in_use, check_open=self.check_open,
             expect_more=shell.expect_more, in_turns=shell.in_turns, backend=backend,
         )  # fmt: skip
         self.sender.send_alone = alone.shortest(self.sender, parts.sink, socket)
-        self.raw = RawSends(
-            socket, guard, parts, self.sender,
-            delimiter=delimiter or b"",
-            deliver=shell.deliver, as_result=shell.as_result, send_whole=shell.send_whole,
-        )  # fmt: skip
-        self.closing = PublisherClosing(
-            socket, guard, self.attachments, self._monitor, parts, self.sender,
-            take_more=shell.take_more,
-        )  # fmt: skip
+        self.closing = PublisherClosing(socket, guard, self.attachments, parts, self.sender)
         self.sender.most_bytes = options.limits.message_size
         attendant = Attendant(
             socket,
@@ -132,34 +98,31 @@ class PublisherEngine:
             self.closing,
             shell,
             limits=options.limits,
-            security=self._secured(options, delimiter or b"", None if role is None else role.reserved),
-            interest_changed=None if role is None else role.interest_changed,
+            security=self._secured(options, role.reserved),
+            interest_changed=role.interest_changed,
         )
         self.listen, self.rest, self.attend = attendant.listen, attendant.rest, attendant.attend
         self.flush_now = partial(self.sender.flush, socket)
         try:
-            options.set_up(socket, is_own=self.attachments.own_context)
+            options.set_up(socket)
         except BaseException:
             self.give_up()
             raise
         # `Context.destroy` is to know of it, as of what `Context.socket` makes.
         socket.context._add_socket(self)
 
-    def _secured(
-        self, options: PublisherOptions, delimiter: bytes, reserved: Reserved | None
-    ) -> KeyedInterest | None:
+    def _secured(self, options: PublisherOptions, reserved: Reserved | None) -> KeyedInterest | None:
         credentials = self.attachments.credentials
         if credentials is None:
             return None
         # A refusal is logged: `publish` goes on for all others.
         self._calls = self.closing.calls = Calls(self.attachments, lambda error: None, lambda end: end())
-        access = Access(credentials.rights, options.dialect, delimiter, reserved)
+        access = Access(credentials.rights, options.dialect, reserved=reserved)
         return KeyedInterest(PeerKeys(self.attachments, backend_of(self.socket)).receive, access, self._calls)
 
     def give_up(self) -> None:
         """Leave nothing open behind when it was never bound nor connected."""
-        if self.closing.close_socket(0, None):
-            self.closing.end_context(0)
+        self.closing.close_socket(0)
 
     # the socket ------------------------------------------------------------------------------------------
 
@@ -179,18 +142,9 @@ class PublisherEngine:
         return self.guard.is_foreign
 
     @property
-    def endpoint(self) -> str | None:
-        """The address last bound, or else connected to; None when there is none, or it is closed."""
-        return None if self.closed else self.attachments.last
-
-    @property
     def stats(self) -> PublisherStats:
         """The counts of this publisher so far; see `PublisherStats`."""
         return self.sender.stats if self.is_foreign else self.sender.count()
-
-    def described(self) -> list[str]:
-        """Say for `repr` where it is bound or connected to."""
-        return ["zmq.PUB", *first_few(self.attachments.endpoints)]
 
     def has_to_make_room(self) -> bool:
         """Tell whether more waits to be looked at, and somebody publishes meanwhile, who is to come first."""
@@ -209,93 +163,22 @@ class PublisherEngine:
         if self.sender.routes.is_closing:
             raise ClosedError("this Publisher is closing")
 
-    def attach(self, bind: Endpoints | None, connect: Endpoints | None) -> None:
-        """Bind and connect to endpoints; see `oz.Publisher`."""
-        for endpoint in as_list(bind):
-            self.bind(endpoint)
-        for endpoint in as_list(connect):
-            self.connect(endpoint)
-
     def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint; see `Attachments.bind`."""
-        if not self._monitor.is_watching:
-            self._begin_calls()
+        if self._calls is not None:
+            with self.guard:
+                self._calls.begin(self.socket)
         manager = self.attachments.bind(self.socket, addr)
-        self._attached()
-        return manager
-
-    def connect(self, addr: str | bytes) -> Any:
-        """Connect to an endpoint, such as a proxy's; see `Attachments.connect`."""
-        # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
-        self.set(zmq.IMMEDIATE, 1)
-        self._begin_calls()
-        manager = self.attachments.connect(self.socket, addr)
-        self._attached()
-        return manager
-
-    def _attached(self) -> None:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self.sender.routes.forget_valid()
         self._shell.attached()
         self._shell.in_use()
+        return manager
 
-    def unbind(self, addr: Any) -> None:
-        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        with self.closing.ending_endpoint(addr, self._longest_ending):
-            self.attachments.unbind(self.socket, addr)
-        self._shell.in_use()
-
-    def disconnect(self, addr: Any) -> None:
-        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        self._begin_calls()
-        with self.closing.ending_endpoint(addr, self._longest_ending):
-            self.attachments.disconnect(self.socket, addr)
-        self._shell.in_use()
-
-    def _begin_calls(self) -> None:
-        if self._calls is not None:
-            with self.guard:
-                self._calls.begin(self.socket)
-
-    def set(self, option: int, optval: Any) -> None:
-        """Set a socket option; see `oz.Publisher.set`."""
-        if option in _REFUSED_OPTIONS:
-            # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
-            raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
-        # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
+    def setsockopt(self, option: int, optval: Any) -> None:
+        """Set a socket option, as `zmq.Context.destroy` does."""
         with self.guard:
             self.socket.set(option, optval)
-
-    setsockopt = set
-
-    def get(self, option: int) -> Any:
-        """Get a socket option; see `oz.Publisher.get`."""
-        with self.guard:
-            found = self.socket.get(option)
-        if option == zmq.EVENTS:
-            self._shell.in_use()
-        # Programs that find an XPUB read subscriptions from it, which is done here already.
-        return int(zmq.PUB) if option == zmq.TYPE else found
-
-    getsockopt = get
-
-    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does."""
-        self._monitor.begin(self.socket, addr, events)
-
-    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
-        """Make a socket that receives events of the connections; see `Monitor.socket_for`."""
-        return self._monitor.socket_for(self.socket, events, addr)
-
-    # what is due -----------------------------------------------------------------------------------------
-
-    def batch(self) -> BatchBlock:
-        """Hold what is published until the end of a `with` block; see `oz.Publisher.batch`."""
-        return BatchBlock(self.sender.accumulator, self._flush_open)
-
-    def _flush_open(self) -> None:
-        if not self.closed:
-            self.flush_now()
 
     # publishing ------------------------------------------------------------------------------------------
 
@@ -305,11 +188,11 @@ class PublisherEngine:
         Raises:
             ClosedError: the publisher was closed meanwhile.
         """
-        (_, wire, raw), payload, item = refused
+        (_, raw), payload, item = refused
         with self.guard:
             self.check_open()
             # Its route is looked up again: interests may have changed meanwhile.
-            route = self.sender.routes.look_up(wire, raw)
+            route = self.sender.routes.look_up(raw)
             return self.sender.publish_any(self.socket, route, payload, item) is None
 
     def try_again(self, subject: Any, refused: Refused) -> Iterator[float]:

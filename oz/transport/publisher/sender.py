@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -88,7 +88,6 @@ class Sender:
         guard: Guard,
         codec: Codec | None,
         parts: SendingParts,
-        max_batch: int,
         *,
         routes: Routes,
         hand_over: HandOver,
@@ -104,7 +103,6 @@ class Sender:
             guard: of the publisher.
             codec: encodes payloads, if there is one.
             parts: what sends to those who ask.
-            max_batch: messages in a batch at most.
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
             in_use: the attribute; whoever finds a shorter way replaces it.
@@ -132,7 +130,6 @@ class Sender:
             guard,
             self.dispatch,
             self.stats,
-            max_batch,
             self.look,
             expect_more,
             self.monotonic,
@@ -143,11 +140,6 @@ class Sender:
         self.listened_at = 0.0
         self.is_behind = self.is_unheard = False
         self.send_alone: Callable[[Any, bytes, Any], bool] | None = None
-
-    @property
-    def has_short_way(self) -> bool:
-        """Whether payloads go as they come and nothing is kept of them: no codec, no last values."""
-        return self._encode is None and self._last_values is None
 
     def publish(
         self,
@@ -233,10 +225,6 @@ class Sender:
         """
         if self.routes.is_closing:
             self.check_open()
-        self.flush_full(socket)
-
-    def flush_full(self, socket: Any) -> None:
-        """Send what waits in the accumulator, which is full."""
         try:
             self.accumulator.flush(socket)
         except zmq.ZMQError:
@@ -272,7 +260,7 @@ class Sender:
             is_simple = route[0].kind == ROUTED and self._last_values is None
             if is_simple and not (self.guard.postponed or self.dispatch.is_blocked):
                 # What the handler publishes next waits there too, and is not to come before it.
-                self.accumulator.begin_rare(socket, route[0], route[2], self._as_item(payload, item))
+                self.accumulator.begin_rare(socket, route[0], route[1], self._as_item(payload, item))
             else:
                 self.guard.postponed.append(partial(self._publish_later, socket, route, payload, item))
             return None
@@ -286,8 +274,8 @@ class Sender:
 
     def _publish_now(self, socket: Any, route: Route, payload: Any, item: Any) -> Refused | None:
         if route[0].kind != ROUTED and self.look(socket):
-            route = self.routes.look_up(route[1], route[2])
-        recipients, wire, raw = route
+            route = self.routes.look_up(route[1])
+        recipients, raw = route
         if not recipients.kind and self._last_values is None:
             self.stats.unwanted += 1
             return None
@@ -296,7 +284,7 @@ class Sender:
             return route, payload, item
         if recipients.kind & PLAIN:
             try:
-                self.hand_over(socket, wire, payload, self.flags)
+                self.hand_over(socket, raw, payload, self.flags)
             except zmq.Again:
                 self.look(socket)
                 return route, payload, item
@@ -319,7 +307,7 @@ class Sender:
 
     def _publish_later(self, socket: Any, route: Route, payload: Any, item: Any) -> None:
         """Send what a signal handler published in the middle of something else."""
-        route = self.routes.look_up(*route[1:])
+        route = self.routes.look_up(route[1])
         with suppress(zmq.ZMQError):
             if self._publish_now(socket, route, payload, item) is None:
                 return
@@ -343,21 +331,6 @@ class Sender:
             self.accumulator.pass_over(socket)
             self.stats.sent += bool(recipients.kind)
             self.stats.unwanted += not recipients.kind
-
-    def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
-        """Put what was sent by the calls of pyzmq into the accumulator too, for those who filter here."""
-        known = self.routes.known.get(subject)
-        recipients = known[0] if known is not None else self.routes.look_up(subject, subject)[0]
-        if not recipients.kind & ROUTED:
-            return
-        if len(frames) == 1 and len(frames[0]) < LARGE:
-            # The position of a last value goes by what waits, so nothing may come between.
-            with nullcontext() if self._last_values is None else self.guard:
-                self.accumulator.begin(socket, recipients, subject, frames[0])
-        else:
-            content = frames[0] if len(frames) == 1 else frames or b""
-            with self.guard:
-                self._keep_and_begin(socket, recipients, subject, rich(content))
 
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""

@@ -246,19 +246,11 @@ class HandOver(Protocol):
 
 
 class PlainFrames:
-    """Sends the subject as a frame, and the payload behind it; or both in one."""
+    """Sends the subject as a frame, and the payload behind it."""
 
-    __slots__ = ("_dispatch", "_guard", "_is_joined", "_send", "_send_message", "_send_whole", "_sink")
+    __slots__ = ("_dispatch", "_guard", "_send", "_send_whole", "_sink")
 
-    def __init__(
-        self,
-        guard: Guard,
-        dispatch: Dispatch,
-        sink: XpubSink,
-        backend: Backend,
-        *,
-        is_joined: bool = False,
-    ) -> None:
+    def __init__(self, guard: Guard, dispatch: Dispatch, sink: XpubSink, backend: Backend) -> None:
         """Put together what a publisher has.
 
         Args:
@@ -266,19 +258,16 @@ class PlainFrames:
             dispatch: sends batches.
             sink: counts what waits.
             backend: of its socket.
-            is_joined: whether the subject, its delimiter and the payload are one frame.
         """
         self._guard = guard
         self._dispatch = dispatch
         self._sink = sink
         self._send = backend.send
         self._send_whole = backend.send_whole
-        self._is_joined = is_joined
-        self._send_message = self._send_joined if is_joined else self._send_apart
 
     def shortest(self) -> HandOver:
         """Return `hand_over`, compiled where that is there."""
-        if HOT is None or self._is_joined:
+        if HOT is None:
             return self.hand_over
         return HOT.HandOver(
             twin=self.hand_over,
@@ -302,12 +291,12 @@ class PlainFrames:
             if guard.is_interrupted:
                 # One that was postponed.
                 self._dispatch.make_lossy()
-                self._send_message(socket, wire, payload, flags)
+                self._send_apart(socket, wire, payload, flags)
                 return
             with guard.busy:
                 guard.is_busy = True
                 self._dispatch.make_lossy()
-                self._send_message(socket, wire, payload, flags)
+                self._send_apart(socket, wire, payload, flags)
             guard.is_busy = False
             if guard.postponed:
                 guard.do_postponed()
@@ -338,14 +327,6 @@ class PlainFrames:
                 except BaseException:
                     pass  # Another one: that has gone, too.
             raise
-
-    def _send_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """Send the subject, its delimiter and the payload in one frame; more may follow it."""
-        if type(payload) is bytes and ((size := len(payload)) < WATCHED_FROM or self._sink.try_add(size)):
-            self._send(socket, wire + payload, flags)
-        else:
-            first, *rest = payload if type(payload) is tuple else (payload,)
-            self._send_all(socket, (wire + bytes(first), *rest), flags)
 
     def _send_all(self, socket: Any, frames: tuple[Any, ...], flags: int) -> None:
         size = sum(map(len, frames))

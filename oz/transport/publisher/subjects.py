@@ -9,7 +9,7 @@ from typing import Any
 from oz.errors import ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.prefix_counts import UNREACHABLE
-from oz.protocol.publisher.interest import NOBODY, PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
 from oz.subjects import dialects
 from oz.transport.dropin import callers_level
@@ -25,29 +25,26 @@ LONGEST_INBOX, LONGEST_NUMBER = 100, 60
 """Characters of the longest inbox, without what numbers its requests, that is remembered as valid; and the
 digits of the longest number."""
 
-Route = tuple[Recipients, bytes, bytes]
-"""Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
+Route = tuple[Recipients, bytes]
+"""Of a subject: who wants it, and its bytes."""
 
 
-def subject_check(
-    dialect: str, delimiter: bytes, endpoints: Collection[str]
-) -> Callable[[Any], tuple[bytes, bytes]]:
+def subject_check(dialect: str, endpoints: Collection[str]) -> Callable[[Any], bytes]:
     """Make what checks the subjects of a publisher.
 
     Args:
         dialect: the publisher's.
-        delimiter: what follows the subject within its frame, or nothing.
         endpoints: where the publisher sends to; may change.
 
     Returns:
-        A function that is called with a subject as it was given to `publish`, and gives the bytes before a
-        plain payload and the subject's own. It raises SubjectError where the dialect does not allow it or it
-        may not leave this host, ProtocolError where it begins as oz's own keys do, TypeError for no text.
+        A function that is called with a subject as it was given to `publish`, and gives its bytes. It raises
+        SubjectError where the dialect does not allow it or it may not leave this host, ProtocolError where it
+        begins as oz's own keys do, TypeError for no text.
     """
     rules = dialects.find(dialect)
     decode, check_own, advise = rules.decode, rules.check_subject, rules.subject_advice
 
-    def check(subject: Any) -> tuple[bytes, bytes]:
+    def check(subject: Any) -> bytes:
         own = decode(subject, SubjectError)
         check_own(own)
         raw = own if isinstance(own, bytes) else own.encode()
@@ -62,10 +59,7 @@ def subject_check(
         advice = advise(own)
         if advice is not None:
             warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
-        if delimiter and delimiter in raw:
-            rule = f"the delimiter {delimiter!r} ends the subject, so it cannot hold one"
-            raise SubjectError(dialect, subject, raw.index(delimiter), rule)
-        return raw + delimiter, raw
+        return raw
 
     return check
 
@@ -75,8 +69,6 @@ class Routes:
 
     Attributes:
         known: the route of each, by how it was given; forgotten whenever an interest changes.
-        quick: what of that the short way needs: recipients and bytes where all who want it have the publisher
-            filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
         is_closing: nothing more is published.
     """
 
@@ -92,14 +84,13 @@ class Routes:
         "_valid",
         "is_closing",
         "known",
-        "quick",
     )
 
     def __init__(
         self,
         guard: Guard,
         router: Router,
-        check: Callable[[Any], tuple[bytes, bytes]],
+        check: Callable[[Any], bytes],
         check_open: Callable[[], None],
     ) -> None:
         """Remember nothing.
@@ -107,7 +98,7 @@ class Routes:
         Args:
             guard: of the publisher.
             router: knows who wants what.
-            check: gives the bytes of a subject, with the delimiter and without, or raises.
+            check: gives the bytes of a subject, or raises.
             check_open: raises when the publisher is closed, or closes.
         """
         self._guard = guard
@@ -116,11 +107,10 @@ class Routes:
         self._count = router.count
         self._check = check
         self._check_open = check_open
-        self._valid: dict[str | bytes, tuple[bytes, bytes]] = {}
+        self._valid: dict[str | bytes, bytes] = {}
         self._inboxes: set[str] = set()
         self._answered: tuple[str, Route] | None = None
         self.known: dict[str | bytes, Route] = {}
-        self.quick: dict[str | bytes, Any] = {}
         self.is_closing = False
 
     def find(self, subject: Any) -> Route:
@@ -142,15 +132,15 @@ class Routes:
         if isinstance(subject, str) and subject.startswith(INBOX):
             return self._find_inbox(subject)
         can_remember = isinstance(subject, (str, bytes))
-        forms = self._valid.get(subject) if can_remember else None
-        if forms is None:
-            forms = self._check(subject)
+        raw = self._valid.get(subject) if can_remember else None
+        if raw is None:
+            raw = self._check(subject)
             if can_remember:
-                self._remember_valid(subject, forms)
+                self._remember_valid(subject, raw)
         self._guard.is_wanted = True
         # At once, or an interest that another thread takes in between would stay unknown here.
         with self._guard:
-            route = self.look_up(*forms)
+            route = self.look_up(raw)
             # A pattern may have been passed over this time only.
             if can_remember and not self._interest.has_changed:
                 self._remember(subject, route)
@@ -165,25 +155,23 @@ class Routes:
         is_numbered = len(number) <= LONGEST_NUMBER and subject.isascii() and number.isdecimal()
         if is_numbered and owner in self._inboxes:
             raw = subject.encode()
-            forms = (raw, raw)
         else:
-            forms = self._check(subject)
-            if is_numbered and forms[0] is forms[1] and len(owner) <= LONGEST_INBOX:
+            raw = self._check(subject)
+            if is_numbered and len(owner) <= LONGEST_INBOX:
                 if len(self._inboxes) >= SUBJECTS_REMEMBERED:
                     self._inboxes.clear()
                 self._inboxes.add(owner)
         self._guard.is_wanted = True
         with self._guard:
-            wire, raw = forms
-            route = self._look_up(raw, wire), wire, raw
+            route = self._look_up(raw), raw
             self._answered = subject, route
         return route
 
-    def look_up(self, wire: bytes, raw: bytes) -> Route:
+    def look_up(self, raw: bytes) -> Route:
         """Find out who wants a subject that is valid."""
         # Under the guard: another thread may be taking in an interest.
         with self._guard:
-            return self._look_up(raw, wire), wire, raw
+            return self._look_up(raw), raw
 
     def count(self, subject: Any) -> int:
         """Count the subscriptions that let a subject through; None counts all.
@@ -193,32 +181,28 @@ class Routes:
         """
         with self._guard:
             if subject is None:
-                return self._count(None, None)
-            recipients, wire, raw = self.find(subject)
-            return self._count(raw, wire, recipients)
+                return self._count(None)
+            recipients, raw = self.find(subject)
+            return self._count(raw, recipients)
 
-    def _remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:
+    def _remember_valid(self, subject: str | bytes, raw: bytes) -> None:
         if len(subject) > LONGEST_REMEMBERED:
             return
         if len(self._valid) >= SUBJECTS_REMEMBERED:
             self._valid.clear()
-        self._valid[subject] = forms
+        self._valid[subject] = raw
 
     def _remember(self, subject: str | bytes, route: Route) -> None:
-        recipients, wire, raw = route
-        if len(raw) > LONGEST_REMEMBERED:
+        if len(route[1]) > LONGEST_REMEMBERED:
             return
         if len(self.known) >= SUBJECTS_REMEMBERED:
             self.forget()
         self.known[subject] = route
-        ways = {NOBODY: None, ROUTED: (recipients, raw), PLAIN: wire}
-        self.quick[subject] = ways.get(recipients.kind, False)
 
     def forget(self) -> None:
         """Forget who wants what."""
         # All at once: finding the oldest again and again would walk over the slots of those gone before.
         self.known.clear()
-        self.quick.clear()
         self._answered = None
 
     def forget_valid(self) -> None:

@@ -52,5 +52,5 @@ class Publisher:
             self.queue.work(lambda: 0.0)
 
     def wants(self, subject):
-        recipients = self.router.find(subject, subject)
+        recipients = self.router.find(subject)
         return bool(recipients.kind)

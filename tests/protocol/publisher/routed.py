@@ -27,5 +27,5 @@ def go(router, *keys, now=0.0):
 
 
 def wanted_by(router, subject):
-    recipients = router.find(subject, subject)
+    recipients = router.find(subject)
     return [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]

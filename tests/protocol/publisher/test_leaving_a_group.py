@@ -18,7 +18,7 @@ class OnItsWay:
 
     def __init__(self, publisher, count, *, size=1):
         self.publisher, self.count = publisher, count
-        recipients = publisher.router.find(b"a.x", b"a.x")
+        recipients = publisher.router.find(b"a.x")
         self._messages = [(recipients, b"a.x", b"%*d" % (size, number)) for number in range(count)]
 
     def go_on(self):

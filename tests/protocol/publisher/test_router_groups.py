@@ -102,7 +102,7 @@ def test_a_message_on_its_way_goes_to_no_member_that_was_told_that_nothing_more_
     leaving, staying = key(1, "job.*", group="g"), key(1, "job.*", name=b"m" * 16, group="g")
     other = key(2, "other", group="g")
     come(router, leaving, stream_key(NAME), staying, stream_key(b"m" * 16))
-    before = router.find(b"job.a", b"job.a")
+    before = router.find(b"job.a")
     go(router, leaving)
     come(router, other)
     batches = split([part for number in range(4) for part in (before, b"job.a", b"%d" % number)], 0)
@@ -112,7 +112,7 @@ def test_a_message_on_its_way_goes_to_no_member_that_was_told_that_nothing_more_
 def test_a_message_on_its_way_to_a_group_that_nobody_is_left_of_goes_to_whom_it_was_meant_for(router):
     declared = key(1, "job.*", group="g")
     come(router, declared, key(2, "other", group="g"), stream_key(NAME))
-    before = router.find(b"job.a", b"job.a")
+    before = router.find(b"job.a")
     go(router, declared)
     (batch,) = split([before, b"job.a", b"1"], 0)
     assert batch.stream.name == NAME
@@ -123,5 +123,5 @@ def test_the_policy_of_a_member_that_says_goodbye_ends_with_it(router):
     for name, policy in zip(names, ("failover", "round_robin", "round_robin"), strict=True):
         come(router, key(1, "job.*", name=name, group="g", policy=policy), stream_key(name))
     come(router, key(2, name=names[0], group="g", policy="failover", leaving=True))
-    (choice,) = router.find(b"job.a", b"job.a").choices
+    (choice,) = router.find(b"job.a").choices
     assert [choice.pick(b"").name for _ in range(4)] == [names[1], names[2]] * 2

@@ -92,8 +92,8 @@ def test_who_wants_the_inboxes_of_a_node_is_known_from_the_last_until_an_interes
     assert wanted_by(router, b"_INBOX." + b"cd" * 16 + b".1") == []
     # A plain subscription, which no index knows of.
     come(router, inboxes[1])
-    assert [router.find(one, one).kind for one in inboxes] == [ROUTED, PLAIN | ROUTED, ROUTED]
+    assert [router.find(one).kind for one in inboxes] == [ROUTED, PLAIN | ROUTED, ROUTED]
     go(router, inboxes[1])
-    assert [router.find(one, one).kind for one in inboxes] == [ROUTED] * 3
+    assert [router.find(one).kind for one in inboxes] == [ROUTED] * 3
     come(router, other)
     assert [len(wanted_by(router, one)) for one in inboxes] == [1, 2, 1]

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from oz.protocol.conflating import LIMIT
 from oz.protocol.publisher.send_buffer import send_buffer_of
-from oz.protocol.subscriber import receive_buffer
 from oz.wire.keys import DeliveryOptions
 
 
@@ -85,6 +85,6 @@ def test_beyond_the_bound_the_subject_that_came_up_first_is_missed_and_numbered(
 @pytest.mark.parametrize("overflow", ["conflate", "drop_oldest"])
 def test_without_a_bound_there_is_one(overflow):
     one = stream(overflow, limit=0)
-    count = receive_buffer.LIMIT + 5
+    count = LIMIT + 5
     pairs = [part for number in range(count) for part in (b"%d" % number, b"")]
     assert send_buffer_of(one).put(one, pairs, range(count)) == 5

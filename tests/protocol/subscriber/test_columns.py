@@ -5,7 +5,7 @@ import pytest
 import oz
 from oz.message import Extras
 from oz.protocol.messages import Arrival, RichMessage, RoutedMessage
-from oz.protocol.subscriber.columns import BatchColumns, MessageBatch
+from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from support.cases import each
 
@@ -16,7 +16,7 @@ def columns(payloads, *attached, subjects=None):
     table = SubscriptionTable()
     table.add(Subscribed([oz.compile("a.*")], None, lambda _: None))
     names = subjects or [b"a.%d" % number for number in range(len(payloads))]
-    return BatchColumns(names, payloads, list(attached), 100, table)
+    return BatchColumns(names, payloads, list(attached), table)
 
 
 def arrival():
@@ -31,18 +31,6 @@ def made(found):
         found.message(place, route, body[0] if isinstance(body, list) else body, shared)
         for place, (route, body) in enumerate(rows)
     ]
-
-
-def test_bare_messages_are_made_alike_one_by_one_and_all_at_once():
-    found = columns([b"one", b"two"])
-    assert (found.extras, found.is_clear) == (None, True)
-    batch = found.whole(arrival())
-    assert isinstance(batch, MessageBatch)
-    together, apart = batch.messages(), made(found)
-    assert [type(one) for one in (*together, *apart)] == [RoutedMessage] * 4
-    for name in ("subject", "payload", "body", "frames", "sequence", "gap", "extras"):
-        assert [getattr(one, name) for one in together] == [getattr(one, name) for one in apart]
-    assert [(one.sequence, one.gap) for one in apart] == [(7, 3), (8, 0)]
 
 
 def test_extras_several_frames_and_large_payloads_are_found():

@@ -41,7 +41,8 @@ def take(decoder, sequence, payload, flags=MESSAGES):
     (key,) = decoder.streams.by_key
     frame = head_start(key, flags, b"o" * 16, 1) + head_end(sequence, 1)
     body = pack_array([f"{OWNER}.{sequence}".encode(), payload])
-    return decoder.accept([frame + body], 5) or decoder.next()
+    lone = decoder.accept([frame + body], 5)
+    return decoder.waiting.popleft() if lone is None and decoder.waiting else lone
 
 
 def shown(message):
@@ -109,11 +110,16 @@ def test_a_lone_message_with_extras_says_what_it_says_in_a_batch(decoder):
     take(decoder, 0, b"0")
     for sequence, fields in enumerate(FIELDS, 1):
         said = []
-        for in_batches in (False, True):
-            decoder.in_batches = in_batches
-            one = take(decoder, 2 * sequence - 1 + in_batches, [b'{"a": 1}', fields], RICH)
+        # Behind others that wait in line a lone frame is taken as a batch.
+        for is_alone in (True, False):
+            if not is_alone:
+                decoder.waiting.append(None)
+            one = take(decoder, 2 * sequence - is_alone, [b'{"a": 1}', fields], RICH)
+            if not is_alone:
+                assert one is None
+                one = decoder.waiting.pop()
             said.append((type(one), one.payload, one.body, one.extras, one.gap, one.time_ns, one.origin))
-            assert one.sequence == 2 * sequence - 1 + in_batches
+            assert one.sequence == 2 * sequence - is_alone
         assert said[0] == said[1]
         assert not decoder.waiting
     assert (decoder.stats.received, decoder.stats.delivered) == (2 * len(FIELDS) + 1,) * 2
@@ -125,19 +131,6 @@ def test_lone_extras_that_are_malformed_are_counted_and_their_message_is_missing
         assert take(decoder, 1, [b"1", fields], RICH) is None
     assert take(decoder, 2, [b"2", {}], RICH).gap == 1
     assert (decoder.stats.malformed, decoder.stats.lost) == (3, 1)
-
-
-def test_a_lone_message_that_is_published_again_is_delivered_once():
-    streams = Streams(lambda size: bytes(range(size)), dedupe=True)
-    subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
-    streams.add(subscription, DeliveryOptions(), last_value=False)
-    decoder = BatchDecoder(streams, find_codec("json"))
-    take(decoder, 0, b"0")
-    got = [
-        take(decoder, number, [b"1", {"id": one}], RICH) for number, one in enumerate([b"a", b"b", b"a"], 1)
-    ]
-    assert [one is not None for one in got] == [True, True, False]
-    assert decoder.stats.repeated == 1
 
 
 # heartbeats -----------------------------------------------------------------------------------------------
@@ -252,5 +245,5 @@ def test_last_values_that_somebody_else_asked_for_are_passed_over(decoder):
     (key,) = decoder.streams.by_key
     head = head_start(key, LAST_VALUES, b"o" * 16, 1) + head_end(0, 1)
     decoder.accept([head + (1).to_bytes(4, "big") + pack_array([f"{OWNER}.0".encode(), b"0"])], 7)
-    assert decoder.next() is None
+    assert not decoder.waiting
     assert decoder.stats.filtered == 1

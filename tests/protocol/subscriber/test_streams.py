@@ -3,10 +3,9 @@ import os
 from math import inf
 
 from oz.protocol.subscriber.declarations import GREETING
-from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.sequences import source_of
 from oz.protocol.subscriber.streams import Streams
-from oz.wire.keys import DECLARATION, PATTERN, STREAM, parse_declaration
+from oz.wire.keys import DECLARATION, STREAM, parse_declaration
 from protocol.subscriber.fed import NS, A, B, Feed, add, answer
 
 
@@ -25,81 +24,29 @@ def test_subscriptions_on_other_terms_have_a_stream_of_their_own(streams):
     add(streams, "a", overflow="conflate", limit=5)
     add(streams, "b", group="g")
     assert len(streams.by_key) == 3
-    assert len(streams.buffered) == 1
 
 
-def test_ready_when_every_known_publisher_has_answered_everything(streams):
+def test_a_publisher_has_answered_when_it_has_answered_everything(streams):
     add(streams, "a")
-    assert not streams.is_ready(1)
+    assert not streams.has_answered(A)
     answer(streams, A)
-    assert streams.is_ready(1)
-    assert not streams.is_ready(2)
-    answer(streams, B)
-    assert streams.is_ready(2)
-    add(streams, "b")
-    assert not streams.is_ready(2)
-    answer(streams, A)
-    assert not streams.is_ready(2)
-    assert streams.unready() == {"publishers": 2, "unanswered": 1}
-
-
-def test_two_connections_to_one_publisher_are_two_paths(streams):
-    add(streams, "a")
-    answer(streams, A, paths=2)
-    assert streams.is_ready(2)
-
-
-def test_a_stream_that_a_publisher_does_not_know_is_not_ready(streams):
-    add(streams, "a")
-    answer(streams, A)
+    assert streams.has_answered(A)
+    assert not streams.has_answered(B)
     add(streams, "b", group="g")
-    assert not streams.is_ready(1)
-
-
-def test_a_shared_pattern_is_ready_once_it_is_known_where_it_stands(streams):
-    _, changes = add(streams, "a", is_shared=True)
-    assert set(kinds(changes.wanted)) == {DECLARATION, STREAM, PATTERN}
+    assert not streams.has_answered(A)
     answer(streams, A)
-    shared = next(stream for stream in streams.by_key.values() if stream.is_shared)
-    known = shared.sources.pop(A)
-    assert not streams.is_ready(1)
-    shared.sources[A] = known
-    assert streams.is_ready(1)
+    assert streams.has_answered(A)
 
 
-def test_a_publisher_that_fell_silent_beside_others_does_not_count(streams):
-    add(streams, "a")
-    answer(streams, A, at=1)
-    answer(streams, B, at=1 + SILENCE + 0.1)
-    assert streams.is_ready(1)
-    assert not streams.is_ready(2)
-    add(streams, "b")
-    answer(streams, B, at=1 + SILENCE + 0.1)
-    assert streams.is_ready(1)
-
-
-def test_a_lone_publisher_that_fell_silent_does_not_count_when_the_time_is_known(streams):
-    add(streams, "a")
-    answer(streams, A, at=10)
-    assert streams.is_ready(1, time_ns=round((10 + SILENCE) * NS))
-    assert not streams.is_ready(1, time_ns=round((10.1 + SILENCE) * NS))
-
-
-def test_not_ready_while_something_is_gathered(streams):
+def test_nothing_is_answered_while_something_is_gathered(streams):
     for number in range(40):
         add(streams, f"n.{number}")
     answer(streams, A)
     assert streams.is_collecting
-    assert not streams.is_ready(1)
+    assert not streams.has_answered(A)
     streams.flush()
     answer(streams, A)
-    assert streams.is_ready(1)
-
-
-def test_without_any_publisher_every_declaration_is_unanswered(streams):
-    add(streams, "a")
-    add(streams, "b")
-    assert streams.unready() == {"publishers": 0, "unanswered": 2}
+    assert streams.has_answered(A)
 
 
 def test_what_one_publisher_left_unanswered_is_declared_again(streams):
@@ -183,16 +130,16 @@ def test_a_goodbye_is_answered_by_all_who_knew_the_stream(streams):
 
 def test_an_answer_of_a_former_life_does_not_count(streams, feed):
     feed.control(0, epoch=2, live=[1], refused={}, paths=1)
-    assert streams.is_ready(1)
+    assert streams.has_answered(A)
     feed.control(0, epoch=1, live=[], refused={}, paths=1)
-    assert streams.is_ready(1)
+    assert streams.has_answered(A)
 
 
 def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
     feed.control(0, live=[1], refused={}, paths=1)
     feed.control(0, epoch=2)
     assert [gap.count for gap in feed.gaps] == [None]
-    assert not streams.is_ready(1)
+    assert not streams.has_answered(A)
     streams.renew(0)
     assert kinds(streams.renew(1).wanted) == [DECLARATION]
 

@@ -4,7 +4,7 @@ import pytest
 
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.accumulator import QUIET, SHARED, Accumulator, BatchBlock
+from oz.transport.publisher.accumulator import QUIET, SHARED, Accumulator
 
 
 class Clock:
@@ -49,7 +49,7 @@ def make(clock, seconds, looking=0.0):
     def look(_):
         clock.now += looking
 
-    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, look, lambda: None, clock)
+    waits = Accumulator(Guard(), dispatch, PublisherStats(), look, lambda: None, clock)
     return waits, dispatch
 
 
@@ -94,7 +94,6 @@ def test_in_a_turn_of_a_loop_one_message_goes_alone_and_the_others_share_a_frame
         Guard(),
         dispatch,
         PublisherStats(),
-        100,
         lambda _: None,
         lambda: asked.append(1),
         clock,
@@ -116,9 +115,7 @@ def test_in_a_turn_of_a_loop_one_message_goes_alone_and_the_others_share_a_frame
 def in_turns(clock, seconds):
     dispatch = SlowDispatch(clock, seconds)
     stats = PublisherStats()
-    return Accumulator(
-        Guard(), dispatch, stats, 100, lambda _: None, lambda: None, clock, in_turns=True
-    ), dispatch
+    return Accumulator(Guard(), dispatch, stats, lambda _: None, lambda: None, clock, in_turns=True), dispatch
 
 
 @pytest.mark.parametrize("way", ["begin", "begin_rare"])
@@ -192,18 +189,6 @@ def test_others_are_expected_until_they_are_late_or_what_waits_has_gone(clock):
     assert not waits.expects_others()
 
 
-def test_the_end_of_a_turn_leaves_what_is_held(clock):
-    dispatch = SlowDispatch(clock, 3 * QUIET)
-    waits = Accumulator(
-        Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock, in_turns=True
-    )
-    with BatchBlock(waits, lambda: None):
-        waits.begin(None, None, b"0", b"")
-        waits.end_turn(None)
-        assert len(waits) == 1
-        assert not dispatch.sent
-
-
 class InterruptedDispatch(SlowDispatch):
     """Calls a signal handler when a sender asks for the position, which is before it takes what waits."""
 
@@ -223,7 +208,7 @@ class InterruptedDispatch(SlowDispatch):
 def test_a_signal_handler_may_close_between_the_count_of_what_waits_and_its_sending(clock):
     dispatch = InterruptedDispatch(clock, QUIET)
     guard = Guard()
-    waits = Accumulator(guard, dispatch, PublisherStats(), 100, lambda _: None, lambda: None, clock)
+    waits = Accumulator(guard, dispatch, PublisherStats(), lambda _: None, lambda: None, clock)
     for number in range(3):
         waits.begin(None, None, b"%d" % number, b"")
 

@@ -1,10 +1,10 @@
-"""Schedules of the simulation: the suite runs 200, `python -m nodes.simulation 0 10000` runs 10,000."""
+"""Schedules of the simulation: the suite runs 200, `python -m peers.simulation 0 10000` runs 10,000."""
 
 from unittest.mock import patch
 
 import pytest
 
-from nodes.simulation import run_seed
+from peers.simulation import run_seed
 from oz.node.peers import Peers
 from oz.node.requests import Requests
 

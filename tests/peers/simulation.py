@@ -1,7 +1,7 @@
 """Seeded schedules of nodes over modelled connections.
 
-`python -m nodes.simulation SEED` (in `tests/`) runs one schedule and prints its statistics;
-`python -m nodes.simulation FIRST COUNT` runs many.
+`python -m peers.simulation SEED` (in `tests/`) runs one schedule and prints its statistics;
+`python -m peers.simulation FIRST COUNT` runs many.
 
 The peers and requests are those of oz. Sessions and links are models: numbered messages of stream 0 that are sent
 again after a HELLO, as in `oz.publisher.session` and `oz.subscriber.link`.
@@ -543,7 +543,7 @@ def run_seed(seed, *, trace=False):
         world = World(seed, trace=trace)
         world.run()
     except Exception as error:
-        error.add_note(f"replay: python -m nodes.simulation {seed}")
+        error.add_note(f"replay: python -m peers.simulation {seed}")
         raise
     return world.statistics
 
