@@ -4,9 +4,9 @@ from unittest.mock import patch
 
 import pytest
 
-from peers.simulation import run_seed
 from oz.node.peers import Peers
 from oz.node.requests import Requests
+from peers.simulation import run_seed
 
 
 @pytest.mark.parametrize("first", range(0, 200, 25))
