@@ -262,6 +262,23 @@ def test_close_from_a_handler_does_not_wait_for_itself():
     assert results == [True]
 
 
+def test_a_message_that_comes_while_a_thread_leaves_its_lane_is_handled():
+    owner, late = Owner(), make_messages(1)
+    with running() as pool:
+        runner = Runner(pool, owner, lambda message: 1)
+        release = runner.lanes.release
+
+        def release_late(lane):
+            if late:
+                lane.items.append(late.pop())
+            return release(lane)
+
+        runner.lanes.release = release_late
+        runner.put(make_messages(1))
+        wait_until_idle(owner, runner)
+    assert len(owner.replies) == 2
+
+
 def test_many_threads_put_and_handle_without_a_loss():
     owner, counts, lock = Owner(), defaultdict(int), threading.Lock()
 

@@ -125,6 +125,14 @@ def test_bytes_of_encoded_payloads_count():
     assert len(made.abandoned) == 1
 
 
+def test_bytes_of_taken_messages_do_not_count():
+    made = make_lanes(max_bytes=10_000)
+    made.lanes.put([make_message(payload=bytes(4_000)) for _ in range(2)])
+    made.lanes.all[0].take()
+    made.lanes.put([make_message(payload=bytes(4_000))])
+    assert made.abandoned == []
+
+
 def test_a_message_larger_than_the_limit_waits_alone():
     for overflow in (None, "drop_oldest", "conflate"):
         made = make_lanes(max_bytes=100, overflow=overflow)
