@@ -13,7 +13,7 @@ peers = st.sampled_from(PEERS)
 
 
 class RequestMachine(RuleBasedStateMachine):
-    """Requests to three peers, whose sessions end and come again, beside a model of the streams that hold each request."""
+    """Requests to three peers beside a model of the streams that hold each request. Sessions end and come again."""
 
     def __init__(self):
         super().__init__()
