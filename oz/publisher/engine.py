@@ -52,6 +52,7 @@ from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
+from oz.publisher.routing import Interest
 from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.publisher.sessions import Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
@@ -130,6 +131,7 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        interest_class, last_values_class, subjects_class: of the parts that differ for a node.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -139,6 +141,10 @@ class Engine:
         "__dict__", "__weakref__", "_held", "_listener", "_sessions", "is_closing", "is_pressed", "is_resting",
         "is_watching", "plain_sent",
     )  # fmt: skip
+
+    interest_class = Interest
+    last_values_class = LastValues
+    subjects_class = SubjectCheck
 
     def __init__(
         self,
@@ -167,7 +173,7 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
-        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
+        self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
@@ -194,7 +200,7 @@ class Engine:
             pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
         )
-        self._last_values = LastValues() if last_value else None
+        self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16)
         self.plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
@@ -234,6 +240,7 @@ class Engine:
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
             processor_clock=self.runtime.processor_clock,
+            interest=self.interest_class,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()

@@ -103,6 +103,7 @@ class Sessions:
         authorize: Authorize = allow_all,
         owns: Callable[[bytes, str], bool] = lambda session, user: True,
         processor_clock: Callable[[], float] = float,
+        interest: type[Interest] = Interest,
     ) -> None:
         """Start without sessions.
 
@@ -114,9 +115,10 @@ class Sessions:
             authorize: returns why a user may not have a subscription, perhaps of a group, or None.
             owns: whether a session id belongs to a user.
             processor_clock: returns seconds of processor time, to find patterns that are slow together.
+            interest: class of the interest.
         """
         self.origin, self.settings, self._new_id = origin, settings, new_id
-        self.interest = Interest(settings.pattern_time, processor_clock)
+        self.interest = interest(settings.pattern_time, processor_clock)
         self.interest.on_suspended = self._suspended
         self.batcher = Batcher(
             batch=settings.batch, body_bytes=settings.body_bytes, alone_bytes=settings.alone_bytes

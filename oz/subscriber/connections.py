@@ -100,7 +100,10 @@ class Connections(ABC):
         keys: of the publishers, None without security.
         denials: refusals that the program was not told of, by endpoint and number of the subscription (0 for
             a refused connection), each with its inbox.
+        subscriptions_class: class of the subscriptions; a node has another.
     """
+
+    subscriptions_class = Subscriptions
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class Connections(ABC):
         self.lone: Lone | None = None
         self.tell: Callable[[], None] = lambda: None
         self.state = OPEN
-        self.subscriptions = Subscriptions()
+        self.subscriptions = self.subscriptions_class()
         self.dispatcher = Dispatcher(self.subscriptions, decode=decode, dedupe=options.dedupe)
         self._member = runtime.random_bytes(16)
         # A batch of small messages has up to 1 MiB, so that a link must accept as much.

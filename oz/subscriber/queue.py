@@ -23,6 +23,7 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -224,7 +225,8 @@ class Inbox:
 
     Attributes:
         entries: one for each pattern.
-        handle: object that the program has.
+        handle: object that the program has. A node's is referred to weakly, because the thread of the node refers to
+            the inbox.
         handler: called with each message, or None.
         is_inline: whether the handler runs in the thread that reads.
         queue: own queue; None if messages go to the queue of the subscriber.
@@ -239,11 +241,11 @@ class Inbox:
 
     __slots__ = (
         "__weakref__",
+        "_handle",
         "delivered",
         "dropped",
         "entries",
         "falls_back",
-        "handle",
         "handler",
         "is_active",
         "is_handled",
@@ -264,12 +266,22 @@ class Inbox:
         falls_back: bool = True,
     ) -> None:
         self.entries: list[Entry] = []
-        self.handle: Any = None
+        self._handle: Any = None
         self.handler, self.is_inline, self.is_handled = handler, is_inline, is_handled
         self.queue: Queue | None = None
         self.limit, self.delivered, self.dropped = limit, 0, 0
         self.falls_back, self.is_active, self.is_removed = falls_back, True, False
         self.refusal: Any = None
+
+    @property
+    def handle(self) -> Any:
+        """Object that the program has."""
+        found = self._handle
+        return found() if isinstance(found, weakref.ref) else found
+
+    @handle.setter
+    def handle(self, handle: Any) -> None:
+        self._handle = handle
 
     @property
     def is_over(self) -> bool:

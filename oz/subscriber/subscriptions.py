@@ -64,7 +64,10 @@ class Subscriptions:
     Attributes:
         revision: number of the last change; 0 before the first one.
         by_sid: active subscriptions.
+        index_class: class of the index of a stream.
     """
+
+    index_class: type[PatternIndex[Subscription]] = PatternIndex
 
     def __init__(self) -> None:
         self.revision = 0
@@ -122,7 +125,7 @@ class Subscriptions:
         index = self._indexes.get(number)
         if index is None:
             # The dispatcher has a cache of its own.
-            index = self._indexes[number] = PatternIndex(cache_size=0)
+            index = self._indexes[number] = self.index_class(cache_size=0)
         index.add(pattern, one)
         self._changed(one)
         return one
