@@ -72,7 +72,8 @@ class Subscription(NodeSubscriptionBase):
             await asyncio.sleep(0)
         steps = waits.receive(engine, queue, timeout, asyncio.current_task())
         try:
-            return await self._node._wait(steps)
+            message: BaseMessage = await self._node._wait(steps)
+            return message
         finally:
             self._turn_ends = engine.clock() + TURN
 
@@ -111,7 +112,7 @@ class Subscription(NodeSubscriptionBase):
             ClosedError: the node is closed.
         """
         check_wait("timeout", timeout)
-        return await self._node._wait(waits.drain(self._engine, self._inbox, timeout))
+        return bool(await self._node._wait(waits.drain(self._engine, self._inbox, timeout)))
 
 
 class _Notices:

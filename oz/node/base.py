@@ -54,7 +54,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         except IndexError:
             return None
         if item.__class__ is Message:
-            return item  # type: ignore[return-value]
+            return item
         items.appendleft(item)
         return None
 

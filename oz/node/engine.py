@@ -31,6 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,6 +95,10 @@ class NodePublisher(PublisherEngine):
     last_values_class = NodeLastValues
     subjects_class = NodeSubjects
 
+    def session_of(self, node: bytes) -> Session | None:
+        """Return the session of a node, None without. The caller has the lock."""
+        return self._sessions.of_node(node)
+
 
 class NodeSubscriber(SubscriberEngine):
     """Subscriber of a node: the attending side alone reads."""
@@ -116,6 +121,7 @@ class _Happened(NamedTuple):
         kind: "up", "down", "ended" or "declared" of a session; "live", "answered", "silent" or "ended" of a
             link; "introduced".
         node: of a session, else empty.
+        session: id of a session.
         endpoint: of a link, else empty.
         card: of the peer; empty if it is no node.
         reason: of the BYE of a link.
@@ -124,6 +130,7 @@ class _Happened(NamedTuple):
 
     kind: str
     node: bytes = b""
+    session: bytes = b""
     endpoint: str = ""
     card: bytes = b""
     reason: int | None = None
@@ -184,7 +191,7 @@ class Engine:
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
-        self._scan_at = inf
+        self._scan_at, self._direct = inf, 0
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._context: zmq.Context[Any] = zmq.Context()
@@ -271,7 +278,7 @@ class Engine:
     # events of the two engines, under their locks
 
     def _on_session(self, session: Session, what: str) -> None:
-        self._events.append(_Happened(what, node=session.member, card=session.card))
+        self._events.append(_Happened(what, node=session.member, card=session.card, session=session.id))
         self._wake()
 
     def _on_link(self, place: Place, what: str) -> None:
@@ -283,6 +290,7 @@ class Engine:
 
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
         for subject, payload, _ in messages:
+            self._direct += 1
             if subject == INTRODUCTION:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
 
@@ -426,11 +434,13 @@ class Engine:
             if one.kind == "link ended":
                 return peers.on_end(one.endpoint, one.reason, now)
             return ()
-        if card is None or one.kind == "declared":
+        if one.kind == "declared":
             return ()
         if one.kind == "up":
-            return peers.on_hello(card, now)
-        return peers.on_session(one.node, one.kind, now)
+            if card is None:
+                return ()
+            return peers.on_hello(card, now, one.session)
+        return peers.on_session(one.node, one.kind, now, one.session)
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
         """Carry out what the roster has decided."""
@@ -460,7 +470,7 @@ class Engine:
             return
         for endpoint in self._directory.others():
             self._run(self.roster.found(endpoint, now), now)
-        self._scan_at = now + self._directory.interval(has_peers=any(True for _ in self.roster.up()))
+        self._scan_at = now + self._directory.interval(has_peers=bool(self._cards(roster.UP)))
 
     # events for the program
 
@@ -477,6 +487,8 @@ class Engine:
             self._emit(events.PEER_UP, card.name, f"{about} is up", peer)
         elif isinstance(effect, roster.PeerSilent):
             self._emit(events.PEER_SILENT, card.name, f"{about} does not answer", peer)
+        elif isinstance(effect, roster.PeerResumed):
+            self._emit(events.PEER_UP, card.name, f"{about} answers again", peer)
         elif isinstance(effect, roster.NameConflict):
             self._emit(events.NAME_CONFLICT, card.name, f"{about} has the name of another node", peer)
         elif isinstance(effect, roster.PeerGone):
@@ -500,13 +512,19 @@ class Engine:
         since = self._up_since.get(card.node, 0.0)
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
+    def _cards(self, *states: str) -> list[Card]:
+        """Return the cards of the peers in some states. The caller has the lock."""
+        return [
+            one.card for one in self.roster.by_id.values() if one.card is not None and one.state in states
+        ]
+
     @property
     def peers(self) -> list[Peer]:
         """Peers that are up, by name."""
         if self.is_foreign:
             return []
         with self.lock:
-            found = [self._peer(card) for card in self.roster.up()]
+            found = [self._peer(card) for card in self._cards(roster.UP, roster.SILENT)]
         return sorted(found, key=lambda one: (one.name, one.id))
 
     # subscriptions
@@ -570,14 +588,18 @@ class Engine:
         while not self._is_own_applied() and self.clock() < end:
             # The frames are in libzmq already, because inproc has no connection to wait for.
             self.publisher.attend()
-            if not self.publisher.sessions_of(self.id):
+            if self._own_session() is None:
                 # The link is not up yet, as in the constructor, or it is replaced.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
     def _is_own_applied(self) -> bool:
-        revision = self.subscriber.subscriptions.revision
-        return any(one.applied >= revision for one in self.publisher.sessions_of(self.id))
+        session = self._own_session()
+        return session is not None and session.applied >= self.subscriber.subscriptions.revision
+
+    def _own_session(self) -> Session | None:
+        with self.publisher.lock:
+            return self.publisher.session_of(self.id)
 
     # waits
 
@@ -593,16 +615,21 @@ class Engine:
         end = None if timeout is None else self.clock() + timeout
         probes: dict[bytes, tuple[Session, int]] = {}
         has_waited = False
-        while True:
-            self.check_usable()
-            missing = self._missing(names, count, subject, probes)
-            if not missing:
-                return
-            now = self.clock()
-            if has_waited and end is not None and now >= end:
-                raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
-            yield now + LOOK_INTERVAL if end is None else min(end, now + LOOK_INTERVAL)
-            has_waited = True
+        # The publisher has news too: acknowledgements and subscriptions of peers.
+        self.waiters[news := partial(tell, self.news)] = None
+        try:
+            while True:
+                self.check_usable()
+                missing = self._missing(names, count, subject, probes)
+                if not missing:
+                    return
+                now = self.clock()
+                if has_waited and end is not None and now >= end:
+                    raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
+                yield now + LOOK_INTERVAL if end is None else min(end, now + LOOK_INTERVAL)
+                has_waited = True
+        finally:
+            self.waiters.pop(news, None)
 
     def _missing(
         self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
@@ -610,7 +637,7 @@ class Engine:
         """Return what `ready` waits for, in words."""
         missing = []
         with self.lock:
-            up = list(self.roster.up())
+            up = self._cards(roster.UP)
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
         if absent:
@@ -645,7 +672,7 @@ class Engine:
             if not any(one.is_answered for one in self._links_to(node)):
                 return "has not answered the subscriptions of this node"
         with self.publisher.lock:
-            session = next(iter(self.publisher.sessions_of(node)), None)
+            session = self.publisher.session_of(node)
             if session is None:
                 return "has no session here yet"
             probe = probes.get(node)
@@ -666,8 +693,8 @@ class Engine:
     def stats(self) -> NodeStats:
         """Return the counters."""
         with self.lock:
-            peers = sum(1 for _ in self.roster.up())
-        return NodeStats.of(self.publisher.stats(), self.subscriber.stats, peers)
+            peers = len(self._cards(roster.UP, roster.SILENT))
+        return NodeStats.of(self.publisher.stats(), self.subscriber.stats, peers, self._direct)
 
     # the end
 

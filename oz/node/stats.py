@@ -43,9 +43,18 @@ class NodeStats:
     denied: int
 
     @classmethod
-    def of(cls, publisher: PublisherStats, subscriber: Stats, peers: int) -> Self:
-        """Return the statistics of a node from those of its two parts."""
+    def of(cls, publisher: PublisherStats, subscriber: Stats, peers: int, direct: int) -> Self:
+        """Return the statistics of a node from those of its two parts.
+
+        Args:
+            publisher: of the node.
+            subscriber: of the node.
+            peers: that are up.
+            direct: messages that nodes sent to each other.
+        """
         received = asdict(subscriber)
+        received["received"] -= direct
+        received["delivered"] -= direct
         overflowed, denied = received.pop("dropped"), received.pop("denied")
         # Nodes have no plain publishers, whose messages are filtered.
         del received["filtered"]
