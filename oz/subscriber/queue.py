@@ -51,6 +51,9 @@ LONGEST_SUBJECT = 256
 MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
 
+Direct = tuple[str, bytes, dict[Any, Any] | None]
+"""Subject, payload and extras of a direct message. The extras may have any content."""
+
 _new = tuple.__new__
 _subject = attrgetter("subject")
 
@@ -348,6 +351,8 @@ class Dispatcher:
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
+        on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
+            of the direct stream; None if they are unwanted. It must not raise.
     """
 
     def __init__(
@@ -378,6 +383,7 @@ class Dispatcher:
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
+        self.on_direct: Callable[[Link, list[Direct]], object] | None = None
 
     # inboxes
 
@@ -534,6 +540,25 @@ class Dispatcher:
             if messages:
                 arrival.gap_offset = messages[0].offset
             self._put_all(None, messages, link.origin)
+
+    def deliver_direct(self, link: Link, effect: Messages) -> None:
+        """Deliver messages of the direct stream.
+
+        Args:
+            link: that the messages came over.
+            effect: of the link.
+        """
+        count = len(effect.positions)
+        self.stats.received += count
+        if self.on_direct is None:
+            self.stats.unwanted += count
+            return
+        self.stats.delivered += count
+        flat = effect.flat
+        subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
+        self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
+        # An exception of a signal handler must not deliver them again.
+        link.settle()
 
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
         """Deliver messages.
