@@ -52,8 +52,9 @@ from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
+from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
-from oz.publisher.sessions import Sessions, allow_all
+from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
@@ -62,8 +63,10 @@ from oz.transport.runtime import runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
+from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
+from oz.wire.links import Hello
 
 MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
@@ -130,6 +133,7 @@ class Engine:
         wake: called when the attending side must run.
         waiters: called when a state changed that a wait may look for.
         lock: guards everything but the hot path.
+        interest_class, last_values_class, subjects_class: of the parts that differ for a node.
         runtime: functions of the sockets and the clock.
         owns_context: whether `end_context` terminates the context.
     """
@@ -139,6 +143,10 @@ class Engine:
         "__dict__", "__weakref__", "_held", "_listener", "_sessions", "is_closing", "is_pressed", "is_resting",
         "is_watching", "plain_sent",
     )  # fmt: skip
+
+    interest_class = Interest
+    last_values_class = LastValues
+    subjects_class = SubjectCheck
 
     def __init__(
         self,
@@ -151,12 +159,16 @@ class Engine:
         security: Any = None,
         context: zmq.Context[Any] | None = None,
         options: Options | None = None,
+        origin: bytes | None = None,
+        card: bytes = b"",
     ) -> None:
         """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
 
+        A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
+
         Raises:
             ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: the codec or the dialect is unknown.
+            ValueError, TypeError: the codec or the dialect is unknown, or the card is too large.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
@@ -167,7 +179,7 @@ class Engine:
         self._keys = (
             None if credentials is None else PublisherKeys(credentials, dialect, options.delimiter or b"")
         )
-        self._subjects = SubjectCheck(dialect, lambda: self.endpoints, options.delimiter)
+        self._subjects = self.subjects_class(dialect, lambda: self.endpoints, options.delimiter)
         self.lock = threading.RLock()
         self.wake: Callable[[], None] = lambda: None
         self.waiters: Waiters = {}
@@ -194,13 +206,14 @@ class Engine:
             pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
         )
-        self._last_values = LastValues() if last_value else None
-        self.origin = runtime.random_bytes(16)
+        self._last_values = self.last_values_class() if last_value else None
+        self.origin = runtime.random_bytes(16) if origin is None else origin
         self.plain_sent = self._silent = self._refused = self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
+        self.card = card
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
@@ -234,10 +247,138 @@ class Engine:
             authorize=allow_all if keys is None else keys.authorize,
             owns=owns_session,
             processor_clock=self.runtime.processor_clock,
+            interest=self.interest_class,
         )
         sessions.interest.on_change = self.quick.clear
         sessions.now = self._clock()
         return sessions
+
+    # nodes
+
+    @property
+    def card(self) -> bytes:
+        """Card of later WELCOMEs; empty without."""
+        return self._sessions.card
+
+    @card.setter
+    def card(self, card: bytes) -> None:
+        self._sessions.card = wire.check_card(card)
+
+    @property
+    def admit(self) -> Callable[[Hello, str | None], int | None]:
+        """Returns the reason of a BYE for a HELLO of a user, or None. It is called under the lock."""
+        return self._sessions.admit
+
+    @admit.setter
+    def admit(self, admit: Callable[[Hello, str | None], int | None]) -> None:
+        self._sessions.admit = admit
+
+    @property
+    def on_session(self) -> Callable[[Session, str], object]:
+        """Called under the lock with a session and an event; see `Sessions.on_session`."""
+        return self._sessions.on_session
+
+    @on_session.setter
+    def on_session(self, on_session: Callable[[Session, str], object]) -> None:
+        self._sessions.on_session = on_session
+
+    def responders(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of nodes that receive a subject; None without any.
+
+        Args:
+            subject: as text.
+            raw: the subject as bytes.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        return self._locked(lambda: self._sessions.responders(subject, raw))
+
+    def send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
+        """Publish a message to one stream, at once and behind the messages that wait.
+
+        Args:
+            stream: of `responders`. `Group.pick` has counted the message of a group.
+            raw: subject.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+
+        Returns:
+            False if the stream is full or its session has ended: nothing was published.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        return self._locked(self._send_in, stream, raw, payload, extras)
+
+    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
+        self.check_usable()
+        if self.waiting:
+            self._sessions.now = self._clock()
+            self._sessions.flush()
+        if stream.session.has_ended or not stream.has_space(len(raw) + len(payload)):
+            return False
+        self.batcher.add((stream,), raw, payload, extras)
+        self._flush()
+        return True
+
+    def direct(
+        self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
+    ) -> bool | None:
+        """Send a direct message to a node at once. Overflow policies do not drop it.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: map for MessagePack, or None.
+
+        Returns:
+            False if the direct stream is full, None without a session that is UP or DOWN.
+
+        Raises:
+            ValueError: the node does not accept a message of this size.
+            TypeError: a part of the message is not allowed.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        # Outside of `_locked`: an error there costs all sessions.
+        frame = wire.encode_body((subject.encode("utf-8", "surrogateescape"), _as_bytes(payload), extras))
+        result = self._locked(self._direct, node, frame)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct(self, node: bytes, frame: bytes) -> bool | ValueError | None:
+        self.check_usable()
+        sessions = self._sessions
+        session = sessions.of_node(node)
+        if session is None:
+            return None
+        if len(frame) + wire.HEAD_BYTES > session.largest_frame:
+            return _too_large(len(frame), session.largest_frame - wire.HEAD_BYTES)
+        began = sessions.now = self._clock()
+        if not sessions.send_direct(session, frame):
+            return False
+        if self._listener is not None:
+            self._pump(self._listener)
+        self._sent(self._listener, began)
+        return True
+
+    def end_session(self, node: bytes) -> None:
+        """Say BYE to a node and end its session; its messages are given up.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        self._locked(self._end_session, node)
+
+    def _end_session(self, node: bytes) -> None:
+        self._sessions.now = self._clock()
+        self._sessions.end_node(node)
+        if self._listener is not None:
+            self._pump(self._listener)
 
     @property
     def plain_raw(self) -> Any:
@@ -279,6 +420,17 @@ class Engine:
     def bind(self, endpoint: str | bytes) -> None:
         """Bind to an endpoint and its link endpoint; see `PublisherEndpoints.bind`."""
         self._change_endpoints(lambda: self._endpoints.bind(endpoint))
+
+    def bind_links(self, endpoint: str | bytes) -> str:
+        """Bind to an endpoint for links only; return it with its port.
+
+        Raises:
+            EndpointError: the endpoint cannot be used.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        bound: list[str] = []
+        self._change_endpoints(lambda: bound.append(self._endpoints.bind_links(endpoint)))
+        return bound[0]
 
     def connect(self, endpoint: str | bytes) -> None:
         """Connect to an endpoint; see `PublisherEndpoints.connect`."""
@@ -741,6 +893,10 @@ class Engine:
         self.is_pressed = False
         self._sessions = sessions = self._new_sessions()
         sessions.batcher = batcher
+        sessions.card, sessions.admit, sessions.on_session = old.card, old.admit, old.on_session
+        for session in old.by_id.values():
+            session.is_up, session.has_ended = False, True
+            sessions.on_session(session, ENDED)
         self.quick.clear()
         if self._listener is not None:
             for route in routes:

@@ -241,6 +241,10 @@ class Stream:
         """Whether `publish` waits for this stream, with `on_full` "block" or "raise"."""
         return self.overflow is None and self.pending >= self.limit and self.session.is_up
 
+    def has_space(self, size: int) -> bool:
+        """Return whether a message of a size in bytes is kept, or replaces others as the overflow policy says."""
+        return self.overflow is not None or (self.pending < self.limit and self.session.has_bytes_for(size))
+
     @property
     def dropped(self) -> int:
         """Number of dropped messages."""
@@ -576,6 +580,7 @@ class Session:
         member: id of the subscriber.
         epoch: of the numbers.
         user: name of the key of the subscriber, or None.
+        card: of the last HELLO; empty if the subscriber is no node.
         route: routing id of the connection.
         attempt: of the HELLO that set the route.
         state: UP, DOWN or ENDED.
@@ -612,6 +617,7 @@ class Session:
         self, hello: Hello, route: bytes, epoch: bytes, settings: Settings, now: float, user: str | None
     ):
         self.id, self.member, self.epoch, self.user = hello.session, hello.member, epoch, user
+        self.card = b""
         self.route, self.attempt, self.settings = route, hello.attempt, settings
         self.largest_frame = hello.largest_frame
         self.window = max(1, min(settings.window, hello.largest_window))
@@ -801,13 +807,13 @@ class Session:
         """Sequence of the first message that is not acknowledged."""
         return self.batches[0].sequence if self.batches else self.following
 
-    def welcome(self, origin: bytes) -> None:
-        """Queue a WELCOME."""
+    def welcome(self, origin: bytes, card: bytes) -> None:
+        """Queue a WELCOME with the id and the card of the publisher."""
         settings = self.settings
         self.post(
             links.encode_welcome(
                 Welcome(origin, self.epoch, self.attempt, self.first, self.applied, self.window,
-                        settings.window_bytes, settings.largest_frame)
+                        settings.window_bytes, settings.largest_frame, card)
             )
         )  # fmt: skip
 

@@ -37,7 +37,7 @@ from oz.message import Gap
 from oz.options import Delivery, Options
 from oz.program_end import check_running, close_all
 from oz.subjects.pattern import Pattern
-from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections
+from oz.subscriber.connections import CLOSED, DRAINED, FOREIGN, Connections, EndedLinks
 from oz.subscriber.link import Link, ListeningClock
 from oz.subscriber.lone import Lone
 from oz.subscriber.message import Arrival, HandledMessage, Message
@@ -83,6 +83,8 @@ class Engine(Connections):
         options: Options,
         runs_handlers: bool,
         credentials: Credentials | None = None,
+        member: bytes | None = None,
+        card: bytes = b"",
     ) -> None:
         """Create the engine without endpoints.
 
@@ -95,9 +97,16 @@ class Engine(Connections):
             options: of the subscriber.
             runs_handlers: whether waits run the handlers, as threads do.
             credentials: keys of the subscriber, or None.
+            member: id of the subscriber, 16 bytes; None for a random one.
+            card: of a node, else empty.
+
+        Raises:
+            ValueError: the card is too large.
         """
         check_running("Subscriber")
-        super().__init__(context, filtering, decode, link_endpoints, options, credentials)
+        super().__init__(
+            context, filtering, decode, link_endpoints, options, credentials, member=member, card=card
+        )
         self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
         self.runs_handlers = runs_handlers
         self.attend_at = 0.0
@@ -536,7 +545,7 @@ class Engine(Connections):
         """Counters, as a copy."""
         with self.lock:
             found = self.dispatcher.stats
-            all_links = [*self._ended_links, *self._place_of]
+            all_links: list[Link | EndedLinks] = [self._past, *self._place_of]
             withdrawn = sum(one.unwanted for one in all_links)
             denied = 0 if self.keys is None else self.keys.denied
             return Stats(

@@ -245,6 +245,7 @@ class Link:
         unwanted: messages that were withdrawn.
         malformed: frames that did not decode.
         ending: reason of the last BYE, until the next WELCOME; else None.
+        card: of the last WELCOME; empty if the publisher is no node.
         is_ack_due: whether `next_frame` returns an ACK.
         idle: revision of the last PING that reported nothing pending, as `drain` needs it; else 0.
     """
@@ -264,6 +265,7 @@ class Link:
         resume_seconds: float = 30.0,
         largest_frame: int = 64 << 20,
         largest_window: int = 1_024,
+        own_card: Callable[[], bytes] = bytes,
     ) -> None:
         """Start without a connection.
 
@@ -274,7 +276,9 @@ class Link:
             resume_seconds: of the publisher.
             largest_frame: bytes of the largest frame that the subscriber accepts.
             largest_window: batches without acknowledgement that the subscriber accepts.
+            own_card: returns the card of the next HELLO.
         """
+        self._own_card, self.card = own_card, b""
         self._member, self._subscriptions, self._new_id = member, subscriptions, new_id
         self._resume_seconds = resume_seconds
         self._largest_frame, self._largest_window = largest_frame, largest_window
@@ -354,7 +358,7 @@ class Link:
         self._hello = links.encode_hello(
             Hello(
                 self.session, self._member, self.epoch, self.attempt, self.expected, self.answered,
-                self._largest_frame, self._largest_window,
+                self._largest_frame, self._largest_window, self._own_card(),
             )
         )  # fmt: skip
 
@@ -468,7 +472,7 @@ class Link:
         if self.state not in (GREETING, LIVE) or welcome.attempt != self.attempt:
             return
         self._head = None
-        self.origin, self.ending = welcome.origin, None
+        self.origin, self.card, self.ending = welcome.origin, welcome.card, None
         if welcome.epoch == self.epoch:
             if welcome.first > self.expected:
                 effects.append(Gap(welcome.first - self.expected, "lost"))

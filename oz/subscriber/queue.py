@@ -23,6 +23,7 @@ handled it. An unwanted message of such a stream is abandoned, so that the mark 
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
 MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
+
+Direct = tuple[str, bytes, dict[Any, Any] | None]
+"""Subject, payload and extras of a direct message. The extras may have any content."""
 
 _new = tuple.__new__
 _subject = attrgetter("subject")
@@ -224,7 +228,8 @@ class Inbox:
 
     Attributes:
         entries: one for each pattern.
-        handle: object that the program has.
+        handle: object that the program has. A node's is referred to weakly, because the thread of the node refers to
+            the inbox.
         handler: called with each message, or None.
         is_inline: whether the handler runs in the thread that reads.
         queue: own queue; None if messages go to the queue of the subscriber.
@@ -239,11 +244,11 @@ class Inbox:
 
     __slots__ = (
         "__weakref__",
+        "_handle",
         "delivered",
         "dropped",
         "entries",
         "falls_back",
-        "handle",
         "handler",
         "is_active",
         "is_handled",
@@ -264,12 +269,22 @@ class Inbox:
         falls_back: bool = True,
     ) -> None:
         self.entries: list[Entry] = []
-        self.handle: Any = None
+        self._handle: Any = None
         self.handler, self.is_inline, self.is_handled = handler, is_inline, is_handled
         self.queue: Queue | None = None
         self.limit, self.delivered, self.dropped = limit, 0, 0
         self.falls_back, self.is_active, self.is_removed = falls_back, True, False
         self.refusal: Any = None
+
+    @property
+    def handle(self) -> Any:
+        """Object that the program has."""
+        found = self._handle
+        return found() if isinstance(found, weakref.ref) else found
+
+    @handle.setter
+    def handle(self, handle: Any) -> None:
+        self._handle = handle
 
     @property
     def is_over(self) -> bool:
@@ -336,6 +351,8 @@ class Dispatcher:
         reports: gaps to report at once.
         finished: inboxes that have received `limit` messages.
         stats: counters.
+        on_direct: called under the lock of the engine with subject, payload and extras, not decoded, of messages
+            of the direct stream; None if they are unwanted. It must not raise.
     """
 
     def __init__(
@@ -366,6 +383,7 @@ class Dispatcher:
         self._plain_routes: dict[bytes, Route] = {}
         self._queues: dict[tuple[Inbox, ...], tuple[Queue, ...]] = {}
         self._own: dict[Queue, None] = {}
+        self.on_direct: Callable[[Link, list[Direct]], object] | None = None
 
     # inboxes
 
@@ -522,6 +540,25 @@ class Dispatcher:
             if messages:
                 arrival.gap_offset = messages[0].offset
             self._put_all(None, messages, link.origin)
+
+    def deliver_direct(self, link: Link, effect: Messages) -> None:
+        """Deliver messages of the direct stream.
+
+        Args:
+            link: that the messages came over.
+            effect: of the link.
+        """
+        count = len(effect.positions)
+        self.stats.received += count
+        if self.on_direct is None:
+            self.stats.unwanted += count
+            return
+        self.stats.delivered += count
+        flat = effect.flat
+        subjects = [subject.decode("utf-8", "surrogateescape") for subject in flat[0::3]]
+        self.on_direct(link, list(zip(subjects, flat[1::3], flat[2::3], strict=True)))
+        # An exception of a signal handler must not deliver them again.
+        link.settle()
 
     def _put_all(self, target: Queue | None, messages: list[Message], origin: bytes | None) -> None:
         """Deliver messages.

@@ -28,8 +28,8 @@ def hello():
 
 
 def declare(revision, texts):
-    items = [Item(sid + 1, 0, "nats", text) for sid, text in enumerate(texts)]
-    return links.encode_declare(Declare(revision, 0, True, {0: DEFAULT_OPTIONS}, items, []))
+    items = [Item(sid + 1, 1, "nats", text) for sid, text in enumerate(texts)]
+    return links.encode_declare(Declare(revision, 0, True, {1: DEFAULT_OPTIONS}, items, []))
 
 
 def dealer(context, endpoint):

@@ -49,7 +49,7 @@ class Publisher:
         sid=1,
         route=ROUTE,
         options=DEFAULT_OPTIONS,
-        stream=0,
+        stream=1,
         removed=(),
         last_value=False,
     ):
@@ -119,7 +119,7 @@ class Subscriber:
         return self.link.tick(self.now)
 
 
-def batch(sequence, count=1, stream=0, drops=0, flags=0, position=0):
+def batch(sequence, count=1, stream=1, drops=0, flags=0, position=0):
     """Return a JOINED frame."""
     flat = [part for index in range(count) for part in (b"a.%d" % index, b"x", None)]
     return links.join(

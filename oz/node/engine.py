@@ -1,0 +1,798 @@
+"""Engine of a node: a publisher, a subscriber, the roster of peers, and their lock and clock.
+
+Theory of operation
+-------------------
+The engine owns an engine of a publisher, which listens for the links of peers, and an engine of a subscriber,
+which dials the peers. Both have the id of the node: it is the `origin` of the publisher and the `member` of the
+subscriber. A pair of nodes has two links, one for each direction. The node receives its own messages over a
+link of its own, in inproc, unless `echo=False`.
+
+The *attending side* calls `attend`: a thread (`oz.node.sync`) or an event loop (`oz.node.aio`). It attends to both
+engines, passes their events to the roster (`oz.node.roster`), and carries out what the roster decides. Other
+threads publish, subscribe and wait. They never call the roster.
+
+An event arises under the lock of one of the two engines, perhaps in a thread that publishes. So it is only
+appended to `_events`. The lock of the node is outside, the locks of the two engines are inside.
+
+The engine has the interface of the publisher's engine that `oz.publisher.thread` and `oz.publisher.aio` attend to.
+Waits are steps (`oz.transport.steps`). `waiters` are those of the publisher; `news` is for waits for messages and
+for peers.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+import zmq
+
+from oz.configuration import Configuration, resolve
+from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
+from oz.logs import peer_logger
+from oz.message import Gap
+from oz.node import events, roster
+from oz.node.directory import Directory
+from oz.node.events import Event, Peer
+from oz.node.roster import Roster
+from oz.node.stats import NodeStats
+from oz.node.subjects import (
+    NodeInterest,
+    NodeLastValues,
+    NodeSubjects,
+    NodeSubscriptions,
+    check_subscribed,
+)
+from oz.options import Delivery, NodeOptions
+from oz.program_end import check_running, end_daemon
+from oz.publisher.engine import Engine as PublisherEngine
+from oz.publisher.session import Session
+from oz.subjects.pattern import Pattern
+from oz.subscriber.engine import Engine as SubscriberEngine
+from oz.subscriber.link import Link
+from oz.subscriber.message import Message
+from oz.subscriber.places import Place
+from oz.subscriber.queue import Direct, Inbox
+from oz.system import after_fork
+from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.steps import Steps
+from oz.transport.waiting import Waiters, tell
+from oz.wire import links
+from oz.wire.codec import find_codec
+from oz.wire.links import Card, Hello, StreamOptions
+
+INTRODUCTION = "_OZ.PEERS"
+"""Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
+PROBE = "_OZ.PROBE"
+"""Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
+LOOK_INTERVAL = 0.1
+"""Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
+ECHO_TIMEOUT = 1.0
+"""Seconds that `subscribe` waits for the link of the node to itself."""
+_LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
+
+_log = peer_logger("oz.node")
+
+
+class NodePublisher(PublisherEngine):
+    """Publisher of a node: it knows reserved subjects."""
+
+    __slots__ = ()
+
+    interest_class = NodeInterest
+    last_values_class = NodeLastValues
+    subjects_class = NodeSubjects
+
+    def session_of(self, node: bytes) -> Session | None:
+        """Return the session of a node, None without. The caller has the lock."""
+        return self._sessions.of_node(node)
+
+
+class NodeSubscriber(SubscriberEngine):
+    """Subscriber of a node: the attending side alone reads."""
+
+    __slots__ = ()
+
+    subscriptions_class = NodeSubscriptions
+
+    def _attend(self, may_read: bool) -> bool:
+        has_more = super()._attend(may_read)
+        # A call that takes a message does not attend.
+        self.attend_at = inf
+        return has_more
+
+
+class _Happened(NamedTuple):
+    """Event of one of the two engines, for the roster.
+
+    Attributes:
+        kind: "up", "down", "ended" or "declared" of a session; "live", "answered", "silent" or "ended" of a
+            link; "introduced".
+        node: of a session, else empty.
+        session: id of a session.
+        endpoint: of a link, else empty.
+        card: of the peer; empty if it is no node.
+        reason: of the BYE of a link.
+        peers: that a peer introduces.
+    """
+
+    kind: str
+    node: bytes = b""
+    session: bytes = b""
+    endpoint: str = ""
+    card: bytes = b""
+    reason: int | None = None
+    peers: Any = ()
+
+
+class Engine:
+    """One node.
+
+    Attributes:
+        id: of the node, 16 bytes.
+        name, bus: of the node.
+        options: of the node.
+        publisher, subscriber: engines of the node.
+        roster: peers.
+        news: functions of the threads and tasks that wait for a message or a peer.
+        notify: called with each `Event`, on the attending side. It must not raise.
+        lock: guards the roster.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        bus: str | None,
+        connect: Any,
+        bind: Any,
+        codec: Any,
+        dialect: str,
+        on_full: str,
+        last_value: bool,
+        security: Any,
+        options: NodeOptions,
+        runs_handlers: bool,
+    ) -> None:
+        """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+
+        Raises:
+            ConfigurationError: an argument has no meaning here.
+            EndpointError: an endpoint cannot be used.
+            ClosedError: the program ends.
+        """
+        check_running("node")
+        if not isinstance(options, NodeOptions):
+            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
+        if security is not None:
+            raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
+        self.options = options
+        self.configuration = config = resolve(
+            name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
+        )
+        self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
+        self.id = os.urandom(16)
+        self.notify: Callable[[Event], None] = lambda event: None
+        self.news: Waiters = {}
+        self.lock = threading.RLock()
+        self._wake: Callable[[], None] = lambda: None
+        self._events: deque[_Happened] = deque()
+        self._losses: deque[Gap] = deque()
+        self._up_since: dict[bytes, float] = {}
+        self._scan_at, self._direct = inf, 0
+        self._directory: Directory | None = None
+        found = find_codec(codec)
+        self._context: zmq.Context[Any] = zmq.Context()
+        try:
+            self.publisher = NodePublisher(
+                codec=found,
+                dialect=dialect,
+                on_full=on_full,
+                last_value=last_value,
+                context=self._context,
+                options=options,
+                origin=self.id,
+            )
+            self.subscriber = NodeSubscriber(
+                context=self._context,
+                filtering="publisher",
+                decode=None if found is None else found.decode,
+                link_endpoints=None,
+                on_gap=self._losses.append,
+                options=options,
+                runs_handlers=runs_handlers,
+                member=self.id,
+            )
+            self._start(config)
+        except BaseException:
+            self._abandon()
+            raise
+        _engines.add(self)
+
+    # start
+
+    def _start(self, config: Configuration) -> None:
+        publisher, subscriber = self.publisher, self.subscriber
+        self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
+        self.waiters = publisher.waiters
+        publisher.on_session = self._on_session
+        publisher.admit = self._admit
+        subscriber.on_link = self._on_link
+        subscriber.dispatcher.on_direct = self._on_direct
+        subscriber.tell = self._tell
+        self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
+        self.endpoints = self._bind(config)
+        self.card = Card(
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints
+        )
+        publisher.card = subscriber.card = links.encode_card(self.card)
+        now = self.clock()
+        prefix = "" if self._directory is None else self._directory.prefix
+        self.roster = Roster(self.card, lost_after=self.options.lost_after, local_prefix=prefix)
+        if self.options.echo:
+            subscriber.dial(self._own_endpoint)
+            self._apply_own()
+        # From now on the node attends all the time, so that the silence of a peer means something.
+        subscriber.enter(self)
+        for endpoint in config.peers:
+            self._run(self.roster.seed(endpoint, now), now)
+        self._scan(now)
+
+    def _bind(self, config: Configuration) -> tuple[str, ...]:
+        """Bind the endpoints of the node; return those that peers dial."""
+        tcp = [one for one in config.bind if one.startswith("tcp://")]
+        other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
+        try:
+            self._directory = Directory(config.directory, self.bus, self.id)
+            other.append(self.publisher.bind_links(self._directory.endpoint))
+        except (ConfigurationError, EndpointError):
+            self._directory = None
+            if not (config.peers or config.bind):
+                raise
+            _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
+        if not tcp and any(one.startswith("tcp://") for one in config.peers):
+            tcp = [f"tcp://{address_towards(config.peers)}:*"]
+        bound = [self.publisher.bind_links(one) for one in tcp]
+        warn_of_strangers(bound)
+        advertise = self.options.advertise
+        address = advertise or (address_towards(config.peers) if bound else "")
+        return *advertised(bound, address, is_advertised=bool(advertise)), *other
+
+    @property
+    def endpoint(self) -> str | None:
+        """First endpoint for the `connect=` of other nodes; None without one."""
+        return next(iter(self.endpoints), None)
+
+    # events of the two engines, under their locks
+
+    def _on_session(self, session: Session, what: str) -> None:
+        self._events.append(_Happened(what, node=session.member, card=session.card, session=session.id))
+        self._wake()
+
+    def _on_link(self, place: Place, what: str) -> None:
+        link = place.link
+        if link is not None:
+            self._events.append(
+                _Happened(f"link {what}", endpoint=place.endpoint, card=link.card, reason=link.ending)
+            )
+
+    def _on_direct(self, link: Link, messages: list[Direct]) -> None:
+        for subject, payload, _ in messages:
+            self._direct += 1
+            if subject == INTRODUCTION:
+                self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
+
+    def _admit(self, hello: Hello, user: str | None) -> int | None:
+        """Return the reason of a BYE for a subscriber that may not have a session."""
+        if not hello.card:
+            return None
+        try:
+            card = links.decode_card(hello.card)
+        except ProtocolError:
+            return links.MALFORMED
+        if card.bus != self.bus:
+            return links.OTHER_BUS
+        if card.node != hello.member:
+            return links.MALFORMED
+        if card.node == self.id and not self._is_own(hello.session):
+            return links.OWN_ID
+        return None
+
+    def _is_own(self, session: bytes) -> bool:
+        """Return whether a session is that of the node's link to itself."""
+        own = self._own_link()
+        return own is not None and own.session == session
+
+    def _own_link(self) -> Link | None:
+        place = self.subscriber.places.get(self._own_endpoint)
+        return None if place is None else place.link
+
+    def _tell(self) -> None:
+        tell(self.news)
+
+    # the attending side
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """Called when the attending side must run."""
+        return self._wake
+
+    @wake.setter
+    def wake(self, wake: Callable[[], None]) -> None:
+        self._wake = self.publisher.wake = wake
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the attending side sleeps; see the publisher."""
+        return self.publisher.is_resting
+
+    @is_resting.setter
+    def is_resting(self, is_resting: bool) -> None:
+        self.publisher.is_resting = is_resting
+
+    @property
+    def waiting(self) -> list[Any]:
+        """Messages that wait for a batch; see the publisher."""
+        return self.publisher.waiting
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+        return self.publisher.is_closing
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the sockets are closed."""
+        return self.publisher.is_closed
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is the child of a fork."""
+        return self.publisher.is_foreign
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors that become readable when `attend` has something to read."""
+        found = self.publisher.descriptors()
+        return (*found, self.subscriber.poll.fileno()) if found else found
+
+    def attend(self, *, flushes: bool = False) -> bool:
+        """Attend to both engines and to the roster; return whether there is more to do at once.
+
+        Args:
+            flushes: whether waiting messages are due.
+
+        Raises:
+            ClosedError: the node is closed.
+        """
+        more = self.publisher.attend(flushes=flushes)
+        with self.subscriber.reading:
+            more |= self.subscriber.attend()
+        self._turn()
+        return more or bool(self._events)
+
+    def flush_due(self) -> None:
+        """Send the waiting messages; see the publisher."""
+        self.publisher.flush_due()
+
+    def _turn(self) -> None:
+        """Pass events to the roster, do what is due, and report."""
+        happened, now = self._events, self.clock()
+        if not happened and not self._losses and now < self._deadline():
+            return
+        with self.lock:
+            for _ in range(len(happened)):
+                self._run(self._decide(happened.popleft(), now), now)
+            due = self.roster.next_deadline()
+            if due is not None and now >= due:
+                self._run(self.roster.tick(now), now)
+            if now >= self._scan_at:
+                self._scan(now)
+        while self._losses:
+            self._report_loss(self._losses.popleft())
+        self._tell()
+
+    def _deadline(self) -> float:
+        due = self.roster.next_deadline()
+        return min(self._scan_at, inf if due is None else due)
+
+    def next_deadline(self) -> float | None:
+        """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
+        due = self.publisher.next_deadline()
+        deadline = inf if due is None else due
+        seconds = self.subscriber.wait_seconds(None)
+        if seconds is not None:
+            deadline = min(deadline, self.clock() + seconds)
+        with self.lock:
+            deadline = min(deadline, self._deadline())
+        return None if deadline == inf else deadline
+
+    def _decide(self, one: _Happened, now: float) -> Iterable[Any]:
+        """Pass one event to the roster, and return its effects."""
+        peers = self.roster
+        if one.endpoint == self._own_endpoint or one.node == self.id:
+            return ()
+        if one.kind == "introduced":
+            return peers.introduced(one.peers, now)
+        card = _decode_card(one.card)
+        if one.endpoint:
+            if one.kind == "link live":
+                return peers.on_live(one.endpoint, card, now)
+            if one.kind == "link silent":
+                return peers.on_silent(one.endpoint, now)
+            if one.kind == "link ended":
+                return peers.on_end(one.endpoint, one.reason, now)
+            return ()
+        if one.kind == "declared":
+            return ()
+        if one.kind == "up":
+            if card is None:
+                return ()
+            return peers.on_hello(card, now, one.session)
+        return peers.on_session(one.node, one.kind, now, one.session)
+
+    def _run(self, effects: Iterable[Any], now: float) -> None:
+        """Carry out what the roster has decided."""
+        for effect in effects:
+            if isinstance(effect, roster.Dial):
+                self._dial(effect.endpoint, now)
+            elif isinstance(effect, roster.HangUp):
+                with suppress(EndpointError):
+                    self.subscriber.disconnect(effect.endpoint)
+            elif isinstance(effect, roster.EndSession):
+                self.publisher.end_session(effect.node)
+            elif isinstance(effect, roster.Introduce):
+                payload = msgpack.packb([(node, list(where)) for node, where in effect.peers])
+                self.publisher.direct(effect.node, INTRODUCTION, payload, None)
+            else:
+                self._report(effect)
+
+    def _dial(self, endpoint: str, now: float) -> None:
+        try:
+            self.subscriber.dial(endpoint)
+        except (EndpointError, zmq.ZMQError) as error:
+            _log.warning("this node cannot dial %s: %s", endpoint, error)
+
+    def _scan(self, now: float) -> None:
+        """Read the directory."""
+        if self._directory is None:
+            return
+        for endpoint in self._directory.others():
+            self._run(self.roster.found(endpoint, now), now)
+        self._scan_at = now + self._directory.interval(has_peers=bool(self._cards(roster.UP)))
+
+    # events for the program
+
+    def _report(self, effect: Any) -> None:
+        if isinstance(effect, roster.Refused):
+            self._emit(events.DENIED, effect.endpoint or "", f"{effect.endpoint} is refused: {effect.reason}")
+            return
+        card: Card = effect.card
+        if isinstance(effect, roster.PeerUp):
+            self._up_since[card.node] = time.time()
+        peer = self._peer(card)
+        about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
+        if isinstance(effect, roster.PeerUp):
+            self._emit(events.PEER_UP, card.name, f"{about} is up", peer)
+        elif isinstance(effect, roster.PeerSilent):
+            self._emit(events.PEER_SILENT, card.name, f"{about} does not answer", peer)
+        elif isinstance(effect, roster.PeerResumed):
+            self._emit(events.PEER_UP, card.name, f"{about} answers again", peer)
+        elif isinstance(effect, roster.NameConflict):
+            self._emit(events.NAME_CONFLICT, card.name, f"{about} has the name of another node", peer)
+        elif isinstance(effect, roster.PeerGone):
+            self._up_since.pop(card.node, None)
+            is_lost = effect.reason == "lost"
+            kind = events.PEER_LOST if is_lost else events.PEER_LEFT
+            self._emit(kind, card.name, f"{about} is lost" if is_lost else f"{about} has left", peer)
+
+    def _report_loss(self, gap: Gap) -> None:
+        known = self.roster.by_id.get(gap.origin or b"")
+        name = (known.card.name if known and known.card else None) or (gap.origin or b"").hex()
+        what = "an unknown number of messages" if gap.count is None else f"{gap.count} messages"
+        self._emit(events.LOSS, name, f"{what} of {name!r} did not arrive: {gap.reason}", count=gap.count)
+
+    def _emit(
+        self, kind: str, about: str, text: str, peer: Peer | None = None, count: int | None = None
+    ) -> None:
+        self.notify(Event(kind, about, text, peer, count))
+
+    def _peer(self, card: Card) -> Peer:
+        since = self._up_since.get(card.node, 0.0)
+        return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
+
+    def _cards(self, *states: str) -> list[Card]:
+        """Return the cards of the peers in some states. The caller has the lock."""
+        return [
+            one.card for one in self.roster.by_id.values() if one.card is not None and one.state in states
+        ]
+
+    @property
+    def peers(self) -> list[Peer]:
+        """Peers that are up, by name."""
+        if self.is_foreign:
+            return []
+        with self.lock:
+            found = [self._peer(card) for card in self._cards(roster.UP, roster.SILENT)]
+        return sorted(found, key=lambda one: (one.name, one.id))
+
+    # subscriptions
+
+    def check_usable(self) -> None:
+        """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
+        if self.is_foreign:
+            self.subscriber.check_open()
+        if self.is_closing:
+            end_daemon()
+            raise ClosedError("the node is closed")
+
+    def subscribe(
+        self,
+        patterns: list[Pattern],
+        receiver: Callable[[Message], Any] | None,
+        stream: StreamOptions,
+        delivery: Delivery,
+        *,
+        last_value: bool,
+        limit: int | None,
+    ) -> Inbox:
+        """Add a subscription. What the caller publishes next on this node is delivered to it.
+
+        Args:
+            patterns: of the subscription.
+            receiver: called with each message on the attending side; None for a queue.
+            stream: delivery options.
+            delivery: delivery options of the receiving side.
+            last_value: whether publishers send the last values that match.
+            limit: messages after which the subscription ends, or None.
+
+        Raises:
+            PatternError: a pattern reaches subjects that belong to oz.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self.check_usable()
+        for pattern in patterns:
+            check_subscribed(pattern)
+        subscriber = self.subscriber
+        with subscriber.lock:
+            inbox = subscriber.subscribe(
+                patterns,
+                receiver,
+                stream,
+                replace(delivery, inline=receiver is not None),
+                last_value=last_value,
+                limit=limit,
+            )
+            if receiver is None:
+                # A queue with a policy never stops the node from reading.
+                subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
+        self._apply_own()
+        return inbox
+
+    def _apply_own(self) -> None:
+        """Let the publisher of this node apply the subscriptions of this node."""
+        if not self.options.echo:
+            return
+        end = self.clock() + ECHO_TIMEOUT
+        while not self._is_own_applied() and self.clock() < end:
+            # The frames are in libzmq already, because inproc has no connection to wait for.
+            self.publisher.attend()
+            if self._own_session() is None:
+                # The link is not up yet, as in the constructor, or it is replaced.
+                with self.subscriber.reading:
+                    self.subscriber.attend()
+
+    def _is_own_applied(self) -> bool:
+        session = self._own_session()
+        return session is not None and session.applied >= self.subscriber.subscriptions.revision
+
+    def _own_session(self) -> Session | None:
+        with self.publisher.lock:
+            return self.publisher.session_of(self.id)
+
+    # waits
+
+    def ready(
+        self, names: Sequence[str], count: int | None, subject: Any, timeout: float | None
+    ) -> Steps[None]:
+        """Wait for peers and subscriptions; see `oz.Node.wait_ready`.
+
+        Raises:
+            Timeout: something is missing; the text names it.
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        end = None if timeout is None else self.clock() + timeout
+        probes: dict[bytes, tuple[Session, int]] = {}
+        has_waited = False
+        # The publisher has news too: acknowledgements and subscriptions of peers.
+        self.waiters[news := partial(tell, self.news)] = None
+        try:
+            while True:
+                self.check_usable()
+                missing = self._missing(names, count, subject, probes)
+                if not missing:
+                    return
+                now = self.clock()
+                if has_waited and end is not None and now >= end:
+                    raise Timeout(f"not ready within {timeout:g} s: " + "; ".join(missing))
+                yield now + LOOK_INTERVAL if end is None else min(end, now + LOOK_INTERVAL)
+                has_waited = True
+        finally:
+            self.waiters.pop(news, None)
+
+    def _missing(
+        self, names: Sequence[str], count: int | None, subject: Any, probes: dict[bytes, tuple[Session, int]]
+    ) -> list[str]:
+        """Return what `ready` waits for, in words."""
+        missing = []
+        with self.lock:
+            up = self._cards(roster.UP)
+            is_greeting = self.roster.is_greeting(self.clock())
+        absent = [one for one in names if all(one != card.name for card in up)]
+        if absent:
+            missing.append(
+                f"no peer is named {', '.join(map(repr, absent))}; up are {_listed(card.name for card in up)}"
+                f"{self._hint()}"
+            )
+        if count is not None and len(up) < count:
+            missing.append(
+                f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
+            )
+        for card in up:
+            why = self._unready(card.node, probes)
+            if why is not None:
+                missing.append(f"peer {card.name!r} {why}")
+        if subject is not None and not self.publisher.count_subscribers(subject, only_up=True):
+            missing.append(f"no node subscribes to {subject!r}: start the node whose handler serves it")
+        if is_greeting:
+            missing.append("endpoints that were just found have not answered yet")
+        return missing
+
+    def _hint(self) -> str:
+        seeds = self.configuration.peers
+        where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
+        return (
+            f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"
+        )
+
+    def _unready(self, node: bytes, probes: dict[bytes, tuple[Session, int]]) -> str | None:
+        """Return why subscriptions of this node or of a peer may not be known to the other one yet."""
+        with self.subscriber.lock:
+            if not any(one.is_answered for one in self._links_to(node)):
+                return "has not answered the subscriptions of this node"
+        with self.publisher.lock:
+            session = self.publisher.session_of(node)
+            if session is None:
+                return "has no session here yet"
+            probe = probes.get(node)
+            if probe is None or probe[0] is not session:
+                if not self.publisher.direct(node, PROBE, b"", None):
+                    return "is too slow"
+                probe = probes[node] = session, session.following
+            if session.acked < probe[1] or session.declarations or session.work:
+                return "has not told its subscriptions yet"
+        return None
+
+    def _links_to(self, node: bytes) -> list[Link]:
+        found = [place.link for place in self.subscriber.places.values()]
+        return [link for link in found if link is not None and link.origin == node]
+
+    # statistics
+
+    def stats(self) -> NodeStats:
+        """Return the counters."""
+        with self.lock:
+            peers = len(self._cards(roster.UP, roster.SILENT))
+        return NodeStats.of(self.publisher.stats(), self.subscriber.stats, peers, self._direct)
+
+    # the end
+
+    def acknowledgements(self, timeout: float | None) -> Steps[float]:
+        """Refuse further messages, and wait for peers that acknowledge; return the end of the timeout."""
+        return self.publisher.acknowledgements(timeout)
+
+    def finish(self, end: float) -> int:
+        """Say BYE and close the sockets; return the number of messages that were not acknowledged.
+
+        The attending side must have ended. `end_context` comes next.
+
+        Args:
+            end: time until which libzmq may go on sending.
+        """
+        if self.is_foreign:
+            return 0
+        self._leave_directory()
+        left = self.publisher.finish(end)
+        self.subscriber.close()
+        self._tell()
+        _engines.discard(self)
+        return left
+
+    def abort(self) -> None:
+        """Close the sockets without BYE."""
+        self._leave_directory()
+        self.publisher.abort()
+        self.subscriber.close()
+        self._tell()
+        _engines.discard(self)
+
+    def end_context(self) -> None:
+        """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
+        if not self.is_foreign and not self._context.closed:
+            self._context.term()
+
+    @property
+    def owns_context(self) -> bool:
+        """Whether `end_context` has something to do."""
+        return not self._context.closed
+
+    def _abandon(self) -> None:
+        """Close what the constructor has made."""
+        self._leave_directory()
+        for close in (
+            lambda: self.publisher.finish(time.monotonic() + _LINGER),
+            lambda: self.subscriber.close(),
+        ):
+            with suppress(AttributeError, ClosedError, zmq.ZMQError):
+                close()
+        self._context.destroy(0)
+
+    def _leave_directory(self) -> None:
+        if self._directory is not None:
+            self._directory.remove()
+            self._directory = None
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for engine in tuple(_engines):
+        # The lock may be held by a thread that the child does not have.
+        engine.lock = threading.RLock()
+        engine._directory = None
+    _engines.clear()
+
+
+after_fork(_disown_all)
+
+
+def _decode_card(card: bytes) -> Card | None:
+    try:
+        return links.decode_card(card) if card else None
+    except ProtocolError:
+        return None
+
+
+def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
+    """Return the peers of an introduction; entries that are malformed are left out."""
+    try:
+        found: Any = msgpack.unpackb(payload)
+    except Exception:
+        return []
+    peers = []
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, list) and len(one) == 2 and isinstance(one[0], bytes) and isinstance(one[1], list):
+            where = tuple(text for text in one[1] if isinstance(text, str))
+            if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
+                peers.append((one[0], where))
+    return peers
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _program() -> str:
+    return Path(sys.argv[0] or "python").stem[:100] or "python"
