@@ -40,7 +40,7 @@ _clock = time.monotonic
 class Owner(Protocol):
     """Services of a node for its handlers. The calls come from any thread."""
 
-    def reply(self, message: Message, value: Any) -> object:
+    def answer(self, message: Message, value: Any) -> object:
         """Send the return value of a handler, if the message is a request."""
 
     def handler_failed(self, handler: Any, message: Message, error: BaseException) -> object:
@@ -110,6 +110,10 @@ class Runner:
             for lane in self.lanes.put(messages):
                 pool.schedule(lane)
 
+    def __call__(self, message: Message) -> None:
+        """Give one message to the handler."""
+        self.put((message,))
+
     def clear(self) -> None:
         """Drop the messages that wait, because the subscription ends."""
         with self._pool.lock:
@@ -118,7 +122,7 @@ class Runner:
     def ended(self, message: Message, result: Any) -> None:
         """Reply and acknowledge after a handler."""
         if result is not None:
-            self.owner.reply(message, result)
+            self.owner.answer(message, result)
         if isinstance(message, HandledMessage):
             self.owner.acknowledge(message)
 
@@ -390,6 +394,12 @@ class TaskPool:
             await asyncio.wait(left, timeout=1.0)
         return not left
 
+    def cancel(self) -> None:
+        """Accept no more work, and cancel the handlers that run."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+
     def disown(self) -> None:
         """Forget the tasks, in the child of a fork: they belong to the parent."""
         self.lock = threading.Lock()
@@ -422,7 +432,7 @@ class InlineRunner:
             self._owner.handler_failed(self.handler, message, error)
         else:
             if result is not None:
-                self._owner.reply(message, result)
+                self._owner.answer(message, result)
 
 
 def finish_at_once(wanted: Awaitable[Any]) -> Any:

@@ -79,6 +79,11 @@ class WaitingReplies:
         self._bytes += size
         return True
 
+    @property
+    def nodes(self) -> list[bytes]:
+        """Nodes that replies wait for."""
+        return list(self._replies)
+
     def take(self, node: bytes) -> list[Reply]:
         """Remove and return the replies for a node whose session is up, in order."""
         found = [reply for _, reply in self._replies.pop(node, ())]

@@ -72,6 +72,7 @@ class Request:
     Attributes:
         reply_to: subject of its replies.
         content: message that it sends.
+        deadline: time at which it ends, in seconds.
         is_many: whether it expects replies of several peers.
         holders: streams that hold it.
         replies: that its caller has not taken.
@@ -81,7 +82,7 @@ class Request:
     """
 
     __slots__ = (
-        "_count", "_deadline", "_left", "_lost", "_retries", "content", "error", "has_ended", "holders", "is_many",
+        "_count", "_left", "_lost", "_retries", "content", "deadline", "error", "has_ended", "holders", "is_many",
         "notify", "replies", "reply_to",
     )  # fmt: skip
 
@@ -96,7 +97,7 @@ class Request:
         is_many: bool,
     ) -> None:
         self.reply_to, self.content, self.is_many = reply_to, content, is_many
-        self._deadline, self._retries, self._left, self._count = deadline, retries, left, 0
+        self.deadline, self._retries, self._left, self._count = deadline, retries, left, 0
         self._lost: list[bytes] = []
         self.holders: Sequence[Any] = ()
         self.replies: deque[Any] = deque()
@@ -258,6 +259,16 @@ class Requests:
         if len(self._deadlines) > 64 + 2 * len(self._open):
             self._deadlines = sorted(entry for entry in self._deadlines if entry[1] in self._open)
         return request
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits for a responder."""
+        return bool(self._waiting)
+
+    def subject_of(self, reply_to: str) -> str | None:
+        """Return the subject of the request that a reply is for; None if it has ended."""
+        request = self._open.get(reply_to)
+        return None if request is None else request.content.subject
 
     def changed(self, now: float) -> list[Effect]:
         """Send the waiting requests, after a change of subscriptions or links."""

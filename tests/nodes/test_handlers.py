@@ -21,7 +21,7 @@ class Owner:
         self.replies, self.failures, self.acked = [], [], []
         self.ended = threading.Semaphore(0)
 
-    def reply(self, message, value):
+    def answer(self, message, value):
         self.replies.append((message.payload, value))
 
     def handler_failed(self, handler, message, error):

@@ -158,7 +158,7 @@ class RequestMachine(RuleBasedStateMachine):
         self.now += 10.0
         self._act(self.requests.tick(self.now))
         for request, record in self.model.items():
-            if request._deadline < 10.0:
+            if request.deadline < 10.0:
                 assert record.has_ended
 
 
