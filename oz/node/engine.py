@@ -827,8 +827,8 @@ class Engine:
             peers = len(self._cards(roster.UP, roster.SILENT))
         received = self.subscriber.stats
         received.failed += self.exchange.failed
-        received.dropped += sum(one.lanes.dropped for one in self.subscriber.runners())
-        return NodeStats.of(self.publisher.stats(), received, peers, self._direct)
+        received.dropped += self.exchange.overflowed
+        return NodeStats.of(self.publisher.stats(), received, peers, self._direct, self.exchange.counters)
 
     # the end
 

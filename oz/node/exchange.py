@@ -55,6 +55,7 @@ class Exchange:
         schedule: called with the deadline of a new request.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
+        overflowed: messages that did not reach a handler because its queue was full.
         lost_replies: replies that could not be sent.
     """
 
@@ -102,7 +103,16 @@ class Exchange:
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
-        self.failed = self.lost_replies = 0
+        self.failed = self.overflowed = self.lost_replies = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Counters of `NodeStats`."""
+        return {
+            "requests": len(self._requests),
+            "late_replies": self._requests.late,
+            "lost_replies": self.lost_replies + self._replies.given_up,
+        }
 
     def _name(self, node: bytes) -> str:
         return self._names.get(node) or node.hex()
@@ -236,8 +246,9 @@ class Exchange:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
             # The session may be up since the call of `direct`: `turn` looks.
             self._publisher.wake()
-        if not is_sent:
+        elif not is_sent:
             self.lost_replies += 1
+        if not is_sent:
             raise WouldBlock(f"the reply was not sent: node {self._name(node)!r} is too slow")
         return self.finished
 

@@ -38,7 +38,13 @@ _clock = time.monotonic
 
 
 class Owner(Protocol):
-    """Services of a node for its handlers. The calls come from any thread."""
+    """Services of a node for its handlers. The calls come from any thread.
+
+    Attributes:
+        overflowed: messages that did not reach a handler because its queue was full.
+    """
+
+    overflowed: int
 
     def answer(self, message: Message, value: Any) -> object:
         """Send the return value of a handler, if the message is a request."""
@@ -99,16 +105,20 @@ class Runner:
             max_pending=max_pending,
             max_bytes=max_bytes,
             overflow=overflow,
-            abandon=_abandon,
             owner=self,
         )
 
     def put(self, messages: Sequence[Message]) -> None:
         """Give messages to the handler."""
-        pool = self._pool
+        pool, lanes = self._pool, self.lanes
         with pool.lock:
-            for lane in self.lanes.put(messages):
+            dropped = lanes.dropped
+            for lane in lanes.put(messages):
                 pool.schedule(lane)
+            dropped = lanes.dropped - dropped
+        if dropped:
+            self.owner.overflowed += dropped
+            self._abandon()
 
     def __call__(self, message: Message) -> None:
         """Give one message to the handler."""
@@ -118,6 +128,13 @@ class Runner:
         """Drop the messages that wait, because the subscription ends."""
         with self._pool.lock:
             self.lanes.clear()
+        self._abandon()
+
+    def _abandon(self) -> None:
+        # A dropped message of a handled stream must not hold up its mark.
+        removed, self.lanes.removed = self.lanes.removed, []
+        for message in removed:
+            message.ack()
 
     def ended(self, message: Message, result: Any) -> None:
         """Reply and acknowledge after a handler."""
@@ -131,11 +148,6 @@ class Runner:
         self.owner.handler_failed(self.handler, message, error)
         if isinstance(message, HandledMessage):
             self.owner.acknowledge(message)
-
-
-def _abandon(message: Message) -> None:
-    # A dropped message of a handled stream must not hold up its mark.
-    message.ack()
 
 
 class ThreadPool:

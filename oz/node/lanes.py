@@ -93,6 +93,7 @@ class Lanes:
     Attributes:
         all: the lanes.
         dropped: messages that did not reach the handler because the queue was full.
+        removed: dropped messages, and those of `clear`, until the caller takes them.
     """
 
     def __init__(
@@ -102,7 +103,6 @@ class Lanes:
         max_pending: int,
         max_bytes: int,
         overflow: str | None,
-        abandon: Callable[[Any], object] = bool,
         owner: Any = None,
     ) -> None:
         """Start without messages.
@@ -112,16 +112,15 @@ class Lanes:
             max_pending: messages at most.
             max_bytes: bytes at most; one message may have more.
             overflow: policy of a full queue.
-            abandon: called with each message that is dropped.
             owner: of the lanes.
         """
         self._max_pending, self._max_bytes, self._overflow = max_pending, max_bytes, overflow
-        self._abandon = abandon
         kind = ConflatedLane if overflow == "conflate" else Lane
         self.all: list[Lane] = [kind(owner) for _ in range(concurrency)]
         self._only = self.all[0] if concurrency == 1 and kind is Lane else None
         self._bytes = 0
         self.dropped = self._reported = 0
+        self.removed: list[Any] = []
 
     @property
     def pending(self) -> int:
@@ -208,7 +207,7 @@ class Lanes:
 
     def _drop(self, message: Any) -> None:
         self.dropped += 1
-        self._abandon(message)
+        self.removed.append(message)
 
     def release(self, lane: Lane) -> bool:
         """Return whether a lane is empty. Then it is not scheduled any more."""
@@ -222,7 +221,7 @@ class Lanes:
         for lane in self.all:
             with suppress(IndexError):
                 while True:
-                    self._abandon(lane.take())
+                    self.removed.append(lane.take())
 
     def slowness(self, now_ns: int) -> tuple[float, int] | None:
         """Return how late the handler is, if messages wait for `SLOW_AFTER` or were dropped since the last call.

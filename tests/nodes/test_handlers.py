@@ -19,6 +19,7 @@ class Owner:
 
     def __init__(self):
         self.replies, self.failures, self.acked = [], [], []
+        self.overflowed = 0
         self.ended = threading.Semaphore(0)
 
     def answer(self, message, value):

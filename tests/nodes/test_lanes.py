@@ -16,15 +16,8 @@ def make_message(subject="s", payload=b"", *, time_ns=0, body=None):
 
 
 def make_lanes(concurrency=1, max_pending=10, max_bytes=1 << 20, overflow=None):
-    abandoned = []
-    lanes = Lanes(
-        concurrency=concurrency,
-        max_pending=max_pending,
-        max_bytes=max_bytes,
-        overflow=overflow,
-        abandon=abandoned.append,
-    )
-    return SimpleNamespace(lanes=lanes, abandoned=abandoned)
+    lanes = Lanes(concurrency=concurrency, max_pending=max_pending, max_bytes=max_bytes, overflow=overflow)
+    return SimpleNamespace(lanes=lanes, abandoned=lanes.removed)
 
 
 def take_all(lane):
