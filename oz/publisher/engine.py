@@ -167,6 +167,7 @@ class Engine:
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
+        wire.check_card(card)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
@@ -208,7 +209,7 @@ class Engine:
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
-        self.card = card
+        self._sessions.card = card
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch

@@ -95,8 +95,9 @@ class Sessions:
         now: time of the last event, in seconds.
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
-        on_session: called with a session and an event: "up" (a HELLO created or resumed it), "down" (it has no
-            connection), "ended", "declared" (a declaration is applied and answered). It must not raise.
+        on_session: called with a session and an event: "up" (a HELLO created or resumed it, perhaps while it was
+            UP), "down" (it has no connection), "ended", "declared" (a declaration is applied and answered). It must
+            not raise.
         by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
