@@ -280,6 +280,8 @@ class Engine:
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None without any.
 
+        Another thread may publish at the same time: `Group.pick` needs `lock`.
+
         Args:
             subject: as text.
             raw: the subject as bytes.

@@ -286,6 +286,7 @@ def test_direct_messages_of_a_session_that_ends_are_given_up():
     publisher.ack(1)
     publisher.sessions.end(session, publisher.now)
     assert publisher.sessions.given_up == 4
+    assert (session.card, publisher.sessions.by_node) == (b"card", {})
 
 
 def test_a_publisher_that_closes_drops_no_direct_messages():
