@@ -412,10 +412,12 @@ class TaskPool:
         return not left
 
     def cancel(self) -> None:
-        """Accept no more work, and cancel the handlers that run."""
+        """Accept no more work, and cancel the handlers that run, but not the calling one."""
         self._is_closed = True
+        current = asyncio.current_task() if asyncio._get_running_loop() is not None else None
         for task in self._tasks:
-            task.cancel()
+            if task is not current:
+                task.cancel()
 
     def disown(self) -> None:
         """Forget the tasks, in the child of a fork: they belong to the parent."""
