@@ -13,6 +13,7 @@ from typing import Any, Never, Self
 from oz.errors import ClosedError, ConfigurationError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
+from oz.node.asking import LoopRequesting
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.engine import Engine
 from oz.node.events import Event
@@ -183,7 +184,7 @@ def _close_all() -> None:
     close_all(_open)
 
 
-class Node(NodeBase, Publishing):
+class Node(NodeBase, Publishing, LoopRequesting):
     """Joins a bus, in an event loop; see `oz.Node`.
 
     The loop attends to the node from the constructor on, or from the first `await` on if it is made outside a loop.
@@ -198,6 +199,8 @@ class Node(NodeBase, Publishing):
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
         self._life = _Life(self._node)
+        self._node.exchange.finished = Done(None)
+        self._node.exchange.schedule = self._schedule
         self._attend_with(self._life.attendance)
         self._attendance.start()
 
@@ -288,11 +291,14 @@ class Node(NodeBase, Publishing):
         engine = self._node
         if engine.is_foreign or engine.is_closed:
             return 0
-        left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
+        end = None if timeout is None else engine.clock() + timeout
+        await self._wait(engine.handled(timeout))
+        left = None if end is None else max(0.0, end - engine.clock())
+        count = self._life.finish(await self._attendance.wait(engine.acknowledgements(left)))
         if engine.owns_context:
             # It waits for libzmq.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
-        return left
+        return count
 
     async def __aenter__(self) -> Self:
         """Return the node; the `async with` block closes it."""

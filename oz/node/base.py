@@ -13,6 +13,7 @@ from oz import suggestions
 from oz.errors import ClosedError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
+from oz.node.handlers import Runner
 from oz.node.stats import NodeStats
 from oz.numbers import check_count
 from oz.options import Delivery, NodeOptions, OnFull
@@ -39,6 +40,18 @@ class NodeSubscriptionBase(SubscriptionBase):
         self._inbox, self._delivery, self._overflow = inbox, delivery, overflow
         node._keep(self)
         inbox.handle = weakref.ref(self)
+
+    @property
+    def pending(self) -> int:
+        """Messages that have arrived and wait for the program."""
+        runner = self._inbox.handler
+        return runner.lanes.pending if isinstance(runner, Runner) else super().pending
+
+    @property
+    def dropped(self) -> int:
+        """Messages that a publisher or the queue of the subscription dropped."""
+        runner = self._inbox.handler
+        return super().dropped + (runner.lanes.dropped if isinstance(runner, Runner) else 0)
 
     def _queue(self) -> Queue:
         queue = self._inbox.queue
@@ -214,7 +227,13 @@ class NodeBase(PublishingBase):
         patterns = checks.compile_all(pattern, dialect, self._dialect)
         engine = self._node
         inbox = engine.subscribe(
-            patterns, handler, stream, delivery, last_value=bool(last_value), limit=max_messages
+            patterns,
+            handler,
+            stream,
+            delivery,
+            concurrency=concurrency,
+            last_value=bool(last_value),
+            limit=max_messages,
         )
         return subscription_class(self, inbox, delivery, overflow)
 

@@ -46,6 +46,9 @@ from oz.message import Gap
 from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
+from oz.node.exchange import Exchange
+from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
@@ -58,6 +61,7 @@ from oz.node.subjects import (
 from oz.options import Delivery, NodeOptions
 from oz.program_end import check_running, end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
+from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.subjects.pattern import Pattern
 from oz.subscriber.engine import Engine as SubscriberEngine
@@ -89,11 +93,19 @@ _log = peer_logger("oz.node")
 class NodePublisher(PublisherEngine):
     """Publisher of a node: it knows reserved subjects."""
 
-    __slots__ = ()
+    __slots__ = ("send_reply",)
 
+    send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
     interest_class = NodeInterest
     last_values_class = NodeLastValues
     subjects_class = NodeSubjects
+
+    def offer(self, message: Outgoing) -> bool:
+        """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""
+        if message.subject.startswith(INBOX):
+            self.send_reply(message.subject, message.payload, message.extras)
+            return True
+        return super().offer(message)
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
@@ -112,6 +124,42 @@ class NodeSubscriber(SubscriberEngine):
         # A call that takes a message does not attend.
         self.attend_at = inf
         return has_more
+
+    def _call_back(self) -> None:
+        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
+        dispatcher = self.dispatcher
+        while dispatcher.reports:
+            self.report(dispatcher.reports.popleft())
+        batches: dict[Runner, list[Message]] = {}
+        inline = dispatcher.inline
+        while inline:
+            inbox, message = inline.popleft()
+            runner = inbox.handler
+            if type(runner) is Runner:
+                batches.setdefault(runner, []).append(message)
+            else:
+                self.call(inbox, message)
+        for runner, messages in batches.items():
+            runner.put(messages)
+
+    def unsubscribe(self, inbox: Inbox) -> None:
+        """End a subscription and drop its messages."""
+        super().unsubscribe(inbox)
+        if isinstance(inbox.handler, Runner):
+            inbox.handler.clear()
+
+    def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
+        """Return whether all messages are handled that were published before `begin_drain`."""
+        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in _runners(inboxes))
+
+    def runners(self) -> list[Runner]:
+        """Return the runners of the handlers."""
+        with self.lock:
+            return _runners(self.dispatcher.inboxes)
+
+
+def _runners(inboxes: Iterable[Inbox]) -> list[Runner]:
+    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
 
 
 class _Happened(NamedTuple):
@@ -215,6 +263,19 @@ class Engine:
                 runs_handlers=runs_handlers,
                 member=self.id,
             )
+            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
+            self.exchange = Exchange(
+                self.id,
+                self.publisher,
+                codec=found,
+                shows_errors=options.error_replies,
+                greets=self._is_greeting,
+                has_session=lambda node: self.publisher.session_of(node) is not None,
+                runners=self.subscriber.runners,
+                on_slow=self._report_slow,
+                on_idle=self._on_idle,
+            )
+            self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
         except BaseException:
             self._abandon()
@@ -279,6 +340,7 @@ class Engine:
 
     def _on_session(self, session: Session, what: str) -> None:
         self._events.append(_Happened(what, node=session.member, card=session.card, session=session.id))
+        self.exchange.on_session(session, what)
         self._wake()
 
     def _on_link(self, place: Place, what: str) -> None:
@@ -293,6 +355,7 @@ class Engine:
             self._direct += 1
             if subject == INTRODUCTION:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
+        self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
@@ -389,6 +452,7 @@ class Engine:
     def _turn(self) -> None:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
+        self.exchange.turn(now)
         if not happened and not self._losses and now < self._deadline():
             return
         with self.lock:
@@ -414,6 +478,7 @@ class Engine:
         seconds = self.subscriber.wait_seconds(None)
         if seconds is not None:
             deadline = min(deadline, self.clock() + seconds)
+        deadline = min(deadline, self.exchange.next_deadline(self.clock()))
         with self.lock:
             deadline = min(deadline, self._deadline())
         return None if deadline == inf else deadline
@@ -540,10 +605,11 @@ class Engine:
     def subscribe(
         self,
         patterns: list[Pattern],
-        receiver: Callable[[Message], Any] | None,
+        handler: Callable[[Message], Any] | None,
         stream: StreamOptions,
         delivery: Delivery,
         *,
+        concurrency: int,
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
@@ -551,9 +617,10 @@ class Engine:
 
         Args:
             patterns: of the subscription.
-            receiver: called with each message on the attending side; None for a queue.
+            handler: called with each message; None for a queue.
             stream: delivery options.
             delivery: delivery options of the receiving side.
+            concurrency: messages that the handler handles at once.
             last_value: whether publishers send the last values that match.
             limit: messages after which the subscription ends, or None.
 
@@ -564,7 +631,7 @@ class Engine:
         self.check_usable()
         for pattern in patterns:
             check_subscribed(pattern)
-        subscriber = self.subscriber
+        subscriber, receiver = self.subscriber, self._receiver(handler, stream, delivery, concurrency)
         with subscriber.lock:
             inbox = subscriber.subscribe(
                 patterns,
@@ -574,11 +641,33 @@ class Engine:
                 last_value=last_value,
                 limit=limit,
             )
+            inbox.replier = self.exchange.reply
             if receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
         return inbox
+
+    def _receiver(
+        self,
+        handler: Callable[[Message], Any] | None,
+        stream: StreamOptions,
+        delivery: Delivery,
+        concurrency: int,
+    ) -> Runner | InlineRunner | None:
+        if handler is None:
+            return None
+        if delivery.inline:
+            return InlineRunner(self.exchange, handler)
+        return Runner(
+            self.pool,
+            self.exchange,
+            handler,
+            concurrency=concurrency,
+            max_pending=delivery.max_pending,
+            max_bytes=self.options.pending_bytes,
+            overflow=stream.overflow,
+        )
 
     def _apply_own(self) -> None:
         """Let the publisher of this node apply the subscriptions of this node."""
@@ -690,11 +779,56 @@ class Engine:
 
     # statistics
 
+    # requests and handlers
+
+    def _is_greeting(self) -> bool:
+        with self.lock:
+            return self.roster.is_greeting(self.clock())
+
+    def _report_slow(self, runner: Runner, lag: float, dropped: int) -> None:
+        with self.subscriber.lock:
+            inboxes = [one for one in self.subscriber.dispatcher.inboxes if one.handler is runner]
+        if inboxes:
+            about = ", ".join(str(entry.pattern.text) for entry in inboxes[0].entries)
+            text = f"the handler of {about!r} is slow: its oldest message has waited for {lag:.1f} s"
+            if dropped:
+                text += f", and {dropped} messages were dropped"
+            self._emit(events.SLOW_HANDLER, about, text, count=dropped)
+
+    def _on_idle(self) -> None:
+        if self.subscriber._drains:
+            self._tell()
+
+    def handled(self, timeout: float | None) -> Steps[None]:
+        """Receive no more messages for handlers, and wait until those that have arrived are handled.
+
+        Args:
+            timeout: in seconds, None for ever.
+        """
+        subscriber = self.subscriber
+        if self.is_closing or self.pool.is_worker() or not subscriber.runners():
+            return
+        end = None if timeout is None else self.clock() + timeout
+        try:
+            inboxes, _ = subscriber.begin_drain(None)
+        except ClosedError:
+            return
+        try:
+            while not all(one.lanes.is_idle for one in _runners(inboxes)):
+                if end is not None and self.clock() >= end:
+                    return
+                yield end
+        finally:
+            subscriber.end_drain(inboxes, is_last=True)
+
     def stats(self) -> NodeStats:
         """Return the counters."""
         with self.lock:
             peers = len(self._cards(roster.UP, roster.SILENT))
-        return NodeStats.of(self.publisher.stats(), self.subscriber.stats, peers, self._direct)
+        received = self.subscriber.stats
+        received.failed += self.exchange.failed
+        received.dropped += self.exchange.overflowed
+        return NodeStats.of(self.publisher.stats(), received, peers, self._direct, self.exchange.counters)
 
     # the end
 
@@ -713,6 +847,11 @@ class Engine:
         if self.is_foreign:
             return 0
         self._leave_directory()
+        self.exchange.end_requests(ClosedError("the node is closed"))
+        if isinstance(self.pool, TaskPool):
+            self.pool.cancel()
+        else:
+            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, Self
 
 from oz.publisher.stats import PublisherStats
 from oz.subscriber.queue import Stats
@@ -16,6 +16,9 @@ class NodeStats:
 
     Attributes:
         peers: that are up now.
+        requests: of this node that wait for a reply now.
+        late_replies: replies that came when their request had ended.
+        lost_replies: replies of this node whose requester had no session here in time, or was too slow.
         published, sent, unmatched, refused, given_up, redelivered, rejected: see `oz.Publisher.stats`.
         dropped: messages that this node dropped for single peers, by reason.
         received, delivered, malformed, lost, repeated, unwanted, failed: see `oz.Subscriber.stats`.
@@ -24,6 +27,9 @@ class NodeStats:
     """
 
     peers: int
+    requests: int
+    late_replies: int
+    lost_replies: int
     published: int
     sent: int
     unmatched: int
@@ -43,7 +49,14 @@ class NodeStats:
     denied: int
 
     @classmethod
-    def of(cls, publisher: PublisherStats, subscriber: Stats, peers: int, direct: int) -> Self:
+    def of(
+        cls,
+        publisher: PublisherStats,
+        subscriber: Stats,
+        peers: int,
+        direct: int,
+        requests: dict[str, Any],
+    ) -> Self:
         """Return the statistics of a node from those of its two parts.
 
         Args:
@@ -51,6 +64,7 @@ class NodeStats:
             subscriber: of the node.
             peers: that are up.
             direct: messages that nodes sent to each other.
+            requests: counters of requests and replies.
         """
         received = asdict(subscriber)
         received["received"] -= direct
@@ -63,4 +77,5 @@ class NodeStats:
             **received,
             overflowed=overflowed,
             peers=peers,
+            **requests,
         )

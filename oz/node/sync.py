@@ -12,6 +12,7 @@ from typing import Any, Never, Self
 from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
+from oz.node.asking import ThreadRequesting
 from oz.node.base import NodeBase, NodeSubscriptionBase
 from oz.node.engine import Engine
 from oz.node.events import Event
@@ -133,7 +134,10 @@ class _Life:
         engine = self.engine
         if engine.is_foreign:
             return 0
-        return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(timeout)))
+        end = None if timeout is None else engine.clock() + timeout
+        wait_in_thread(engine.news, engine.handled(timeout))
+        left = None if end is None else max(0.0, end - engine.clock())
+        return self._finish(wait_in_thread(engine.waiters, engine.acknowledgements(left)))
 
     def _finish(self, end: float) -> int:
         # Without the lock: the thread may be here too, to close a node that became garbage.
@@ -168,7 +172,7 @@ def _close_all() -> None:
     close_all(_open)
 
 
-class Node(NodeBase, Publishing):
+class Node(NodeBase, Publishing, ThreadRequesting):
     """Joins a bus: publishes, subscribes, requests and replies there by subject alone.
 
     Threads may share it. A signal handler must not use it. The node has one thread, which attends to the links.

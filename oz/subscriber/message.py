@@ -172,6 +172,13 @@ class Message(MessageFields, message.Message):
             return ()
         return tuple(one.handle for one in self.route.inboxes if not one.is_removed)
 
+    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
+        """Reply to a request that came through a node; see `oz.message.Message.reply`."""
+        replier = None if self.route is None else self.route.inboxes[0].replier
+        if replier is None:
+            return super().reply(payload, headers=headers)
+        return replier(self, payload, headers)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the content. Subscriptions belong to a process."""
         arrival = self.arrival

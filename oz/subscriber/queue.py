@@ -240,6 +240,7 @@ class Inbox:
         is_active: whether the subscription has not ended.
         is_removed: whether `unsubscribe` has ended it, so that its messages are dropped.
         refusal: reason of a publisher that does not serve it, or None.
+        replier: sends the reply to a message: called with message, payload and headers. None without a node.
     """
 
     __slots__ = (
@@ -257,6 +258,7 @@ class Inbox:
         "limit",
         "queue",
         "refusal",
+        "replier",
     )
 
     def __init__(
@@ -275,6 +277,7 @@ class Inbox:
         self.limit, self.delivered, self.dropped = limit, 0, 0
         self.falls_back, self.is_active, self.is_removed = falls_back, True, False
         self.refusal: Any = None
+        self.replier: Callable[[Message, Any, dict[str, Any] | None], Any] | None = None
 
     @property
     def handle(self) -> Any:
