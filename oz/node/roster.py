@@ -20,8 +20,8 @@ partition, no third node may exist that introduces the two nodes again. A peer t
 a new process, is forgotten at once. Its seeds stay.
 
 This node introduces its peers to each peer that comes up. The peer dials them, and they dial back when its HELLO
-arrives. Because an introduction may be incomplete or stale, all peers are introduced to one peer in turn, every
-`NAME_INTERVAL`: two halves of a bus join when one node of each half meets.
+arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one peer in turn, every
+`NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
 Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
@@ -326,6 +326,15 @@ class Roster:
             one.node is None and now < one.greeting_until for one in self._endpoints.values()
         )
 
+    @property
+    def has_peers(self) -> bool:
+        """Whether a peer is up or silent."""
+        return any(peer.state != KNOWN for peer in self.by_id.values())
+
+    def is_linked(self, endpoint: str) -> bool:
+        """Return whether the link of a peer is LIVE at an endpoint."""
+        return self._linked_at(endpoint) is not None
+
     def _greet(self, one: Endpoint | Peer, now: float) -> None:
         self._greeting_until = one.greeting_until = now + GREETING_TIME
 
@@ -355,7 +364,7 @@ class Roster:
     def gone(self, endpoint: str, now: float) -> list[Effect | Event]:
         """Stop to dial a socket of the directory without a listener."""
         source = self._endpoints.get(endpoint)
-        if source is not None and -inf < source.until < inf and self._linked_at(endpoint) is None:
+        if source is not None and -inf < source.until < inf and not self.is_linked(endpoint):
             self._drop_source(source, now)
         return self._take()
 
@@ -573,7 +582,6 @@ class Roster:
     def _unlink(self, peer: Peer, now: float) -> None:
         peer.is_linked, peer.dial_at = False, now + DIAL_TURN
         self._down(peer, now)
-        self._dial_sources(peer, now)
 
     def _contact(self, peer: Peer, card: Card, now: float) -> None:
         """Store the card of a peer."""
@@ -613,7 +621,7 @@ class Roster:
             del self._endpoints[endpoint.text]
 
     def _is_served(self, peer: Peer) -> bool:
-        """Return whether a peer has a link, or one that may resume."""
+        """Return whether a peer has a link, LIVE or about to resume."""
         endpoint = self._endpoints.get(peer.link or "")
         return peer.is_linked or (peer.state != KNOWN and endpoint is not None and endpoint.is_dialled)
 
@@ -643,11 +651,6 @@ class Roster:
         peer = self.by_id.get(endpoint.node or b"")
         if not endpoint.is_dialled and now >= endpoint.refused_until and not (peer and self._is_served(peer)):
             self._call(endpoint, None)
-
-    def _dial_sources(self, peer: Peer, now: float) -> None:
-        for endpoint in self._endpoints.values():
-            if endpoint.is_source and endpoint.node == peer.node:
-                self._dial_source(endpoint, now)
 
     # presence
 
@@ -703,7 +706,6 @@ class Roster:
         if reason == "lost":
             peer.known_at = peer.dial_at = now
             self._dial(peer, now)
-            self._dial_sources(peer, now)
             return
         del self.by_id[peer.node]
         if peer.dialled is not None:
@@ -742,7 +744,7 @@ class Roster:
                 endpoint.refused_until = -inf
                 self._drop_unused(endpoint)
             if -inf < endpoint.until <= now:
-                if self._linked_at(endpoint.text) is not None:
+                if self.is_linked(endpoint.text):
                     endpoint.until = now + self._forget_after
                 else:
                     self._drop_source(endpoint, now)

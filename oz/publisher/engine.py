@@ -172,6 +172,7 @@ class Engine:
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
+        wire.check_card(card)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
@@ -213,7 +214,7 @@ class Engine:
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
-        self.card = card
+        self._sessions.card = card
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
@@ -284,6 +285,8 @@ class Engine:
 
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None without any.
+
+        Another thread may publish at the same time: `Group.pick` needs `lock`.
 
         Args:
             subject: as text.

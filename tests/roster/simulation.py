@@ -69,7 +69,7 @@ class Process:
         self.calls, self.sessions = {}, {}
         self.is_running, self.is_stopped = True, False
         self.waiting = []
-        self.ups, self.silent = {}, set()
+        self.ups, self.silent, self.refused = {}, set(), set()
         self.tick_at = None
 
     def __call__(self, event, *arguments):
@@ -131,6 +131,10 @@ class Process:
     def check(self, event):
         """Check the order of events."""
         if isinstance(event, machine.Refused | machine.NameConflict):
+            # Nodes on another bus, and the node itself, are dialled once in `FORGET_AFTER` × lost_after.
+            if event in self.refused and "sessions" not in event.reason:
+                raise Violation(f"{event} again at {self.index}")
+            self.refused.add(event)
             return
         node = event.card.node
         if self.world.is_calm and not isinstance(event, machine.PeerUp):

@@ -212,8 +212,9 @@ def test_seeds_of_one_node_are_dialled_together_until_one_is_live(roster):
     roster("seed", at(A, 2))
     roster("on_live", at(A), card(A))
     roster("on_live", at(A, 2), card(A))
-    assert roster("on_silent", at(A)) == [Dial(at(A, 2))]
-    assert roster("on_live", at(A, 2), card(A)) == [HangUp(at(A))]
+    assert roster("on_silent", at(A)) == []
+    assert roster("tick", now=DIAL_TURN) == [Dial(at(A, 2))]
+    assert roster("on_live", at(A, 2), card(A), now=3.0) == [HangUp(at(A))]
 
 
 def test_endpoint_in_the_turn_of_a_peer_becomes_a_seed(roster):
