@@ -239,7 +239,7 @@ class Engine:
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
-        self._scan_at, self._direct = inf, 0
+        self._direct = 0
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._context: zmq.Context[Any] = zmq.Context()
@@ -300,7 +300,7 @@ class Engine:
         )
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
-        prefix = "" if self._directory is None else self._directory.prefix
+        prefix = None if self._directory is None else self._directory.prefix
         self.roster = Roster(self.card, lost_after=self.options.lost_after, local_prefix=prefix)
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
@@ -318,7 +318,7 @@ class Engine:
         try:
             self._directory = Directory(config.directory, self.bus, self.id)
             other.append(self.publisher.bind_links(self._directory.endpoint))
-        except (ConfigurationError, EndpointError):
+        except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
             if not (config.peers or config.bind):
                 raise
@@ -461,7 +461,7 @@ class Engine:
             due = self.roster.next_deadline()
             if due is not None and now >= due:
                 self._run(self.roster.tick(now), now)
-            if now >= self._scan_at:
+            if self._directory is not None and now >= self._directory.next_read(self.roster):
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
@@ -469,7 +469,9 @@ class Engine:
 
     def _deadline(self) -> float:
         due = self.roster.next_deadline()
-        return min(self._scan_at, inf if due is None else due)
+        deadline = inf if due is None else due
+        directory = self._directory
+        return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
@@ -533,9 +535,7 @@ class Engine:
         """Read the directory."""
         if self._directory is None:
             return
-        for endpoint in self._directory.others():
-            self._run(self.roster.found(endpoint, now), now)
-        self._scan_at = now + self._directory.interval(has_peers=bool(self._cards(roster.UP)))
+        self._run(self._directory.read(self.roster, now), now)
 
     # events for the program
 

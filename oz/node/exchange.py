@@ -44,6 +44,9 @@ GREETING_INTERVAL = 0.1
 SLOW_INTERVAL = 1.0
 """Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
 
+DECLARE_TIME = 0.5
+"""Seconds after the HELLO of a new session in which its subscriptions may still come."""
+
 _log = peer_logger("oz.node")
 
 
@@ -94,7 +97,8 @@ class Exchange:
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
-        responders = StreamResponders(publisher.responders, greets, self._name)
+        self._young: dict[Session, float] = {}
+        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
@@ -113,6 +117,11 @@ class Exchange:
             "late_replies": self._requests.late,
             "lost_replies": self.lost_replies + self._replies.given_up,
         }
+
+    def _has_young(self) -> bool:
+        """Return whether a new session may still declare its first subscriptions."""
+        now = self._clock()
+        return any(now < end and not session.applied for session, end in list(self._young.items()))
 
     def _name(self, node: bytes) -> str:
         return self._names.get(node) or node.hex()
@@ -322,6 +331,7 @@ class Exchange:
             self._act(effects)
         if now >= self._slow_at:
             self._slow_at = now + SLOW_INTERVAL
+            self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
 
@@ -354,7 +364,12 @@ class Exchange:
         if what == "up" and card:
             with suppress(ProtocolError):
                 self._names[session.member] = links.decode_card(card).name
+            if not session.applied:
+                self._young[session] = now + DECLARE_TIME
+        elif what == "declared":
+            self._young.pop(session, None)
         elif what == "ended":
+            self._young.pop(session, None)
             with self.lock:
                 effects = self._requests.session_ended(session, now)
             self._act(effects)

@@ -884,9 +884,9 @@ class Sessions:
         return True
 
     def end_node(self, node: bytes) -> None:
-        """Say BYE to a node and end its sessions."""
+        """Say BYE to a node that is lost, and end its sessions."""
         for session in [*self.by_node.get(node, ())]:
-            self.replies.append((session.route, self._bye(links.CLOSED, session.following)))
+            self.replies.append((session.route, self._bye(links.LOST, session.following)))
             self.end(session, self.now)
 
     # time

@@ -320,7 +320,7 @@ def test_ending_a_node_ends_its_sessions_with_bye():
     publisher.sessions.end_node(MEMBER)
     publisher.sessions.end_node(MEMBER)
     assert [one.state for one in (first, second, third)] == ["ended", "ended", "up"]
-    byes = [(ROUTE, Bye(0, 0, 0, {})), (OTHER_ROUTE, Bye(0, 0, 0, {}))]
+    byes = [(one, Bye(links.LOST, links.PUBLISHER, 0, {})) for one in (ROUTE, OTHER_ROUTE)]
     assert publisher.replies() == byes
 
 

@@ -282,7 +282,7 @@ def test_direct_messages_of_a_session_that_ends_are_given_up(engine, join):
     made.end_session(peer.member)
     assert made.stats().given_up == 1_000
     assert made.events[-1] == (peer.member, "ended")
-    peer.until(lambda: peer.link.ending == links.CLOSED)
+    peer.until(lambda: peer.link.ending == links.LOST)
 
 
 # requests
