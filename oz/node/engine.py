@@ -40,7 +40,7 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
@@ -606,6 +606,17 @@ class Engine:
         if self.is_closing:
             end_daemon()
             raise ClosedError("the node is closed")
+
+    def check_may_wait(self) -> None:
+        """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
+        if self.is_attended_here():
+            raise OwnershipError(
+                "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
+            )
+
+    def is_attended_here(self) -> bool:
+        """Return whether the calling thread attends to the node, and is no event loop."""
+        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
 
     def subscribe(
         self,

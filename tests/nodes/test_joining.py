@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 
@@ -402,3 +403,48 @@ def test_the_child_of_a_fork_cannot_use_the_node(make, directory):
     """
     ran = run(make.kind, directory, body)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "on\n", "")
+
+
+def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.errors import OwnershipError
+    from oz.options import Delivery
+
+    node = make("alone")
+    other = node.subscribe("other")
+    refused, done = [], threading.Event()
+
+    def handle(message):
+        for call in (
+            lambda: other.receive(timeout=20),
+            lambda: node.wait_ready(timeout=20),
+            lambda: node.wait_for_subscribers("other", timeout=20),
+            lambda: other.drain(timeout=20),
+        ):
+            try:
+                call()
+            except OwnershipError:
+                refused.append(call)
+        # What does not wait is allowed.
+        node.subscribe("late", lambda late: done.set())
+        node.publish("late", 1)
+
+    node.subscribe("a", handle, delivery=Delivery(inline=True))
+    node.publish("a", 1)
+    assert done.wait(20)
+    assert len(refused) == 4
+
+
+def test_an_inline_handler_may_close_the_node(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.options import Delivery
+
+    node = make("alone")
+    node.subscribe("a", lambda message: node.close(), delivery=Delivery(inline=True))
+    got = node.subscribe("b")
+    node.publish("a", 1)
+    with pytest.raises(ClosedError):
+        got.receive(timeout=20)
+    until(lambda: node.closed)
