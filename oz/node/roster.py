@@ -19,7 +19,7 @@ A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endp
 partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
 a new process, is forgotten at once. Its seeds stay.
 
-This node introduces its peers to each peer that comes up. The peer dials them, and they dial back when its HELLO
+This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial back when its HELLO
 arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one peer in turn, every
 `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
@@ -47,7 +47,8 @@ Peers:
 ============================ ============================ ======================== ==========================
 event                        KNOWN                        UP                       SILENT
 ============================ ============================ ======================== ==========================
-link and session             UP, introduce the peers      –                        UP, resumed
+first session                dial, introduce the peers    –                        –
+link and session             UP                           –                        UP, resumed
 link or session down         –                            SILENT after 1 s         –
 the same for `lost_after`    –                            –                        KNOWN, lost, end session
 the same, and another peer   –                            forgotten, restarted     same
@@ -444,8 +445,11 @@ class Roster:
             is_new = not peer.sessions and peer.state == KNOWN
             peer.sessions.add(session)
             self._contact(peer, card, now)
-            if is_new and not peer.endpoints and not peer.is_linked:
-                self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
+            if is_new:
+                # The session is enough: the link may take the turns of several endpoints.
+                self._introduce(peer, self._cards_up())
+                if not peer.endpoints and not peer.is_linked:
+                    self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
             self._dial(peer, now)
             self._settle(peer, now)
         return self._take()
@@ -663,11 +667,9 @@ class Roster:
         if peer.state == KNOWN:
             peer.state, peer.up_since = UP, now
             self._out.append(PeerUp(card))
-            up = [one.card for one in self.by_id.values() if self._is_up(one) and one.card is not None]
-            for other in (self.card, *up):
+            for other in (self.card, *self._cards_up()):
                 if other.name == card.name and other is not card:
                     self._out.append(NameConflict(card, other.node))
-            self._introduce(peer, up)
         elif peer.state == SILENT:
             peer.state = UP
             self._out.append(PeerResumed(card))
@@ -675,6 +677,9 @@ class Roster:
     @staticmethod
     def _is_up(peer: Peer) -> bool:
         return peer.state == UP and peer.down_since is None
+
+    def _cards_up(self) -> list[Card]:
+        return [one.card for one in self.by_id.values() if self._is_up(one) and one.card is not None]
 
     def _introduce(self, peer: Peer, cards: Iterable[Card]) -> None:
         """Introduce other peers to a peer, as far as it can reach them."""
@@ -763,14 +768,11 @@ class Roster:
         return self._named_at + NAME_INTERVAL if is_enough else inf
 
     def _name_peers(self, now: float) -> None:
-        up = {
-            node: peer.card
-            for node, peer in self.by_id.items()
-            if self._is_up(peer) and peer.card is not None
-        }
-        self._named = min((node for node in up if node > self._named), default=min(up))
+        up = self._cards_up()
+        nodes = [card.node for card in up]
+        self._named = min((node for node in nodes if node > self._named), default=min(nodes))
         self._named_at = now
-        self._introduce(self.by_id[self._named], up.values())
+        self._introduce(self.by_id[self._named], up)
 
     def _forget_at(self, peer: Peer) -> float:
         if peer.state != KNOWN or peer.is_linked or peer.sessions:
