@@ -19,9 +19,9 @@ A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endp
 partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
 a new process, is forgotten at once. Its seeds stay.
 
-This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial back when its HELLO
-arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one peer in turn, every
-`NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
+This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
+back when its HELLO arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one
+peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
 Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
