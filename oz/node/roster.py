@@ -8,7 +8,7 @@ both exist.
 
 Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
 in HELLO and WELCOME. Seeds and the directory name an endpoint whose node is not known; such an endpoint is dialled
-on its own (`Source`). Introductions and cards name a node with its endpoints: these are dialled in turn, each for
+on its own. Introductions and cards name a node with its endpoints: these are dialled in turn, each for
 `DIAL_TURN`, sockets of the same host first. An endpoint that is dialled already is not dialled twice.
 
 The link reconnects on its own and resumes without loss, as long as its endpoint is dialled. Therefore a silent
@@ -791,7 +791,8 @@ class Roster:
             yield from (time for time in (endpoint.until, endpoint.refused_until) if time > -inf)
         for peer in self.by_id.values():
             if peer.down_since is not None:
-                yield peer.down_since + (SILENT_AFTER if peer.state == UP else self._lost_after)
+                until_silent = SILENT_AFTER if peer.state == UP else inf
+                yield peer.down_since + min(until_silent, self._lost_after)
             if not self._is_served(peer):
                 yield peer.dial_at
             yield self._forget_at(peer)

@@ -297,6 +297,15 @@ def test_peer_without_link_is_silent_after_a_second_and_resumes(roster):
     assert roster.state(A) == UP
 
 
+def test_peer_may_be_lost_before_it_counts_as_silent():
+    roster = Roster(card(OWN), lost_after=0.5)
+    roster.on_hello(card(A), 0.0)
+    roster.on_live(at(A), card(A), 0.0)
+    roster.on_silent(at(A), 1.0)
+    assert roster.next_deadline() == 1.5
+    assert roster.tick(1.5) == [EndSession(A), PeerGone(card(A), "lost")]
+
+
 def test_quick_reconnect_is_no_news(roster):
     roster.up(A)
     roster("on_silent", at(A))
