@@ -447,7 +447,7 @@ class Roster:
             self._contact(peer, card, now)
             if is_new:
                 # The session is enough: the link may take the turns of several endpoints.
-                self._introduce(peer, self._cards_up())
+                self._introduce(peer)
                 if not peer.endpoints and not peer.is_linked:
                     self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
             self._dial(peer, now)
@@ -667,28 +667,27 @@ class Roster:
         if peer.state == KNOWN:
             peer.state, peer.up_since = UP, now
             self._out.append(PeerUp(card))
-            for other in (self.card, *self._cards_up()):
-                if other.name == card.name and other is not card:
+            up = [one.card for one in self.by_id.values() if one.state == UP and one.down_since is None]
+            for other in (self.card, *up):
+                if other is not None and other.name == card.name and other is not card:
                     self._out.append(NameConflict(card, other.node))
         elif peer.state == SILENT:
             peer.state = UP
             self._out.append(PeerResumed(card))
 
-    @staticmethod
-    def _is_up(peer: Peer) -> bool:
-        return peer.state == UP and peer.down_since is None
+    def _present(self) -> list[Peer]:
+        """Return the peers that can be introduced: they have said HELLO, and are not silent."""
+        return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
-    def _cards_up(self) -> list[Card]:
-        return [one.card for one in self.by_id.values() if self._is_up(one) and one.card is not None]
-
-    def _introduce(self, peer: Peer, cards: Iterable[Card]) -> None:
-        """Introduce other peers to a peer, as far as it can reach them."""
+    def _introduce(self, peer: Peer) -> None:
+        """Introduce all peers to a peer, as far as it can reach them."""
         named = []
-        for card in cards:
-            is_near = peer.card is not None and card.host == peer.card.host
-            endpoints = tuple(one for one in card.endpoints if is_near or not is_local(one))
-            if endpoints and card.node != peer.node:
-                named.append((card.node, endpoints))
+        for one in self._present():
+            if one is not peer and one.card is not None and peer.card is not None:
+                is_near = one.card.host == peer.card.host
+                endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
+                if endpoints:
+                    named.append((one.node, endpoints))
         for first in range(0, len(named), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
@@ -764,15 +763,13 @@ class Roster:
 
     def _name_at(self) -> float:
         """Return when a peer is introduced to all others. A single peer has no others."""
-        is_enough = sum(map(self._is_up, self.by_id.values())) > 1
-        return self._named_at + NAME_INTERVAL if is_enough else inf
+        return self._named_at + NAME_INTERVAL if len(self._present()) > 1 else inf
 
     def _name_peers(self, now: float) -> None:
-        up = self._cards_up()
-        nodes = [card.node for card in up]
+        nodes = [peer.node for peer in self._present()]
         self._named = min((node for node in nodes if node > self._named), default=min(nodes))
         self._named_at = now
-        self._introduce(self.by_id[self._named], up)
+        self._introduce(self.by_id[self._named])
 
     def _forget_at(self, peer: Peer) -> float:
         if peer.state != KNOWN or peer.is_linked or peer.sessions:

@@ -523,6 +523,12 @@ def test_peers_are_introduced_to_a_node_with_its_first_hello(roster):
     assert roster("on_hello", card(B)) == []
 
 
+def test_node_that_does_not_answer_yet_is_introduced(roster):
+    """Its endpoints may need several turns here."""
+    roster("on_hello", card(A))
+    assert roster("on_hello", card(B))[0] == Introduce(B, [(A, (at(A),))])
+
+
 def test_all_peers_are_introduced_to_one_peer_in_turn(roster):
     roster.up(A)
     assert roster.roster.next_deadline() is None
