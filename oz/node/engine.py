@@ -267,6 +267,7 @@ class Engine:
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
+                pool=self.pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
