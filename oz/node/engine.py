@@ -30,7 +30,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -68,7 +67,7 @@ from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
-from oz.subscriber.queue import Direct, Inbox
+from oz.subscriber.queue import Direct, Inbox, Queue
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.steps import Steps
@@ -130,6 +129,11 @@ class NodeSubscriber(SubscriberEngine):
 
     subscriptions_class = NodeSubscriptions
 
+    def __init__(self, **options: Any) -> None:
+        """Create the engine; see `oz.subscriber.engine.Engine`."""
+        self._arrived: deque[Queue] = deque()
+        super().__init__(**options)
+
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
         # A call that takes a message does not attend.
@@ -137,21 +141,34 @@ class NodeSubscriber(SubscriberEngine):
         return has_more
 
     def _call_back(self) -> None:
-        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
-        dispatcher = self.dispatcher
-        while dispatcher.reports:
-            self.report(dispatcher.reports.popleft())
-        batches: dict[Runner, list[Message]] = {}
-        inline = dispatcher.inline
-        while inline:
-            inbox, message = inline.popleft()
-            runner = inbox.handler
-            if type(runner) is Runner:
-                batches.setdefault(runner, []).append(message)
-            else:
-                self.call(inbox, message)
-        for runner, messages in batches.items():
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        super()._call_back()
+        if self._arrived:
+            queues = dict.fromkeys(self._arrived)
+            self._arrived.clear()
+            for queue in queues:
+                self._hand_over(queue)
+
+    def _hand_over(self, queue: Queue) -> None:
+        items = list(queue.items)
+        queue.items.clear()
+        assert queue.inbox is not None
+        runner = queue.inbox.handler
+        if isinstance(runner, Runner):
+            messages = [one for one in items if isinstance(one, Message)]
             runner.put(messages)
+        for one in items:
+            if isinstance(one, Gap):
+                self.report(one)
+
+    def add_runner(self, inbox: Inbox) -> None:
+        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+
+        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        """
+        queue = inbox.queue
+        assert queue is not None
+        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
@@ -667,12 +684,14 @@ class Engine:
                 patterns,
                 receiver,
                 stream,
-                replace(delivery, inline=receiver is not None),
+                delivery,
                 last_value=last_value,
                 limit=limit,
             )
             inbox.replier = self.exchange.reply
-            if receiver is None:
+            if isinstance(receiver, Runner):
+                subscriber.add_runner(inbox)
+            elif receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()

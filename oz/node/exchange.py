@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,8 @@ class Exchange:
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._slow_at = -inf
+        # Requests that ended in the last turn: as many may begin in this one.
+        self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
@@ -187,7 +189,11 @@ class Exchange:
             extras = {**content.extras, **extras}
         try:
             if self._publisher.send_in(
-                stream, content.raw, content.payload, extras, is_alone=len(self._requests) == 1
+                stream,
+                content.raw,
+                content.payload,
+                extras,
+                is_alone=max(self._answered, len(self._requests)) < 2,
             ):
                 return
             error: OzError = WouldBlock(
@@ -254,9 +260,7 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct_later(
-            node, reply_to, payload, extras, is_alone=self._pool.is_alone
-        )
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=self._pool.is_alone)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -324,10 +328,10 @@ class Exchange:
     def turn(self, now: float) -> None:
         """Pass replies and events to the machines, and do what is due."""
         self.attending = threading.get_ident()
-        while self._arrived:
-            link, messages = self._arrived.popleft()
-            for subject, payload, extras in messages:
-                self._on_reply(link.origin or b"", subject, payload, extras)
+        answered: Sequence[Effect] = ()
+        if self._arrived:
+            answered = self._read_replies()
+            self._answered = len(answered)
         while self._sessions:
             self._on_event(*self._sessions.popleft(), now)
         if len(self._replies):
@@ -341,20 +345,32 @@ class Exchange:
             self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
+        # At the end, because threads that wake up need the interpreter.
+        self._act(answered)
 
-    def _on_reply(self, node: bytes, subject: str, payload: bytes, extras: Any) -> None:
-        asked = self._requests.subject_of(subject)
-        # A late reply is counted, and not decoded.
-        message = None if asked is None else self._read_reply(node, asked, subject, payload, extras)
-        with self.lock:
-            effects = self._requests.on_reply(node, subject, message)
-        for request in effects:
-            if type(request) is Request:
-                request.notify()
+    def _read_replies(self) -> list[Effect]:
+        """Read the replies that have arrived; return the requests with news."""
+        effects: list[Effect] = []
+        on_reply = self._requests.on_reply
+        while self._arrived:
+            link, messages = self._arrived.popleft()
+            node = link.origin or b""
+            replies = [
+                (subject, self._read_reply(node, subject, payload, extras))
+                for subject, payload, extras in messages
+            ]
+            with self.lock:
+                for subject, reply in replies:
+                    effects += on_reply(node, subject, reply)
+        return effects
 
     def _read_reply(
-        self, node: bytes, asked: str, subject: str, payload: bytes, extras: Any
-    ) -> Message | ReplyError:
+        self, node: bytes, subject: str, payload: bytes, extras: Any
+    ) -> Message | ReplyError | None:
+        asked = self._requests.subject_of(subject)
+        if asked is None:
+            # A late reply is counted, and not decoded.
+            return None
         if extras is not None and ERROR in extras:
             return decode_error(extras[ERROR], asked, self._name(node))
         try:

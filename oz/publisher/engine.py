@@ -79,6 +79,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_ALONE = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -353,7 +354,7 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif is_alone or self.defer is None:
+        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
             self._expect_flush()
         else:
             self.defer()
