@@ -220,6 +220,12 @@ class ThreadRequesting:
                 exchange.cancel(request)
         return _result(request)
 
+    def _defer(self) -> None:
+        """Let the attending thread send requests and replies, so that those of other threads join them."""
+        publisher = self._node.publisher
+        if publisher.is_resting:
+            publisher.request_attention()
+
     def _wait(self, request: Request, waiter: threading.Lock) -> None:
         exchange = self._node.exchange
         while not request.has_ended:

@@ -477,7 +477,8 @@ class Engine:
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
-            more |= self.publisher.attend(flushes=flushes)
+            is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
+            more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
 
@@ -848,6 +849,9 @@ class Engine:
             self._emit(events.SLOW_HANDLER, about, text, count=dropped)
 
     def _on_idle(self) -> None:
+        if self.publisher.waiting:
+            with suppress(ClosedError):
+                self.publisher.flush_due()
         if self.subscriber._drains:
             self._tell()
 

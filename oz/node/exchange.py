@@ -56,6 +56,7 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
+        is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
         overflowed: messages that did not reach a handler because its queue was full.
@@ -112,6 +113,7 @@ class Exchange:
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
+        self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
 
     @property
@@ -187,14 +189,11 @@ class Exchange:
         extras = {REPLY_TO: request.reply_to}
         if content.extras is not None:
             extras = {**content.extras, **extras}
+        is_alone = max(self._answered, len(self._requests)) < 2
+        if not is_alone:
+            self.is_urgent = True
         try:
-            if self._publisher.send_in(
-                stream,
-                content.raw,
-                content.payload,
-                extras,
-                is_alone=max(self._answered, len(self._requests)) < 2,
-            ):
+            if self._publisher.send_in(stream, content.raw, content.payload, extras, is_alone=is_alone):
                 return
             error: OzError = WouldBlock(
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
@@ -249,8 +248,16 @@ class Exchange:
         extras = None if headers is None else check_extras(Extras(headers)) or None
         return self.send_reply(reply_to, self._encode(payload), extras)
 
-    def send_reply(self, reply_to: str, payload: bytes, extras: dict[str, Any] | None) -> Any:
+    def send_reply(
+        self, reply_to: str, payload: bytes, extras: dict[str, Any] | None, *, is_alone: bool = True
+    ) -> Any:
         """Send a direct message to the inbox of a node.
+
+        Args:
+            reply_to: subject of the inbox.
+            payload: encoded.
+            extras: of `check_extras`, or None.
+            is_alone: whether no other reply is expected that could join the batch.
 
         Raises:
             NoRequest: the subject is not the inbox of a node.
@@ -260,7 +267,8 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=self._pool.is_alone)
+        is_alone = is_alone and self._pool.is_alone
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -281,12 +289,19 @@ class Exchange:
 
     # what handlers ask for
 
-    def answer(self, message: Message, value: Any) -> None:
-        """Send the return value of a handler, if the message is a request of a node."""
-        if message.reply_to is None:
+    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
+        """Send the return value of a handler, if the message is a request of a node.
+
+        Args:
+            message: request.
+            value: of the handler.
+            is_alone: whether no other reply is expected that could join the batch.
+        """
+        reply_to = message.reply_to
+        if reply_to is None:
             return
         try:
-            self.reply(message, value)
+            self.send_reply(reply_to, self._encode(value), None, is_alone=is_alone)
         except ClosedError:
             pass
         except Exception as error:

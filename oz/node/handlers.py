@@ -46,7 +46,7 @@ class Owner(Protocol):
 
     overflowed: int
 
-    def answer(self, message: Message, value: Any) -> object:
+    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> object:
         """Send the return value of a handler, if the message is a request."""
 
     def handler_failed(self, handler: Any, message: Message, error: BaseException) -> object:
@@ -56,7 +56,7 @@ class Owner(Protocol):
         """Acknowledge a handled message."""
 
     def handler_ended(self) -> object:
-        """Look whether a drain has ended: the last message of a lane was handled."""
+        """Send replies that wait, and look whether a drain has ended: no message of a lane waits."""
 
 
 class Pool(Protocol):
@@ -142,10 +142,16 @@ class Runner:
         for message in removed:
             message.ack()
 
-    def ended(self, message: Message, result: Any) -> None:
-        """Reply and acknowledge after a handler."""
+    def ended(self, message: Message, result: Any, *, is_alone: bool = True) -> None:
+        """Reply and acknowledge after a handler.
+
+        Args:
+            message: that was handled.
+            result: of the handler.
+            is_alone: whether no other message waits for the handler.
+        """
         if result is not None:
-            self.owner.answer(message, result)
+            self.owner.answer(message, result, is_alone=is_alone)
         if isinstance(message, HandledMessage):
             self.owner.acknowledge(message)
 
@@ -244,7 +250,7 @@ class ThreadPool:
                 runner.failed(message, error)
             else:
                 if result is not None or message.__class__ is not Message:
-                    runner.ended(message, result)
+                    runner.ended(message, result, is_alone=not lane.items)
             del message
             if self._is_closed:
                 return False

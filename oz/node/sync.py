@@ -188,6 +188,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     def _begin(self) -> None:
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
+        self._node.publisher.defer = self._defer
         self._life = _Life(self._node)
 
     def _drop(self) -> None:

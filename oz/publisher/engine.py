@@ -598,7 +598,7 @@ class Engine:
             if not plain.send(raw, payload):
                 return False
             if plain.has_input():
-                self._request_attention()
+                self.request_attention()
         if sessions.interest.groups:
             sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
@@ -649,7 +649,7 @@ class Engine:
             if not self.is_watching:
                 self.is_watching = True
                 self._watch_at = self._clock() + WATCH_INTERVAL
-                self._request_attention()
+                self.request_attention()
         return True
 
     def _watch(self, now: float) -> None:
@@ -666,7 +666,7 @@ class Engine:
         elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         """Publish the first message of a batch, whose recipients are in `quick`.
@@ -723,9 +723,10 @@ class Engine:
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
-    def _request_attention(self) -> None:
+    def request_attention(self) -> None:
+        """Let the attending side run."""
         self.is_resting = False
         self.wake()
 
@@ -836,9 +837,9 @@ class Engine:
                 self._pump(listener)
                 self._tell()
                 if sessions.has_work or listener.has_input():
-                    self._request_attention()
+                    self.request_attention()
             if sessions.ready:
-                self._request_attention()
+                self.request_attention()
         if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())

@@ -22,7 +22,7 @@ class Owner:
         self.overflowed = 0
         self.ended = threading.Semaphore(0)
 
-    def answer(self, message, value):
+    def answer(self, message, value, *, is_alone=True):
         self.replies.append((message.payload, value))
 
     def handler_failed(self, handler, message, error):
