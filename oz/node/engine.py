@@ -46,7 +46,7 @@ from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -241,6 +241,7 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        pool: Pool,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
@@ -250,11 +251,9 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if not isinstance(options, NodeOptions):
-            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
-        self.options = options
+        self.options, self.pool = options, pool
         self.configuration = config = resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
         )
@@ -291,11 +290,10 @@ class Engine:
                 runs_handlers=runs_handlers,
                 member=self.id,
             )
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
-                pool=self.pool,
+                pool=pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -648,7 +646,7 @@ class Engine:
 
     def is_attended_here(self) -> bool:
         """Return whether the calling thread attends to the node, and is no event loop."""
-        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+        return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
 
     def subscribe(
         self,
@@ -904,10 +902,7 @@ class Engine:
             return 0
         self._leave_directory()
         self.exchange.end_requests(ClosedError("the node is closed"))
-        if isinstance(self.pool, TaskPool):
-            self.pool.cancel()
-        else:
-            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
+        self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()
@@ -956,6 +951,8 @@ def _disown_all() -> None:
     for engine in tuple(_engines):
         # The lock may be held by a thread that the child does not have.
         engine.lock = threading.RLock()
+        engine.exchange.lock = threading.Lock()
+        engine.pool.disown()
         engine._directory = None
     _engines.clear()
 

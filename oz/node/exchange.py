@@ -311,6 +311,9 @@ class Exchange:
 
     def handler_failed(self, handler: Any, message: Message, error: BaseException) -> None:
         """Log and count the exception of a handler, and send it to the requester."""
+        if isinstance(error, ClosedError) and self._publisher.is_closing:
+            # The node closed while the handler ran.
+            return
         self.failed += 1
         _log.error("a handler raised for %r: %r", message.subject, handler, exc_info=error)
         if message.reply_to is not None:
