@@ -237,6 +237,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._descriptors: tuple[Any, tuple[int, ...]] = (self, ())
         self._retry_at = 0.0
         _engines.add(self)
 
@@ -538,10 +539,17 @@ class Engine:
         with self.lock:
             if self.is_closed:
                 return ()
-            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
-            if self._listener is not None:
-                sockets.append(self._listener.socket)
-            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            listener = self._listener
+            # A descriptor stays the same as long as its socket.
+            if self._descriptors[0] is not listener:
+                sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+                if listener is not None:
+                    sockets.append(listener.socket)
+                self._descriptors = (
+                    listener,
+                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
+                )
+            return self._descriptors[1]
 
     # publishing
 
