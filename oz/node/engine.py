@@ -25,7 +25,6 @@ import os
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -70,6 +69,7 @@ from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox, Queue
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.runtime import runtime_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -79,7 +79,7 @@ from oz.wire.links import Card, Hello, StreamOptions
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
+"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
@@ -242,8 +242,11 @@ class Engine:
         options: NodeOptions,
         runs_handlers: bool,
         pool: Pool,
+        context: zmq.Context[Any] | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+
+        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -258,7 +261,6 @@ class Engine:
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
         )
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
-        self.id = os.urandom(16)
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -269,7 +271,11 @@ class Engine:
         self._direct = 0
         self._directory: Directory | None = None
         found = find_codec(codec)
-        self._context: zmq.Context[Any] = zmq.Context()
+        self._owns_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime_of(self._context)
+        self.clock = self.runtime.clock
+        self.id = self.runtime.random_bytes(16)
         try:
             self.publisher = NodePublisher(
                 codec=found,
@@ -313,7 +319,6 @@ class Engine:
 
     def _start(self, config: Configuration) -> None:
         publisher, subscriber = self.publisher, self.subscriber
-        self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
         self.waiters = publisher.waiters
         publisher.on_session = self._on_session
         publisher.admit = self._admit
@@ -344,7 +349,7 @@ class Engine:
         self._scan(now)
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
-        """Bind the endpoints of the node; return those that peers dial."""
+        """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
@@ -580,7 +585,7 @@ class Engine:
             return
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
-            self._up_since[card.node] = time.time()
+            self._up_since[card.node] = self.runtime.time_ns() / 1e9
         peer = self._peer(card)
         about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
         if isinstance(effect, roster.PeerUp):
@@ -659,7 +664,7 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. What the caller publishes next on this node is delivered to it.
+        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
 
         Args:
             patterns: of the subscription.
@@ -854,7 +859,7 @@ class Engine:
             self._tell()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Receive no more messages for handlers, and wait until those that have arrived are handled.
+        """Receive no more messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: in seconds, None for ever.
@@ -919,24 +924,26 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
-        if not self.is_foreign and not self._context.closed:
+        if self.owns_context and not self.is_foreign:
+            self._owns_context = False
             self._context.term()
 
     @property
     def owns_context(self) -> bool:
         """Whether `end_context` has something to do."""
-        return not self._context.closed
+        return self._owns_context
 
     def _abandon(self) -> None:
         """Close what the constructor has made."""
         self._leave_directory()
         for close in (
-            lambda: self.publisher.finish(time.monotonic() + _LINGER),
+            lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
         ):
             with suppress(AttributeError, ClosedError, zmq.ZMQError):
                 close()
-        self._context.destroy(0)
+        if self._owns_context:
+            self._context.destroy(0)
 
     def _leave_directory(self) -> None:
         if self._directory is not None:

@@ -216,7 +216,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
-        What the calling thread publishes next on this node is delivered to the subscription. Peers know of it
+        The next message that the calling thread publishes here is delivered to the subscription. Peers know of it
         after `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:
