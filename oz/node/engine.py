@@ -25,12 +25,10 @@ import os
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -40,14 +38,14 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -65,12 +63,13 @@ from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.subjects.pattern import Pattern
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import Link
+from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
-from oz.subscriber.queue import Direct, Inbox
+from oz.subscriber.queue import Direct, Inbox, Queue
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.runtime import runtime_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -80,7 +79,7 @@ from oz.wire.links import Card, Hello, StreamOptions
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
+"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
@@ -107,6 +106,17 @@ class NodePublisher(PublisherEngine):
             return True
         return super().offer(message)
 
+    def is_idle(self, now: float) -> bool:
+        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
+        with self.lock:
+            listener, sessions = self._listener, self._sessions
+            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
+                return False
+            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
+                return False
+            due = sessions.next_deadline()
+            return due is None or now < due
+
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
         return self._sessions.of_node(node)
@@ -119,6 +129,11 @@ class NodeSubscriber(SubscriberEngine):
 
     subscriptions_class = NodeSubscriptions
 
+    def __init__(self, **options: Any) -> None:
+        """Create the engine; see `oz.subscriber.engine.Engine`."""
+        self._arrived: deque[Queue] = deque()
+        super().__init__(**options)
+
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
         # A call that takes a message does not attend.
@@ -126,21 +141,34 @@ class NodeSubscriber(SubscriberEngine):
         return has_more
 
     def _call_back(self) -> None:
-        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
-        dispatcher = self.dispatcher
-        while dispatcher.reports:
-            self.report(dispatcher.reports.popleft())
-        batches: dict[Runner, list[Message]] = {}
-        inline = dispatcher.inline
-        while inline:
-            inbox, message = inline.popleft()
-            runner = inbox.handler
-            if type(runner) is Runner:
-                batches.setdefault(runner, []).append(message)
-            else:
-                self.call(inbox, message)
-        for runner, messages in batches.items():
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        super()._call_back()
+        if self._arrived:
+            queues = dict.fromkeys(self._arrived)
+            self._arrived.clear()
+            for queue in queues:
+                self._hand_over(queue)
+
+    def _hand_over(self, queue: Queue) -> None:
+        items = list(queue.items)
+        queue.items.clear()
+        assert queue.inbox is not None
+        runner = queue.inbox.handler
+        if isinstance(runner, Runner):
+            messages = [one for one in items if isinstance(one, Message)]
             runner.put(messages)
+        for one in items:
+            if isinstance(one, Gap):
+                self.report(one)
+
+    def add_runner(self, inbox: Inbox) -> None:
+        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+
+        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        """
+        queue = inbox.queue
+        assert queue is not None
+        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
@@ -213,8 +241,12 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        pool: Pool,
+        context: zmq.Context[Any] | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+
+        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -222,16 +254,13 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if not isinstance(options, NodeOptions):
-            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
-        self.options = options
+        self.options, self.pool = options, pool
         self.configuration = config = resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
         )
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
-        self.id = os.urandom(16)
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -242,7 +271,11 @@ class Engine:
         self._direct = 0
         self._directory: Directory | None = None
         found = find_codec(codec)
-        self._context: zmq.Context[Any] = zmq.Context()
+        self._owns_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime_of(self._context)
+        self.clock = self.runtime.clock
+        self.id = self.runtime.random_bytes(16)
         try:
             self.publisher = NodePublisher(
                 codec=found,
@@ -263,10 +296,10 @@ class Engine:
                 runs_handlers=runs_handlers,
                 member=self.id,
             )
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
+                pool=pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -286,7 +319,6 @@ class Engine:
 
     def _start(self, config: Configuration) -> None:
         publisher, subscriber = self.publisher, self.subscriber
-        self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
         self.waiters = publisher.waiters
         publisher.on_session = self._on_session
         publisher.admit = self._admit
@@ -301,7 +333,12 @@ class Engine:
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
         prefix = None if self._directory is None else self._directory.prefix
-        self.roster = Roster(self.card, lost_after=self.options.lost_after, local_prefix=prefix)
+        self.roster = Roster(
+            self.card,
+            lost_after=self.options.lost_after,
+            limit=self.options.limits.peers,
+            local_prefix=prefix,
+        )
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
@@ -312,7 +349,7 @@ class Engine:
         self._scan(now)
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
-        """Bind the endpoints of the node; return those that peers dial."""
+        """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
@@ -439,9 +476,12 @@ class Engine:
         Raises:
             ClosedError: the node is closed.
         """
-        more = self.publisher.attend(flushes=flushes)
+        # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            more |= self.subscriber.attend()
+            more = self.subscriber.attend()
+        if not self.publisher.is_idle(self.clock()):
+            is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
+            more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
 
@@ -545,7 +585,7 @@ class Engine:
             return
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
-            self._up_since[card.node] = time.time()
+            self._up_since[card.node] = self.runtime.time_ns() / 1e9
         peer = self._peer(card)
         about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
         if isinstance(effect, roster.PeerUp):
@@ -602,6 +642,17 @@ class Engine:
             end_daemon()
             raise ClosedError("the node is closed")
 
+    def check_may_wait(self) -> None:
+        """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
+        if self.is_attended_here():
+            raise OwnershipError(
+                "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
+            )
+
+    def is_attended_here(self) -> bool:
+        """Return whether the calling thread attends to the node, and is no event loop."""
+        return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
+
     def subscribe(
         self,
         patterns: list[Pattern],
@@ -613,7 +664,7 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. What the caller publishes next on this node is delivered to it.
+        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
 
         Args:
             patterns: of the subscription.
@@ -637,12 +688,14 @@ class Engine:
                 patterns,
                 receiver,
                 stream,
-                replace(delivery, inline=receiver is not None),
+                delivery,
                 last_value=last_value,
                 limit=limit,
             )
             inbox.replier = self.exchange.reply
-            if receiver is None:
+            if isinstance(receiver, Runner):
+                subscriber.add_runner(inbox)
+            elif receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
@@ -677,14 +730,17 @@ class Engine:
         while not self._is_own_applied() and self.clock() < end:
             # The frames are in libzmq already, because inproc has no connection to wait for.
             self.publisher.attend()
-            if self._own_session() is None:
-                # The link is not up yet, as in the constructor, or it is replaced.
+            link = self._own_link()
+            if link is not None and link.state != LIVE:
+                # In the constructor, or after a long stop of the process: the link declares after WELCOME.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
     def _is_own_applied(self) -> bool:
-        session = self._own_session()
-        return session is not None and session.applied >= self.subscriber.subscriptions.revision
+        link, session = self._own_link(), self._own_session()
+        if link is None or session is None or link.state != LIVE:
+            return False
+        return session.applied >= self.subscriber.subscriptions.revision
 
     def _own_session(self) -> Session | None:
         with self.publisher.lock:
@@ -796,11 +852,14 @@ class Engine:
             self._emit(events.SLOW_HANDLER, about, text, count=dropped)
 
     def _on_idle(self) -> None:
+        if self.publisher.waiting:
+            with suppress(ClosedError):
+                self.publisher.flush_due()
         if self.subscriber._drains:
             self._tell()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Receive no more messages for handlers, and wait until those that have arrived are handled.
+        """Receive no more messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: in seconds, None for ever.
@@ -848,10 +907,7 @@ class Engine:
             return 0
         self._leave_directory()
         self.exchange.end_requests(ClosedError("the node is closed"))
-        if isinstance(self.pool, TaskPool):
-            self.pool.cancel()
-        else:
-            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
+        self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()
@@ -868,24 +924,26 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
-        if not self.is_foreign and not self._context.closed:
+        if self.owns_context and not self.is_foreign:
+            self._owns_context = False
             self._context.term()
 
     @property
     def owns_context(self) -> bool:
         """Whether `end_context` has something to do."""
-        return not self._context.closed
+        return self._owns_context
 
     def _abandon(self) -> None:
         """Close what the constructor has made."""
         self._leave_directory()
         for close in (
-            lambda: self.publisher.finish(time.monotonic() + _LINGER),
+            lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
         ):
             with suppress(AttributeError, ClosedError, zmq.ZMQError):
                 close()
-        self._context.destroy(0)
+        if self._owns_context:
+            self._context.destroy(0)
 
     def _leave_directory(self) -> None:
         if self._directory is not None:
@@ -900,6 +958,8 @@ def _disown_all() -> None:
     for engine in tuple(_engines):
         # The lock may be held by a thread that the child does not have.
         engine.lock = threading.RLock()
+        engine.exchange.lock = threading.Lock()
+        engine.pool.disown()
         engine._directory = None
     _engines.clear()
 

@@ -53,7 +53,7 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.routing import Interest, Route
-from oz.publisher.session import Batch, Session, Settings, Stream
+from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
 from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -79,6 +79,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_ALONE = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -127,6 +128,7 @@ class Engine:
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
@@ -192,6 +194,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
+        self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
         self.settings = Settings(
             window=WINDOW,
@@ -235,6 +238,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._descriptors: tuple[Any, tuple[int, ...]] = (self, ())
         self._retry_at = 0.0
         _engines.add(self)
 
@@ -298,14 +302,23 @@ class Engine:
         self.check_usable()
         return self._locked(lambda: self._sessions.responders(subject, raw))
 
-    def send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        """Publish a message to one stream, at once and behind the messages that wait.
+    def send_in(
+        self,
+        stream: Stream,
+        raw: bytes,
+        payload: bytes,
+        extras: dict[str, Any] | None,
+        *,
+        is_alone: bool = True,
+    ) -> bool:
+        """Publish a message to one stream, with the next batch.
 
         Args:
             stream: of `responders`. `Group.pick` has counted the message of a group.
             raw: subject.
             payload: of the message.
             extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
 
         Returns:
             False if the stream is full or its session has ended: nothing was published.
@@ -313,17 +326,38 @@ class Engine:
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
         """
-        return self._locked(self._send_in, stream, raw, payload, extras)
+        return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
 
-    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        self.check_usable()
-        if self.waiting:
+    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
+        if self.is_closing:
+            self.check_usable()
+        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
+
+    def _add(
+        self,
+        stream: Stream,
+        recipients: Recipients,
+        raw: bytes,
+        payload: bytes,
+        extras: Any,
+        size: int,
+        is_alone: bool,
+    ) -> bool:
+        """Add a message for one stream to the batch; return False if it has no space."""
+        if self.waiting and stream.session.is_half_full:
+            # Messages that wait take space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
-        if stream.session.has_ended or not stream.has_space(len(raw) + len(payload)):
+        if stream.session.has_ended or not stream.has_space(size):
             return False
-        self.batcher.add((stream,), raw, payload, extras)
-        self._flush()
+        self.batcher.add(recipients, raw, payload, extras)
+        if self._held or len(self.waiting) >= self.full_length:
+            # The caller waits for a reply, perhaps in a `batch()` of its own.
+            self._flush()
+        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
+            self._expect_flush()
+        else:
+            self.defer()
         return True
 
     def direct(
@@ -367,6 +401,45 @@ class Engine:
             self._pump(self._listener)
         self._sent(self._listener, began)
         return True
+
+    def direct_later(
+        self,
+        node: bytes,
+        subject: str,
+        payload: bytes,
+        extras: dict[str, Any] | None = None,
+        *,
+        is_alone: bool = True,
+    ) -> bool | None:
+        """Send a direct message with the next batch; see `direct`.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
+        result = self._locked(self._direct_later, node, raw, payload, extras, size, is_alone)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct_later(
+        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int, is_alone: bool
+    ) -> bool | ValueError | None:
+        if self.is_closing:
+            self.check_usable()
+        session = self._sessions.of_node(node)
+        if session is None:
+            return None
+        most = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
+        if size > most:
+            return _too_large(size, most)
+        stream = self._sessions.direct_stream(session)
+        return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
 
     def end_session(self, node: bytes) -> None:
         """Say BYE to a node and end its session; its messages are given up.
@@ -467,10 +540,17 @@ class Engine:
         with self.lock:
             if self.is_closed:
                 return ()
-            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
-            if self._listener is not None:
-                sockets.append(self._listener.socket)
-            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            listener = self._listener
+            # A descriptor stays the same as long as its socket.
+            if self._descriptors[0] is not listener:
+                sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+                if listener is not None:
+                    sockets.append(listener.socket)
+                self._descriptors = (
+                    listener,
+                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
+                )
+            return self._descriptors[1]
 
     # publishing
 
@@ -518,7 +598,7 @@ class Engine:
             if not plain.send(raw, payload):
                 return False
             if plain.has_input():
-                self._request_attention()
+                self.request_attention()
         if sessions.interest.groups:
             sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
@@ -569,7 +649,7 @@ class Engine:
             if not self.is_watching:
                 self.is_watching = True
                 self._watch_at = self._clock() + WATCH_INTERVAL
-                self._request_attention()
+                self.request_attention()
         return True
 
     def _watch(self, now: float) -> None:
@@ -586,7 +666,7 @@ class Engine:
         elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         """Publish the first message of a batch, whose recipients are in `quick`.
@@ -643,9 +723,10 @@ class Engine:
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
-    def _request_attention(self) -> None:
+    def request_attention(self) -> None:
+        """Let the attending side run."""
         self.is_resting = False
         self.wake()
 
@@ -756,9 +837,9 @@ class Engine:
                 self._pump(listener)
                 self._tell()
                 if sessions.has_work or listener.has_input():
-                    self._request_attention()
+                    self.request_attention()
             if sessions.ready:
-                self._request_attention()
+                self.request_attention()
         if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())
