@@ -39,7 +39,14 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
+from oz.errors import (
+    ClosedError,
+    ConfigurationError,
+    OwnershipError,
+    PermissionDenied,
+    ProtocolError,
+    Timeout,
+)
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
@@ -47,7 +54,7 @@ from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
-from oz.node.requests import INBOX
+from oz.node.requests import INBOX, inbox_node
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
@@ -62,15 +69,18 @@ from oz.program_end import check_running, end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
+from oz.security.identity import is_of, make_uuid_of
+from oz.security.permissions import Permissions
 from oz.subjects.pattern import Pattern
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import LIVE, Link
+from oz.subscriber.link import LIVE, Link, Refused
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.runtime import runtime_of
+from oz.transport.security import Security, credentials_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -124,11 +134,42 @@ class NodePublisher(PublisherEngine):
 
 
 class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node: the attending side alone reads."""
+    """Subscriber of a node: the attending side alone reads.
 
-    __slots__ = ()
+    Attributes:
+        on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
+    """
 
+    __slots__ = ("on_denied",)
+
+    on_denied: Callable[[str, str], object]
     subscriptions_class = NodeSubscriptions
+
+    def key_of(self, link: Link) -> str | None:
+        """Return the key of the publisher at the other end of a link; None if it has ended."""
+        place = self._place_of.get(link)
+        return None if place is None or self.keys is None else self.keys.key_of(place.endpoint)
+
+    def _find_key(self, endpoint: str, *, is_exact: bool = False) -> None:
+        """Begin with the likeliest key: the attending side does not wait for handshakes."""
+        with self.lock:
+            if self.keys is not None and endpoint not in self.places:
+                self.keys.expect(endpoint)
+
+    def _on_key_refusal(self, endpoint: str, why: str) -> None:
+        super()._on_key_refusal(endpoint, why)
+        self._report_denials()
+
+    def _on_answer(self, place: Place, effect: Refused) -> None:
+        super()._on_answer(place, effect)
+        self._report_denials()
+
+    def _report_denials(self) -> None:
+        """Report refusals as events: no call of the program is about one peer."""
+        denials, self.denials = self.denials, {}
+        for (place, _), (inbox, error) in denials.items():
+            about = place.endpoint if inbox is None else str(inbox.entries[0].pattern.text)
+            self.on_denied(about, str(error))
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
@@ -173,6 +214,31 @@ def _runners(inboxes: Iterable[Inbox]) -> list[Runner]:
     return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
 
 
+class NodeRules:
+    """Rules for peers with keys that no file of permissions has; see `PublisherRules`."""
+
+    @staticmethod
+    def owns(key: str, origin: bytes) -> bool:
+        """Return whether the id of a node was made from a key."""
+        return is_of(origin, key)
+
+    @staticmethod
+    def is_special(subject: bytes) -> bool:
+        """Return False: messages between nodes are direct."""
+        return False
+
+    @staticmethod
+    def may_say(key: str, subject: bytes, permissions: Permissions | None) -> bool:
+        """Return True; see `is_special`."""
+        return True
+
+    @staticmethod
+    def may_ask(key: str, reply_to: str, permissions: Permissions | None) -> bool:
+        """Return whether an inbox belongs to a key."""
+        node = inbox_node(reply_to)
+        return node is not None and is_of(node, key)
+
+
 class _Happened(NamedTuple):
     """Event of one of the two engines, for the roster.
 
@@ -185,6 +251,7 @@ class _Happened(NamedTuple):
         card: of the peer; empty if it is no node.
         reason: of the BYE of a link.
         peers: that a peer introduces.
+        origin: of a link.
     """
 
     kind: str
@@ -194,6 +261,7 @@ class _Happened(NamedTuple):
     card: bytes = b""
     reason: int | None = None
     peers: Any = ()
+    origin: bytes = b""
 
 
 class Engine:
@@ -238,8 +306,9 @@ class Engine:
         check_running("node")
         if not isinstance(options, NodeOptions):
             raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
-        if security is not None:
-            raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
+        if isinstance(security, (str, os.PathLike)):
+            security = Security.from_file(security)
+        credentials = credentials_of(security)
         self.options = options
         self.configuration = config = resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
@@ -253,19 +322,24 @@ class Engine:
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
         self._direct = 0
+        self._denials: deque[tuple[str, str]] = deque()
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
-        self.id = self.runtime.random_bytes(16)
+        random_bytes = self.runtime.random_bytes
+        self.id = (
+            random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
+        )
         try:
             self.publisher = NodePublisher(
                 codec=found,
                 dialect=dialect,
                 on_full=on_full,
                 last_value=last_value,
+                security=security,
                 context=self._context,
                 options=options,
                 origin=self.id,
@@ -279,7 +353,11 @@ class Engine:
                 options=options,
                 runs_handlers=runs_handlers,
                 member=self.id,
+                credentials=credentials,
             )
+            self.subscriber.on_denied = self._on_denied
+            if self.subscriber.keys is not None:
+                self.subscriber.keys.rights.rules = NodeRules()
             self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
             self.exchange = Exchange(
                 self.id,
@@ -338,7 +416,8 @@ class Engine:
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
-            self._directory = Directory(config.directory, self.bus, self.id)
+            has_key = self.subscriber.keys is not None
+            self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
             other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
@@ -348,7 +427,8 @@ class Engine:
         if not tcp and any(one.startswith("tcp://") for one in config.peers):
             tcp = [f"tcp://{address_towards(config.peers)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
-        warn_of_strangers(bound)
+        if self.subscriber.keys is None:
+            warn_of_strangers(bound)
         advertise = self.options.advertise
         address = advertise or (address_towards(config.peers) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
@@ -369,15 +449,49 @@ class Engine:
         link = place.link
         if link is not None:
             self._events.append(
-                _Happened(f"link {what}", endpoint=place.endpoint, card=link.card, reason=link.ending)
+                _Happened(
+                    f"link {what}",
+                    endpoint=place.endpoint,
+                    card=link.card,
+                    reason=link.ending,
+                    origin=link.origin or b"",
+                )
             )
 
+    def _on_denied(self, about: str, why: str) -> None:
+        self._denials.append((about, why))
+        self._wake()
+
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
+        messages = self._allowed_direct(link, messages)
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+
+    def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
+        """Return the direct messages that the key of their sender may send."""
+        keys = self.subscriber.keys
+        if keys is None or link is self._own_link():
+            return messages
+        key = self.subscriber.key_of(link)
+        if key is None or not is_of(link.origin or b"", key):
+            keys.denials.denied += len(messages)
+            return []
+        permissions = keys.credentials.rights().permissions
+        if permissions is None:
+            return messages
+        user = permissions.user_of(key)
+        allowed = []
+        for one in messages:
+            asked = self.exchange.subject_of(one[0]) if one[0].startswith(INBOX) else None
+            if asked is None or permissions.may_reply(user, asked.encode("utf-8", "surrogateescape"), 0, 0.0):
+                allowed.append(one)
+            else:
+                keys.denials.denied += 1
+                self._on_denied(asked, f"key {key} may not reply to requests for {asked!r}")
+        return allowed
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
@@ -391,6 +505,8 @@ class Engine:
             return links.OTHER_BUS
         if card.node != hello.member:
             return links.MALFORMED
+        if user is not None and not is_of(card.node, user):
+            return links.KEY_REFUSED
         if card.node == self.id and not self._is_own(hello.session):
             return links.OWN_ID
         return None
@@ -477,7 +593,7 @@ class Engine:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
         self.exchange.turn(now)
-        if not happened and not self._losses and now < self._deadline():
+        if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
             for _ in range(len(happened)):
@@ -489,6 +605,9 @@ class Engine:
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
+        while self._denials:
+            about, why = self._denials.popleft()
+            self._emit(events.DENIED, about, why)
         self._tell()
 
     def _deadline(self) -> float:
@@ -519,6 +638,8 @@ class Engine:
         card = _decode_card(one.card)
         if one.endpoint:
             if one.kind == "link live":
+                if card is not None and not self._is_proved(card, one):
+                    card = None
                 return peers.on_live(one.endpoint, card, now)
             if one.kind == "link silent":
                 return peers.on_silent(one.endpoint, now)
@@ -532,6 +653,14 @@ class Engine:
                 return ()
             return peers.on_hello(card, now, one.session)
         return peers.on_session(one.node, one.kind, now, one.session)
+
+    def _is_proved(self, card: Card, one: _Happened) -> bool:
+        """Return whether a card belongs to the publisher that sent it, and to its key."""
+        if card.node != one.origin:
+            return False
+        keys = self.subscriber.keys
+        key = None if keys is None else keys.key_of(one.endpoint)
+        return keys is None or (key is not None and is_of(card.node, key))
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
         """Carry out what the roster has decided."""
@@ -554,6 +683,8 @@ class Engine:
             self.subscriber.dial(endpoint)
         except (EndpointError, zmq.ZMQError) as error:
             _log.warning("this node cannot dial %s: %s", endpoint, error)
+        except PermissionDenied as error:
+            self._emit(events.DENIED, endpoint, str(error))
 
     def _scan(self, now: float) -> None:
         """Read the directory."""
