@@ -72,6 +72,7 @@ from oz.publisher.session import Session
 from oz.security.identity import is_of, make_uuid_of
 from oz.security.permissions import Permissions
 from oz.subjects.pattern import Pattern
+from oz.subscriber.connections import CLOSED, FOREIGN
 from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link, Refused
 from oz.subscriber.message import Message
@@ -95,6 +96,10 @@ LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+_CLOSED = "the node is closed"
+_FOREIGN = (
+    "this node was made before the fork, and its sockets belong to the parent: make a new one in the child"
+)
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
 _log = peer_logger("oz.node")
@@ -103,12 +108,25 @@ _log = peer_logger("oz.node")
 class NodePublisher(PublisherEngine):
     """Publisher of a node: it knows reserved subjects."""
 
-    __slots__ = ("send_reply",)
+    __slots__ = ("describe_peers", "send_reply")
 
+    describe_peers: Callable[[], str]
     send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
+    _patterns_hint = ""
     interest_class = NodeInterest
     last_values_class = NodeLastValues
     subjects_class = NodeSubjects
+
+    def check_usable(self) -> None:
+        """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
+        if self.is_foreign:
+            raise OwnershipError(_FOREIGN)
+        if self.is_closing:
+            end_daemon()
+            raise ClosedError(_CLOSED)
+
+    def _describe(self) -> str:
+        return self.describe_peers()
 
     def offer(self, message: Outgoing) -> bool:
         """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""
@@ -144,6 +162,18 @@ class NodeSubscriber(SubscriberEngine):
 
     on_denied: Callable[[str, str], object]
     subscriptions_class = NodeSubscriptions
+
+    def check_open(self) -> None:
+        """Raise ClosedError or OwnershipError if the node cannot be used."""
+        if self.state == FOREIGN:
+            raise OwnershipError(_FOREIGN)
+        if self.state == CLOSED:
+            end_daemon()
+            raise ClosedError(_CLOSED)
+
+    def why_nothing_comes(self, timeout: float | None) -> str:
+        """Return nothing: a node need not have peers."""
+        return ""
 
     def key_of(self, link: Link) -> str | None:
         """Return the key of the publisher at the other end of a link; None if it has ended."""
@@ -355,6 +385,7 @@ class Engine:
                 member=self.id,
                 credentials=credentials,
             )
+            self.publisher.describe_peers = self._describe_peers
             self.subscriber.on_denied = self._on_denied
             if self.subscriber.keys is not None:
                 self.subscriber.keys.rights.rules = NodeRules()
@@ -751,11 +782,7 @@ class Engine:
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
-        if self.is_foreign:
-            self.subscriber.check_open()
-        if self.is_closing:
-            end_daemon()
-            raise ClosedError("the node is closed")
+        self.publisher.check_usable()
 
     def check_may_wait(self) -> None:
         """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
@@ -916,6 +943,10 @@ class Engine:
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
         return missing
+
+    def _describe_peers(self) -> str:
+        with self.lock:
+            return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
 
     def _hint(self) -> str:
         seeds = self.configuration.peers
