@@ -344,7 +344,7 @@ class Engine:
         is_alone: bool,
     ) -> bool:
         """Add a message for one stream to the batch; return False if it has no space."""
-        if stream.pending and self.waiting:
+        if self.waiting and stream.session.is_half_full:
             # Messages that wait take space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
