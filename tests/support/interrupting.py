@@ -1,4 +1,4 @@
-"""Exceptions at each place of a call where a signal handler may raise one."""
+"""Injection of exceptions at each place of a call where a signal handler may raise."""
 
 import sys
 from itertools import count
