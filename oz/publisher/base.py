@@ -134,11 +134,16 @@ class PublisherBase(ABC):
     def batch(self) -> Iterator[None]:
         """Send the messages that are published in a `with` block together, at its end or in full batches."""
         engine = self._engine
-        engine.hold()
+        token = object()
         try:
+            engine.hold(token)
             yield
         finally:
-            engine.release()
+            try:
+                engine.release(token)
+            finally:
+                # Again, if a signal handler has raised in the first call.
+                engine.release(token)
 
     def has_subscribers(self, subject: str | bytes) -> bool:
         """Return whether a subscriber receives a subject, or will when its link resumes.

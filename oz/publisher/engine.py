@@ -196,7 +196,10 @@ class Engine:
         )
         self._last_values = LastValues() if last_value else None
         self.origin = runtime.random_bytes(16)
-        self.plain_sent = self._silent = self._refused = self._held = 0
+        self.plain_sent = self._silent = self._refused = 0
+        # The number of tokens, for the hot path.
+        self._holds: set[object] = set()
+        self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
@@ -551,20 +554,23 @@ class Engine:
             for stream in session.streams.values():
                 stream.lose(count)
 
-    def hold(self) -> None:
-        """Keep messages until the batch is full, or `release`."""
+    def hold(self, token: object) -> None:
+        """Keep messages until the batch is full, or until `release` of each token."""
         self.check_usable()
         with self.lock:
-            self._held += 1
+            self._holds.add(token)
+            self._held = len(self._holds)
 
-    def release(self) -> None:
-        """End one `hold`. The last one flushes."""
-        if self.is_foreign:
+    def release(self, token: object) -> None:
+        """End one `hold`, unless it has ended. The last one flushes."""
+        if self.is_foreign or token not in self._holds:
             return
         with self.lock:
-            self._held -= 1
+            self._held = len(self._holds) - 1
             if not self._held and not self.is_closing:
                 self._locked(self._flush)
+            # Last, so that a second call does what an exception of a signal handler has interrupted.
+            self._holds.discard(token)
 
     # the machine and the sockets; the caller has the lock
 
@@ -870,11 +876,13 @@ class Engine:
             end: time until which libzmq may go on sending.
         """
         with self.lock:
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
+                # An exception of a signal handler may have interrupted it.
+                self._shut(milliseconds)
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -897,7 +905,7 @@ class Engine:
                 self._shut(0)
 
     def _shut(self, linger: int) -> None:
-        """Close the sockets."""
+        """Close the sockets. A second call closes those that an interrupted call has left open."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()

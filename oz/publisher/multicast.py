@@ -231,7 +231,10 @@ class MulticastEngine(Engine):
             end: time until which libzmq may go on sending.
         """
         with self.lock:
+            wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
+                # An exception of a signal handler may have interrupted it.
+                self._shut(wait)
                 return 0
             self.is_closing = True
             left = 0
@@ -242,7 +245,6 @@ class MulticastEngine(Engine):
             finally:
                 left = self._sender.pending
                 self._given_up += left
-                wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
                 self._shut(wait)
             return left
 

@@ -104,7 +104,7 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
-        self._has_descriptor = self._is_draining = False
+        self._has_descriptor = self._is_draining = self._is_shut = False
         self.handlers_running = self.handled = 0
         _engines.add(self)
 
@@ -566,15 +566,13 @@ class Engine(Connections):
         if self.state == FOREIGN:
             return
         with self.lock:
-            if self.state == CLOSED:
+            if self._is_shut:
                 return
-            self.state = CLOSED
-            now = self.clock()
+            if self.state != CLOSED:
+                self.state = CLOSED
+                self._say_bye()
+            # A second call does what an exception of a signal handler has interrupted.
             for place in self.places.values():
-                if place.link is not None:
-                    place.link.close()
-                    with suppress(zmq.ZMQError):
-                        self._send_all(place, now)
                 self._close_plain(place)
             if self._dialler is not None:
                 if self._dialler.monitor is not None:
@@ -587,7 +585,6 @@ class Engine(Connections):
                 if inbox.queue is not None:
                     inbox.queue.items.clear()
             self._changed()
-        _engines.discard(self)
         # The thread that polls must have left before its descriptors are closed.
         self.poll.ring()
         if self.reading.acquire(timeout=1.0):
@@ -595,6 +592,16 @@ class Engine(Connections):
                 self.poll.close()
             finally:
                 self.reading.release()
+        _engines.discard(self)
+        self._is_shut = True
+
+    def _say_bye(self) -> None:
+        now = self.clock()
+        for place in self.places.values():
+            if place.link is not None:
+                place.link.close()
+                with suppress(zmq.ZMQError):
+                    self._send_all(place, now)
 
     def _close_at_exit(self, timeout: float) -> None:
         self.close()

@@ -311,10 +311,8 @@ def test_an_interrupted_publish_leaves_the_publisher_usable(make, join, monkeypa
 
     monkeypatch.setattr(Sessions, "flush", interrupted)
     engine = raw._engine
-    engine.hold()
-    engine.offer(engine.prepare("a", b"lost"))
-    with pytest.raises(KeyboardInterrupt):
-        engine.release()
+    with pytest.raises(KeyboardInterrupt), raw.batch():
+        engine.offer(engine.prepare("a", b"lost"))
     peer.until(lambda: peer.gaps and peer.link.is_answered)
     publisher.publish("a", b"1")
     assert peer.receive(2) == [b"0", b"1"]
