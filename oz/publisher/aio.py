@@ -345,20 +345,28 @@ class Publisher(PublisherBase):
             Number of published messages. The messages before an error or a cancellation are published.
 
         Raises:
-            TypeError, ValueError: an element is no pair.
+            ConfigurationError: an element is no pair.
+            TypeError: the argument is a mapping or text.
             Exception: as `publish`.
         """
         self._check_pairs(pairs)
         count = 0
         if isinstance(pairs, AsyncIterable):
-            async for subject, payload in pairs:
-                await self.publish(subject, payload)
+            async for element in pairs:
+                await self._publish_pair(element, count)
                 count += 1
         else:
-            for subject, payload in pairs:
-                await self.publish(subject, payload)
+            for element in pairs:
+                await self._publish_pair(element, count)
                 count += 1
         return count
+
+    def _publish_pair(self, element: Any, index: int) -> Awaitable[None]:
+        try:
+            subject, payload = element
+        except (TypeError, ValueError):
+            raise self._no_pair(element, index) from None
+        return self.publish(subject, payload)
 
     def flush(self) -> Awaitable[None]:
         """Send the messages that wait for a batch. It is done by the call itself.

@@ -155,8 +155,8 @@ class Engine:
         """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: the codec or the dialect is unknown.
+            ConfigurationError: an argument has a wrong value.
+            TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)

@@ -43,8 +43,8 @@ class MulticastEngine(Engine):
         """Create the socket, without an endpoint. The arguments are those of `Engine`.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: as `Engine`.
+            ConfigurationError: an argument has a wrong value, or has no meaning for multicast.
+            TypeError: as `Engine`.
         """
         options = Options() if options is None else options
         multicast = Multicast() if options.multicast is None else options.multicast
