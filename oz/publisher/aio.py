@@ -78,7 +78,10 @@ class _LoopAttendance:
         self._is_scheduled = False
         engine, loop = self._engine, self._loop
         self._end_pause()
-        if engine.is_closed or loop is None:
+        if loop is None:
+            return
+        if engine.is_closed:
+            self.stop()
             return
         began = self.clock()
         try:
@@ -97,7 +100,11 @@ class _LoopAttendance:
             self._pause = loop.call_later(spent, self._turn)
             self._set_timer(loop)
             return
-        descriptors = engine.descriptors()
+        try:
+            descriptors = engine.descriptors()
+        except ClosedError:
+            self.stop()
+            return
         if descriptors != self._descriptors:
             for one in descriptors:
                 loop.add_reader(one, self._turn)
@@ -411,8 +418,11 @@ class Publisher(PublisherBase):
         """
         check_wait("timeout", timeout)
         engine = self._engine
-        if engine.is_foreign or engine.is_closed:
+        if engine.is_foreign:
             return 0
+        if engine.is_closed:
+            # Perhaps by the end of the context.
+            return self._life.finish(0.0)
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
         if engine.owns_context:
             # It waits for libzmq.

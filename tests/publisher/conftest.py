@@ -99,6 +99,12 @@ def make(kind):
 
 
 @pytest.fixture
+def loop_of():
+    """Return a function that calls something where a publisher runs: in its loop, or in this thread."""
+    return lambda publisher: publisher._loop.call if isinstance(publisher, Portal) else lambda work: work()
+
+
+@pytest.fixture
 def join():
     """Connect scripted subscribers to publishers; see `Peer`. They are ready, unless told otherwise."""
     with contextlib.ExitStack() as stack:
