@@ -340,6 +340,26 @@ class Publisher(PublisherBase):
             raise engine.refuse(message.subject)
         return self._attendance.wait(engine.room(message))
 
+    def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Bind to an endpoint at once; see `oz.publisher.sync.Publisher.bind`. The result may be awaited."""
+        super().bind(endpoint)
+        return self._done
+
+    def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Connect to an endpoint at once; see `oz.publisher.sync.Publisher.connect`. The result may be awaited."""
+        super().connect(endpoint)
+        return self._done
+
+    def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `bind` at once; see `oz.publisher.sync.Publisher.unbind`. The result may be awaited."""
+        super().unbind(endpoint)
+        return self._done
+
+    def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `connect` at once; see `oz.publisher.sync.Publisher.disconnect`. The result may be awaited."""
+        super().disconnect(endpoint)
+        return self._done
+
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]
     ) -> int:
