@@ -112,7 +112,7 @@ def say_status(ctx: click.Context, line: str) -> None:
 
 
 def is_quiet(ctx: click.Context) -> bool:
-    """Return whether the command has the option `--quiet`."""
+    """Return whether `--quiet` was given."""
     return bool(ctx.meta.get(_QUIET))
 
 

@@ -534,7 +534,7 @@ def append_or_die(rows):
 recorder.writer.append = append_or_die
 recorder.run()
 """
-"""Program of a recorder that is killed when it has written so many records."""
+"""Program of a recorder that is killed when it has written `most` records."""
 
 
 @pytest.mark.timeout(300)
