@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 import zmq
 
 from oz.compiled import HOT
+from oz.errors import ConfigurationError
 from oz.numbers import check_count
 from oz.options import OnFull, Options
 from oz.program_end import check_running
@@ -65,7 +66,7 @@ class PublisherBase(ABC):
         Raises:
             TypeError: there is no such argument.
             EndpointError: an endpoint cannot be used.
-            ConfigurationError: an argument has no meaning here.
+            ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__, options=Options)
@@ -113,6 +114,11 @@ class PublisherBase(ABC):
         if isinstance(pairs, Mapping | str | bytes):
             hint = "call .items()" if isinstance(pairs, Mapping) else "use publish for one message"
             raise TypeError(f"pairs are (subject, payload), not {type(pairs).__name__}: {hint}")
+
+    @staticmethod
+    def _no_pair(element: object, index: int) -> ConfigurationError:
+        rule = "an element is a pair (subject, payload); use publish for headers=, key= and id="
+        return ConfigurationError(f"pairs[{index}]", element, "argument", rule)
 
     @abstractmethod
     def _begin(self, engine: Engine) -> None:

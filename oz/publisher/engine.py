@@ -58,6 +58,7 @@ from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport import descriptors
+from oz.transport.contexts import has_ended
 from oz.transport.runtime import runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
@@ -155,8 +156,8 @@ class Engine:
         """Create the sockets, without endpoints. The arguments are those of `oz.publisher.sync.Publisher`.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: the codec or the dialect is unknown.
+            ConfigurationError: an argument has a wrong value.
+            TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
@@ -273,6 +274,9 @@ class Engine:
             self.check_usable()
             try:
                 change()
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             finally:
                 self._listener = self._endpoints.listener
                 self._subjects.forget()
@@ -311,14 +315,22 @@ class Engine:
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when `attend` has something to read."""
+        """Return the descriptors that become readable when `attend` has something to read.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
         with self.lock:
             if self.is_closed:
                 return ()
             sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
             if self._listener is not None:
                 sockets.append(self._listener.socket)
-            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            try:
+                return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
 
     # publishing
 
@@ -409,10 +421,17 @@ class Engine:
 
         After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
         the socket costs as much as a send, so that the attending side looks at times.
+
+        Raises:
+            ClosedError: the context is terminated.
         """
         with self.lock:
-            if self.is_closing or not self._plain.send(raw, payload):
-                return False
+            try:
+                if self.is_closing or not self._plain.send(raw, payload):
+                    return False
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             self.plain_sent += 1
             if not self.is_watching:
                 self.is_watching = True
@@ -582,12 +601,22 @@ class Engine:
                 return work(*arguments)
             except (ClosedError, OwnershipError):
                 raise
-            except zmq.ContextTerminated:
-                self._shut(0)
-                raise ClosedError("the context of the publisher is terminated") from None
-            except BaseException:
+            except BaseException as error:
+                self._check_context(error)
                 self._recover()
                 raise
+
+    def _check_context(self, error: BaseException) -> None:
+        """Close the sockets if an error shows the end of their context.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
+        if has_ended(error, self._context):
+            self._shut(0)
+            # The attending side ends, before other sockets get the descriptors that it polls.
+            self.wake()
+            raise ClosedError("the context of the publisher is terminated") from None
 
     def _flush(self) -> None:
         sessions = self._sessions
@@ -856,7 +885,8 @@ class Engine:
                 self.is_closing = True
                 self.quick.clear()
                 if not self.is_closed:
-                    self._locked(self._flush)
+                    with suppress(ClosedError):  # The context is terminated.
+                        self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
             now = self._clock()
@@ -890,8 +920,9 @@ class Engine:
                 sessions.close()
                 while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
-            except zmq.ContextTerminated:
-                pass
+            except zmq.ZMQError as error:
+                if not has_ended(error, self._context):
+                    raise
             finally:
                 # Less than `left`: `Sessions.close` has counted backlogs as dropped.
                 self._given_up += self._sessions.unacknowledged()
