@@ -11,7 +11,7 @@ import zmq
 
 from contract.adapter import Options, errors, limits
 from contract.promises import cases, promise
-from support.waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread
 
 SYNC = {"sync": "Only a coroutine can be cancelled."}
 PREFIX = {"prefix": "A plain publisher does not offer this."}
