@@ -14,7 +14,7 @@ import zmq
 
 import oz
 from oz.cli.options import Number, PathName, endpoints_option, security_option
-from oz.cli.output import log_in_lines, say
+from oz.cli.output import log_in_lines, quiet_option, say_status
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.configuration.files import open_file, read_text
@@ -163,6 +163,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
 @endpoints_option("--frontend", "The endpoint for publishers; may be repeated.")
 @endpoints_option("--backend", "The endpoint for subscribers; may be repeated.")
 @endpoints_option("--connect", "A publisher that binds; may be repeated.")
+@quiet_option
 @click.pass_context
 def forwarder(
     ctx: click.Context,
@@ -214,7 +215,7 @@ def forwarder(
         with made as running, stop_on_signals(running.stop):
             shown = _ForwarderLines(ctx, running, connect, progress)
             running.run(shown.look)
-            say(ctx, shown.summary())
+            say_status(ctx, shown.summary())
 
 
 def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
@@ -238,13 +239,13 @@ class _ForwarderLines:
         """Say what there is to say; return when there may be more, in monotonic seconds."""
         states = self._states()
         if states != self._said:
-            say(self._ctx, f"{'now' if self._said else 'ready,'} {', '.join(states)}")
+            say_status(self._ctx, f"{'now' if self._said else 'ready,'} {', '.join(states)}")
             self._said = states
         if self._every is not None and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._every
             if (line := self.summary()) != self._reported:
                 self._reported = line
-                say(self._ctx, line)
+                say_status(self._ctx, line)
         return inf if self._every is None else self._due
 
     def _states(self) -> list[str]:

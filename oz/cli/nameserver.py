@@ -9,7 +9,7 @@ import zmq
 
 import oz
 from oz.cli.options import endpoints_option, security_option
-from oz.cli.output import log_in_lines, say
+from oz.cli.output import log_in_lines, quiet_option, say_status
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -39,6 +39,7 @@ Examples:
 @click.option("--name", metavar="NAME", help="The name of the name server.  [default: this host's name]")
 @security_option
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each node that comes or goes.")
+@quiet_option
 @click.pass_context
 def nameserver(
     ctx: click.Context, /, bind: list[str], name: str | None, security: oz.Security | None, verbose: bool
@@ -57,10 +58,10 @@ def nameserver(
         raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING
     with log_in_lines(ctx, level=level), made as running, stop_on_signals(running.stop):
-        say(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
+        say_status(ctx, f"ready, {', '.join(f'bound to {one}' for one in running.endpoints)}")
         running.run()
         stats = running.stats
-        say(
+        say_status(
             ctx,
             f"{stats.joined} nodes joined, {stats.left} left and {stats.lost} were lost; "
             f"{len(running.nodes)} are there",

@@ -25,7 +25,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import say
+from oz.cli.output import log_in_lines, quiet_option, say, say_status
 from oz.cli.progress import progress_bar
 from oz.cli.ranges import RANGES, range_options, span_of
 from oz.cli.stop_signals import stop_on_signals
@@ -88,6 +88,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @security_option
+@quiet_option
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -122,8 +123,8 @@ def replay(
             options=oz.Options(limits=resolve_limits()),
         )
     made = Replay(journal, publisher, pattern, start=start, end=end, speed=speed)
-    with _closed_when_sent(ctx, publisher, made):
-        say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
+    with log_in_lines(ctx, "warning: "), _closed_when_sent(ctx, publisher, made):
+        say_status(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
         if not any(map(is_multicast, (*bind, *connect))):
             _wait_for_subscriber(ctx, publisher, wait)
         with _controlled(made), _progress(made, journal, start, end) as on_poll:
@@ -133,7 +134,7 @@ def replay(
         notes.append(f"passed {made.gaps} gaps, of {made.lost} messages or more")
     if made.refused:
         notes.append(f"{made.refused} could not be published")
-    say(ctx, "; ".join(notes))
+    (say if len(notes) > 1 else say_status)(ctx, "; ".join(notes))
     if made.is_stopped:
         ctx.exit(INTERRUPTED)
 

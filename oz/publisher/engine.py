@@ -59,6 +59,7 @@ from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport import descriptors
+from oz.transport.contexts import has_ended
 from oz.transport.runtime import runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
@@ -170,8 +171,9 @@ class Engine:
         A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: the codec or the dialect is unknown, or the card is too large.
+            ConfigurationError: an argument has a wrong value.
+            ValueError: the card is too large.
+            TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
@@ -213,7 +215,10 @@ class Engine:
         )
         self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16) if origin is None else origin
-        self.plain_sent = self._silent = self._refused = self._held = 0
+        self.plain_sent = self._silent = self._refused = 0
+        # The number of tokens, for the hot path.
+        self._holds: set[object] = set()
+        self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
@@ -488,6 +493,9 @@ class Engine:
             self.check_usable()
             try:
                 change()
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             finally:
                 self._listener = self._endpoints.listener
                 self._subjects.forget()
@@ -537,7 +545,11 @@ class Engine:
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when `attend` has something to read."""
+        """Return the descriptors that become readable when `attend` has something to read.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
         with self.lock:
             if self.is_closed:
                 return ()
@@ -547,10 +559,12 @@ class Engine:
                 sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
                 if listener is not None:
                     sockets.append(listener.socket)
-                self._descriptors = (
-                    listener,
-                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
-                )
+                try:
+                    found = tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+                except zmq.ZMQError as error:
+                    self._check_context(error)
+                    raise
+                self._descriptors = listener, found
             return self._descriptors[1]
 
     # publishing
@@ -642,10 +656,17 @@ class Engine:
 
         After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
         the socket costs as much as a send, so that the attending side looks at times.
+
+        Raises:
+            ClosedError: the context is terminated.
         """
         with self.lock:
-            if self.is_closing or not self._plain.send(raw, payload):
-                return False
+            try:
+                if self.is_closing or not self._plain.send(raw, payload):
+                    return False
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             self.plain_sent += 1
             if not self.is_watching:
                 self.is_watching = True
@@ -788,20 +809,23 @@ class Engine:
             for stream in session.streams.values():
                 stream.lose(count)
 
-    def hold(self) -> None:
-        """Keep messages until the batch is full, or `release`."""
+    def hold(self, token: object) -> None:
+        """Keep messages until the batch is full, or until `release` of each token."""
         self.check_usable()
         with self.lock:
-            self._held += 1
+            self._holds.add(token)
+            self._held = len(self._holds)
 
-    def release(self) -> None:
-        """End one `hold`. The last one flushes."""
-        if self.is_foreign:
+    def release(self, token: object) -> None:
+        """End one `hold`, unless it has ended. The last one flushes."""
+        if self.is_foreign or token not in self._holds:
             return
         with self.lock:
-            self._held -= 1
+            self._held = len(self._holds) - 1
             if not self._held and not self.is_closing:
                 self._locked(self._flush)
+            # Last, so that a second call does what an exception of a signal handler has interrupted.
+            self._holds.discard(token)
 
     # the machine and the sockets; the caller has the lock
 
@@ -813,12 +837,22 @@ class Engine:
                 return work(*arguments)
             except (ClosedError, OwnershipError):
                 raise
-            except zmq.ContextTerminated:
-                self._shut(0)
-                raise ClosedError("the context of the publisher is terminated") from None
-            except BaseException:
+            except BaseException as error:
+                self._check_context(error)
                 self._recover()
                 raise
+
+    def _check_context(self, error: BaseException) -> None:
+        """Close the sockets if an error shows the end of their context.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
+        if has_ended(error, self._context):
+            self._shut(0)
+            # The attending side ends, before other sockets get the descriptors that it polls.
+            self.wake()
+            raise ClosedError("the context of the publisher is terminated") from None
 
     def _flush(self) -> None:
         sessions = self._sessions
@@ -1094,7 +1128,8 @@ class Engine:
                 self.is_closing = True
                 self.quick.clear()
                 if not self.is_closed:
-                    self._locked(self._flush)
+                    with suppress(ClosedError):  # The context is terminated.
+                        self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
             now = self._clock()
@@ -1114,11 +1149,13 @@ class Engine:
             end: time until which libzmq may go on sending.
         """
         with self.lock:
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
+                # An exception of a signal handler may have interrupted it.
+                self._shut(milliseconds)
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -1126,8 +1163,9 @@ class Engine:
                 sessions.close()
                 while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
-            except zmq.ContextTerminated:
-                pass
+            except zmq.ZMQError as error:
+                if not has_ended(error, self._context):
+                    raise
             finally:
                 # Less than `left`: `Sessions.close` has counted backlogs as dropped.
                 self._given_up += self._sessions.unacknowledged()
@@ -1141,7 +1179,7 @@ class Engine:
                 self._shut(0)
 
     def _shut(self, linger: int) -> None:
-        """Close the sockets."""
+        """Close the sockets. A second call closes those that an interrupted call has left open."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()

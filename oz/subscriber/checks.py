@@ -23,8 +23,7 @@ def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, li
     """Check the arguments of a subscriber.
 
     Raises:
-        ConfigurationError: one has a wrong value, or is not available yet.
-        ValueError: no dialect has this name.
+        ConfigurationError: an argument has a wrong value.
         TypeError: `on_gap` cannot be called, or `options` are of another class.
     """
     dialects.find(dialect)
@@ -44,7 +43,8 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     """Return the compiled patterns of a subscription.
 
     Raises:
-        PatternError, ValueError, TypeError: as `oz.compile`; also without any pattern.
+        PatternError, TypeError: as `oz.compile`.
+        ConfigurationError: no dialect has this name, or there is no pattern.
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
     found: list[PatternLike] = list(patterns) if is_list else [patterns]
@@ -56,7 +56,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
         )
     )
     if not compiled:
-        raise ValueError("a subscription needs at least one pattern")
+        raise _wrong("pattern", patterns, "a subscription needs at least one pattern")
     return compiled
 
 

@@ -45,6 +45,7 @@ from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
 from oz.system import after_fork
+from oz.transport.contexts import has_ended
 from oz.transport.credentials import Credentials
 from oz.wire.links import StreamOptions
 
@@ -113,9 +114,47 @@ class Engine(Connections):
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
-        self._has_descriptor = self._is_draining = False
+        self._has_descriptor = self._is_draining = self._is_shut = False
         self.handlers_running = self.handled = 0
         _engines.add(self)
+
+    # the end of the context
+
+    @contextmanager
+    def _closing_with_context(self) -> Iterator[None]:
+        """Close the subscriber if a call of a socket shows the end of its context.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
+        try:
+            yield
+        except zmq.ZMQError as error:
+            if not self.has_ended(error):
+                raise
+            self.close()
+            raise ClosedError("the context of the subscriber is terminated") from None
+
+    def has_ended(self, error: BaseException) -> bool:
+        """Return whether an error shows the end of the context."""
+        return has_ended(error, self._context)
+
+    # endpoints
+
+    def connect(self, endpoint: str) -> None:
+        """Connect to a publisher; see `Subscriber.connect`."""
+        with self._closing_with_context():
+            super().connect(endpoint)
+
+    def bind(self, endpoint: str) -> str:
+        """Bind a plain SUB; see `Subscriber.bind`."""
+        with self._closing_with_context():
+            return super().bind(endpoint)
+
+    def disconnect(self, endpoint: str, *, is_bound: bool = False) -> None:
+        """Disconnect or unbind; see `Subscriber.disconnect`."""
+        with self._closing_with_context():
+            super().disconnect(endpoint, is_bound=is_bound)
 
     # subscriptions
 
@@ -130,7 +169,7 @@ class Engine(Connections):
         limit: int | None,
     ) -> Inbox:
         """Add a subscription and send it at once."""
-        with self.lock:
+        with self._closing_with_context(), self.lock:
             self.check_open()
             if self.state == DRAINED or self._is_draining:
                 raise ClosedError("the subscriber is drained: create another one")
@@ -164,7 +203,7 @@ class Engine(Connections):
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
-        with self.lock:
+        with self._closing_with_context(), self.lock:
             self.check_open()
             if inbox.is_active:
                 self._end_entries(inbox)
@@ -217,11 +256,11 @@ class Engine(Connections):
             before = self.dispatcher.stats.received
             try:
                 has_more = self._attend(may_read)
-            except zmq.ContextTerminated:
-                # The end of the context closes the subscriber, and waits raise ClosedError.
-                self.close()
-                return False
-            except BaseException:
+            except BaseException as error:
+                if self.has_ended(error):
+                    # The end of the context closes the subscriber, and waits raise ClosedError.
+                    self.close()
+                    return False
                 self._take_back()
                 raise
             if self.dispatcher.stats.received != before or self.dispatcher.reports:
@@ -270,7 +309,7 @@ class Engine(Connections):
         """Do what `read_alone` leaves to the caller, who does not hold the lock."""
         dispatcher = self.dispatcher
         if dispatcher.finished:
-            with self.lock:
+            with suppress(ClosedError), self._closing_with_context(), self.lock:
                 self._finish()
         if dispatcher.reports or dispatcher.inline:
             self._call_back()
@@ -381,7 +420,8 @@ class Engine(Connections):
             if now >= link.ack_at:
                 link.before_wait(now)
                 self._touched[place] = None
-                self._flush(now)
+                with suppress(ClosedError), self._closing_with_context():
+                    self._flush(now)
 
     def release(self, owner: Any) -> None:
         """Acknowledge the message that a thread or task took last: it takes another one.
@@ -477,7 +517,7 @@ class Engine(Connections):
         Raises:
             ClosedError, OwnershipError: as `check_open`.
         """
-        with self.lock:
+        with self._closing_with_context(), self.lock:
             self.check_open()
             inboxes = [*self.dispatcher.inboxes] if inbox is None else [inbox]
             self._is_draining = self._is_draining or inbox is None
@@ -586,15 +626,13 @@ class Engine(Connections):
         if self.state == FOREIGN:
             return
         with self.lock:
-            if self.state == CLOSED:
+            if self._is_shut:
                 return
-            self.state = CLOSED
-            now = self.clock()
+            if self.state != CLOSED:
+                self.state = CLOSED
+                self._say_bye()
+            # A second call does what an exception of a signal handler has interrupted.
             for place in self.places.values():
-                if place.link is not None:
-                    place.link.close()
-                    with suppress(zmq.ZMQError):
-                        self._send_all(place, now)
                 self._close_plain(place)
             if self._dialler is not None:
                 if self._dialler.monitor is not None:
@@ -607,7 +645,6 @@ class Engine(Connections):
                 if inbox.queue is not None:
                     inbox.queue.items.clear()
             self._changed()
-        _engines.discard(self)
         # The thread that polls must have left before its descriptors are closed.
         self.poll.ring()
         if self.reading.acquire(timeout=1.0):
@@ -615,6 +652,16 @@ class Engine(Connections):
                 self.poll.close()
             finally:
                 self.reading.release()
+        _engines.discard(self)
+        self._is_shut = True
+
+    def _say_bye(self) -> None:
+        now = self.clock()
+        for place in self.places.values():
+            if place.link is not None:
+                place.link.close()
+                with suppress(zmq.ZMQError):
+                    self._send_all(place, now)
 
     def _close_at_exit(self, timeout: float) -> None:
         self.close()

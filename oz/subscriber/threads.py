@@ -87,7 +87,9 @@ class ThreadWaits:
                 message = self._poll_alone(seen, seconds)
             engine.after_alone()
             return message
-        except zmq.ContextTerminated:
+        except zmq.ZMQError as error:
+            if not engine.has_ended(error):
+                raise
             # `attend` closes the subscriber.
             return None
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any, Self, TypeVar
 
-from oz.errors import ClosedError, OwnershipError
+from oz.errors import ClosedError, ConfigurationError, OwnershipError
 from oz.numbers import check_number
 from oz.testing.fronts import Blocking, Publisher, Subscriber
 from oz.testing.loop import VirtualLoop
@@ -331,10 +331,14 @@ def _refuse_unmodelled(options: dict[str, Any]) -> None:
     """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
 
     Raises:
-        ValueError: there is one.
+        ConfigurationError, ValueError: there is one.
     """
-    if options.get("security") is not None:
-        raise ValueError("publishers and subscribers of oz.testing have no keys: leave security= out")
+    if (security := options.get("security")) is not None:
+        rule = (
+            "publishers and subscribers of a test bus have no keys: leave security= out, and test permissions "
+            "with oz.Publisher on tcp://127.0.0.1:*, or with nodes of the bus"
+        )
+        raise ConfigurationError("security", security, "argument", rule)
     if getattr(options.get("options"), "multicast", None) is not None:
         raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
     for one in (*as_list(options.get("bind")), *as_list(options.get("connect"))):

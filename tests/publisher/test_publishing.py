@@ -128,10 +128,20 @@ def test_wrong_arguments_are_refused(make):
     ):
         with pytest.raises(ConfigurationError):
             make(**wrong)
-    with pytest.raises(ValueError, match="codec"):
-        make(codec="xml")
-    with pytest.raises(ValueError, match="dialect"):
-        make(dialect="natz")
+
+
+@pytest.mark.parametrize("cls", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({"codec": "xml"}, r"codec = 'xml'.*msgpack, json"),
+        ({"dialect": "natz"}, r"dialect = 'natz'.*there are nats, rv"),
+        ({"dialect": ["nats"]}, r"dialect = \['nats'\]"),
+    ],
+)
+def test_an_unknown_dialect_or_codec_is_named_with_the_remedy(cls, wrong, remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
+        cls(**wrong)
 
 
 def test_publish_many_counts_and_keeps_the_order(make, join):
@@ -405,6 +415,16 @@ def test_pairs_are_no_dict_and_no_text(make):
     for wrong, remedy in (({"a": b""}, r"\.items\(\)"), ("ab", "publish")):
         with pytest.raises(TypeError, match=remedy):
             publisher.publish_many(wrong)
+
+
+@pytest.mark.parametrize("wrong", [("b", b"", {}), ("b",), 7, None])
+def test_an_element_of_publish_many_that_is_no_pair_is_named(make, join, wrong):
+    publisher = make()
+    peer = join(publisher, "*")
+    with pytest.raises(ConfigurationError, match=r"pairs\[1\] = .*\(subject, payload\).*headers=") as found:
+        publisher.publish_many([("a", b"first"), wrong])
+    assert found.value.value == wrong
+    assert peer.receive(1) == [b"first"]
 
 
 def test_a_timeout_counts_subscribers_without_a_matching_pattern(make, join):
