@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import msgpack
 import zmq
 
-from oz.configuration import Configuration, resolve
+from oz.configuration import resolve
 from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap
@@ -185,12 +185,22 @@ class _Happened(NamedTuple):
     peers: Any = ()
 
 
+class _Settings(NamedTuple):
+    """Configuration of a name server, which has no directory."""
+
+    name: str | None
+    bus: str
+    bind: tuple[str, ...]
+    peers: tuple[str, ...]
+    directory: Path | None = None
+
+
 class Engine:
     """One node.
 
     Attributes:
         id: of the node, 16 bytes.
-        name, bus: of the node.
+        name, bus, kind: of the node.
         options: of the node.
         publisher, subscriber: engines of the node.
         roster: peers.
@@ -213,8 +223,13 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        kind: str = links.NODE,
+        node_id: bytes | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+
+        Services give a `kind`, and perhaps the id of the node. A name server has no directory, and takes no
+        settings from the environment or a file.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -227,11 +242,17 @@ class Engine:
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
         self.options = options
-        self.configuration = config = resolve(
-            name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
+        self.kind = kind
+        config: Any = (
+            _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
+            if kind == links.NAMESERVER
+            else resolve(name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory)
         )
-        self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
-        self.id = os.urandom(16)
+        self.configuration = config
+        self.name: str = config.name or f"{_program()}-{os.getpid()}"
+        self.bus: str = config.bus
+        self.id = os.urandom(16) if node_id is None else node_id
+        self._introduced: set[bytes] = set()
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -284,7 +305,7 @@ class Engine:
 
     # start
 
-    def _start(self, config: Configuration) -> None:
+    def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
         self.waiters = publisher.waiters
@@ -296,7 +317,7 @@ class Engine:
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
         self.card = Card(
-            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
         )
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
@@ -311,13 +332,14 @@ class Engine:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
-    def _bind(self, config: Configuration) -> tuple[str, ...]:
+    def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return those that peers dial."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
-            self._directory = Directory(config.directory, self.bus, self.id)
-            other.append(self.publisher.bind_links(self._directory.endpoint))
+            if config.directory is not None:
+                self._directory = Directory(config.directory, self.bus, self.id)
+                other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError):
             self._directory = None
             if not (config.peers or config.bind):
@@ -354,6 +376,7 @@ class Engine:
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
+                self._introduced.add(link.origin or b"")
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
 
@@ -365,7 +388,7 @@ class Engine:
             card = links.decode_card(hello.card)
         except ProtocolError:
             return links.MALFORMED
-        if card.bus != self.bus:
+        if not card.shares_bus(self.card):
             return links.OTHER_BUS
         if card.node != hello.member:
             return links.MALFORMED
@@ -546,6 +569,12 @@ class Engine:
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
             self._up_since[card.node] = time.time()
+        elif isinstance(effect, roster.PeerGone):
+            self._introduced.discard(card.node)
+        if card.kind == links.NAMESERVER != self.kind:
+            self._up_since.pop(card.node, None)
+            _log.info("name server %r at %s: %s", card.name, ", ".join(card.endpoints), type(effect).__name__)
+            return
         peer = self._peer(card)
         about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
         if isinstance(effect, roster.PeerUp):
@@ -578,9 +607,11 @@ class Engine:
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
     def _cards(self, *states: str) -> list[Card]:
-        """Return the cards of the peers in some states. The caller has the lock."""
+        """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
-            one.card for one in self.roster.by_id.values() if one.card is not None and one.state in states
+            one.card
+            for one in self.roster.by_id.values()
+            if one.card is not None and one.state in states and one.card.kind != links.NAMESERVER
         ]
 
     @property
@@ -727,6 +758,7 @@ class Engine:
         missing = []
         with self.lock:
             up = self._cards(roster.UP)
+            missing += self._missing_seeds()
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
         if absent:
@@ -746,6 +778,22 @@ class Engine:
             missing.append(f"no node subscribes to {subject!r}: start the node whose handler serves it")
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
+        return missing
+
+    def _missing_seeds(self) -> list[str]:
+        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock."""
+        missing = []
+        if self.roster.silent_seeds:
+            silent = ", ".join(sorted(self.roster.silent_seeds))
+            missing.append(
+                f"nothing answers at {silent}: start a node or a name server of bus {self.bus!r} there, or "
+                "correct connect="
+            )
+        for one in self.roster.by_id.values():
+            card = one.card
+            is_up = card is not None and card.kind == links.NAMESERVER and one.state == roster.UP
+            if card is not None and is_up and one.node not in self._introduced:
+                missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
         return missing
 
     def _hint(self) -> str:

@@ -290,6 +290,7 @@ class Roster:
     Attributes:
         card: of this node.
         by_id: peers, by the id of the node.
+        silent_seeds: endpoints of `connect=`, until one of them has answered.
     """
 
     def __init__(
@@ -310,6 +311,7 @@ class Roster:
         self._endpoints: dict[str, Endpoint] = {}
         self._greeting_until = -inf
         self._named_at, self._named = 0.0, b""
+        self.silent_seeds: set[str] = set()
         self._deadline: float | None = None
         self._out: list[Effect | Event] = []
 
@@ -333,6 +335,8 @@ class Roster:
 
     def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
         """Dial an endpoint of `connect=`, now and whenever its node has no other link."""
+        if endpoint not in self.card.endpoints:
+            self.silent_seeds.add(endpoint)
         return self._add_source(endpoint, inf, now)
 
     def found(self, endpoint: str, now: float) -> list[Effect | Event]:
@@ -468,6 +472,8 @@ class Roster:
             now: in seconds.
         """
         target = self._endpoints.get(endpoint)
+        if endpoint in self.silent_seeds:
+            self.silent_seeds.clear()
         if target is not None and target.is_dialled:
             reason = "a publisher listens there, and no node" if card is None else self._refusal(card)
             peer = self._find(card.node, now) if card is not None and reason is None else None
@@ -496,6 +502,8 @@ class Roster:
             now: in seconds.
         """
         target = self._endpoints.get(endpoint)
+        if reason == links.OWN_ID:
+            self.silent_seeds.clear()
         if target is not None and target.is_dialled:
             peer = self.by_id.get(target.node or b"")
             if reason == links.CLOSED:
@@ -520,7 +528,7 @@ class Roster:
     def _refusal(self, card: Card) -> str | None:
         if card.node == self.card.node:
             return _REASONS[links.OWN_ID]
-        if card.bus != self.card.bus:
+        if not card.shares_bus(self.card):
             return f"the peer {card.name!r} is on bus {card.bus!r}, this node is on bus {self.card.bus!r}"
         return None
 
@@ -662,7 +670,7 @@ class Roster:
             self._out.append(PeerUp(card))
             up = [one.card for one in self.by_id.values() if self._is_up(one) and one.card is not None]
             for other in (self.card, *up):
-                if other.name == card.name and other is not card:
+                if other.name == card.name and other is not card and other.shares_bus(card):
                     self._out.append(NameConflict(card, other.node))
             self._introduce(peer, up)
         elif peer.state == SILENT:
@@ -679,9 +687,10 @@ class Roster:
         for card in cards:
             is_near = peer.card is not None and card.host == peer.card.host
             endpoints = tuple(one for one in card.endpoints if is_near or not is_local(one))
-            if endpoints and card.node != peer.node:
+            if endpoints and card.node != peer.node and (peer.card is None or card.shares_bus(peer.card)):
                 named.append((card.node, endpoints))
-        for first in range(0, len(named), MAX_INTRODUCED):
+        # A name server always answers, so that a peer knows that it has the whole list.
+        for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
     def _down(self, peer: Peer, now: float) -> None:
