@@ -79,12 +79,15 @@ from oz.wire.links import Card, Hello, StreamOptions
 
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
+LOSS = "_OZ.LOSS"
+"""Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 PROBE = "_OZ.PROBE"
 """Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+_MAX_REASON = 100
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
 _log = peer_logger("oz.node")
@@ -207,7 +210,12 @@ class Engine:
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
+        on_loss: called under the lock of the subscriber with the payload of a `LOSS`.
+        publisher_class, subscriber_class: of the two engines.
     """
+
+    publisher_class: type[NodePublisher] = NodePublisher
+    subscriber_class: type[NodeSubscriber] = NodeSubscriber
 
     def __init__(
         self,
@@ -224,12 +232,12 @@ class Engine:
         options: NodeOptions,
         runs_handlers: bool,
         kind: str = links.NODE,
-        node_id: bytes | None = None,
+        id_suffix: bytes | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
-        Services give a `kind`, and perhaps the id of the node. A name server has no directory, and takes no
-        settings from the environment or a file.
+        Services give a `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes
+        no settings from the environment or a file.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -251,8 +259,9 @@ class Engine:
         self.configuration = config
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
-        self.id = os.urandom(16) if node_id is None else node_id
+        self.id = os.urandom(8) + (os.urandom(8) if id_suffix is None else id_suffix)
         self._introduced: set[bytes] = set()
+        self.on_loss: Callable[[bytes], object] = self._put_loss
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -265,7 +274,7 @@ class Engine:
         found = find_codec(codec)
         self._context: zmq.Context[Any] = zmq.Context()
         try:
-            self.publisher = NodePublisher(
+            self.publisher = self.publisher_class(
                 codec=found,
                 dialect=dialect,
                 on_full=on_full,
@@ -274,7 +283,7 @@ class Engine:
                 options=options,
                 origin=self.id,
             )
-            self.subscriber = NodeSubscriber(
+            self.subscriber = self.subscriber_class(
                 context=self._context,
                 filtering="publisher",
                 decode=None if found is None else found.decode,
@@ -378,7 +387,14 @@ class Engine:
             if subject == INTRODUCTION:
                 self._introduced.add(link.origin or b"")
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
+            elif subject == LOSS:
+                self.on_loss(payload)
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+
+    def _put_loss(self, payload: bytes) -> None:
+        found = decode_loss(payload)
+        if found is not None:
+            self.subscriber.dispatcher.put_gap(found[0], None)
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
@@ -588,8 +604,16 @@ class Engine:
         elif isinstance(effect, roster.PeerGone):
             self._up_since.pop(card.node, None)
             is_lost = effect.reason == "lost"
+            if card.kind == links.FORWARDER:
+                self._lose_forwarder(card)
             kind = events.PEER_LOST if is_lost else events.PEER_LEFT
             self._emit(kind, card.name, f"{about} is lost" if is_lost else f"{about} has left", peer)
+
+    def _lose_forwarder(self, card: Card) -> None:
+        """Report that messages of other buses may be missing, unless another forwarder is up."""
+        if all(one.kind != links.FORWARDER for one in self._cards(roster.UP)):
+            with self.subscriber.lock:
+                self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
     def _report_loss(self, gap: Gap) -> None:
         known = self.roster.by_id.get(gap.origin or b"")
@@ -975,6 +999,29 @@ def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
             if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
                 peers.append((one[0], where))
     return peers
+
+
+def encode_loss(gap: Gap, via: bytes) -> bytes:
+    """Return the payload of a `LOSS`.
+
+    Args:
+        gap: of a publisher on another bus.
+        via: ids of the forwarders that have passed it on.
+    """
+    packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
+    return packed
+
+
+def decode_loss(payload: bytes) -> tuple[Gap, bytes] | None:
+    """Return gap and ids of forwarders of a `LOSS`; None if it is malformed."""
+    try:
+        origin, count, reason, via = msgpack.unpackb(payload)
+    except Exception:
+        return None
+    is_known = count is None or (type(count) is int and 0 < count < 2**63)
+    if type(origin) is not bytes or not is_known or type(reason) is not str or type(via) is not bytes:
+        return None
+    return Gap(origin, count, 0, reason[:_MAX_REASON]), via
 
 
 def _listed(names: Iterable[str]) -> str:
