@@ -43,8 +43,11 @@ PREFETCH = 4_096
 """Messages of a group that a forwarder accepts before their members on the other bus acknowledge."""
 RETRY_INTERVAL = 0.1
 """Seconds between two attempts to pass a message of a group on, if no member has space."""
+SETTLE_TIME = 3.0
+"""Seconds after the start within which a forwarder learns of other forwarders, at most."""
+_SETTLE_INTERVAL = 0.05  # Seconds between two looks whether they are known.
 _DRAIN_INTERVAL = 0.02  # Seconds between two looks whether a closing forwarder has passed everything on.
-_PACE = 10  # Part of the time that a forwarder may spend on interest: one in so many.
+_PACE = 10  # A forwarder spends at most 1 ÷ 10 of its time on the interest of the buses.
 
 _log = peer_logger("oz.forwarder")
 
@@ -122,7 +125,7 @@ class LegSubscriptions(NodeSubscriptions):
         return made
 
     def match(self, stream: int, subject: bytes, extras: dict[str, Any] | None) -> tuple[Subscription, ...]:
-        """Return a subscription of the stream, whose owner is the same for all."""
+        """Return a subscription of the stream. All subscriptions of a stream have one owner."""
         return (self._any[stream],) if stream in self._active else ()
 
 
@@ -183,7 +186,7 @@ class Leg:
         publisher: of the node.
         side: state for the rules.
         asked: subscriptions on behalf of the other buses, by their delivery options.
-        changed: sessions whose interest is to be read.
+        changed: sessions with a new interest.
         losses: losses that other forwarders report.
         held: messages that are passed on to this bus and not acknowledged, by stream.
     """
@@ -270,7 +273,7 @@ class Leg:
             )
 
     def ask(self, wanted: Iterable[Interest]) -> int:
-        """Subscribe to what other buses want, and to nothing else; return the number of patterns."""
+        """Replace the subscriptions by the interest of other buses; return the number of patterns."""
         by_stream: dict[StreamOptions, set[Pattern]] = {}
         for pattern, group, policy in wanted:
             stream = StreamOptions()
@@ -446,6 +449,8 @@ class BridgeEngine:
             self.end_context()
             raise
         self.clock = self.legs[0].engine.clock
+        self._settle_until = self.clock() + SETTLE_TIME
+        self._is_settled = False
 
     def _notify(self) -> None:
         self._is_dirty = True
@@ -488,7 +493,7 @@ class BridgeEngine:
         return tuple(one for leg in self.legs for one in leg.engine.descriptors())
 
     def attend(self, *, flushes: bool = False) -> bool:
-        """Attend to the legs, and pass on what has arrived; return whether there is more to do at once."""
+        """Attend to the legs, and pass messages on; return whether there is more to do at once."""
         has_more = False
         for leg in self.legs:
             has_more |= leg.engine.attend(flushes=flushes)
@@ -496,6 +501,8 @@ class BridgeEngine:
             has_more |= self._pass(leg)
             leg.acknowledge()
         now = self.clock()
+        if not self._is_settled:
+            self._settle(now)
         if self._unplaced and now >= self._retry_at:
             self._place_again()
         if self._is_dirty and now >= self._read_at:
@@ -507,9 +514,19 @@ class BridgeEngine:
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never."""
         found = [leg.engine.next_deadline() for leg in self.legs]
+        if not self._is_settled:
+            found.append(self.clock() + _SETTLE_INTERVAL)
         found += [self._read_at if self._is_dirty else inf, self._retry_at if self._unplaced else inf]
         deadline = min(one for one in (*found, inf) if one is not None)
         return None if deadline == inf else deadline
+
+    def _settle(self, now: float) -> None:
+        """Begin to serve groups when the nodes and forwarders that were there before are known.
+
+        Before, two forwarders may both have the smallest id that they know of.
+        """
+        if now >= self._settle_until or not any(leg.engine.roster.is_greeting(now) for leg in self.legs):
+            self._is_settled = self._is_dirty = True
 
     def _ask(self) -> None:
         for leg in self.legs:
@@ -525,12 +542,15 @@ class BridgeEngine:
         for at, leg in enumerate(self.legs):
             leg.publisher.hidden = frozenset(parallel)
             with suppress(ClosedError):
-                self.stats.interests += leg.ask(rules.wanted(self.id, sides, at))
+                found = rules.wanted(self.id, sides, at)
+                if not self._is_settled:
+                    found = {one for one in found if one.group is None}
+                self.stats.interests += leg.ask(found)
 
     # messages
 
     def _pass(self, leg: Leg) -> bool:
-        """Pass on what has arrived at a leg; return whether there was anything."""
+        """Pass on the messages and losses of a leg; return whether there were any."""
         others = [one for one in self.legs if one is not leg and not one.engine.is_closing]
         found = False
         while leg.losses:
@@ -669,7 +689,7 @@ class BridgeEngine:
     # the end
 
     def acknowledgements(self, timeout: float | None) -> Steps[float]:
-        """Receive no more messages, pass on what has arrived, and wait until peers have it."""
+        """Receive no more messages, pass the last ones on, and wait until peers have them."""
         end = self.clock() + (timeout if timeout is not None else inf)
         drains = []
         for leg in self.legs:
@@ -711,8 +731,8 @@ class Forwarder(Service):
         """Join the buses. `run` begins to pass messages on.
 
         Args:
-            legs: for each bus the arguments of `oz.Node` and `oz.NodeOptions` that say how to join it, `bus` at least;
-                and `allow`, a pattern or several for the messages that may enter the bus. Without it all may.
+            legs: for each bus a map with `bus` and other arguments of `oz.Node` and `oz.NodeOptions`. `allow` is a
+                pattern or a list of patterns for the messages that may enter the bus; default: all messages.
             name: of its nodes; default: "forwarder" and the process id.
             security: of the legs without `security`.
 

@@ -173,7 +173,7 @@ def extras_of(extras: Extras | None, source: Forwarded, own: bytes, *, is_reques
     if extras is not None and is_request:
         extras = extras._replace(reply_to=None, to_all=None)
     found = {} if extras is None else encode_extras(extras)
-    found[FORWARDED] = source._replace(via=source.via + own)
+    found[FORWARDED] = source.origin, source.position, source.via + own
     return found
 
 

@@ -80,6 +80,19 @@ def reach(publisher, subject):
     publisher.wait_ready(subscriber=subject, timeout=DEADLINE)
 
 
+def route_of(node, subject):
+    """Return the route of a subject at the publisher of a node."""
+    return node._node.publisher.find_route(subject, subject.encode())
+
+
+def members(node, group):
+    """Return the ids of the forwarders that are members of a group at the publisher of a node."""
+    publisher = node._node.publisher
+    with publisher.lock:
+        found = publisher._sessions.interest.groups.get(group)
+        return {one.session.member[-8:].hex() for one in found.members} if found else set()
+
+
 def forwarders(node):
     return sum(one.name.startswith("forwarder") for one in node.peers)
 
@@ -131,8 +144,8 @@ def test_plain_subscriptions_and_groups_receive_each_message_once(on, join):
     for node in far:
         node.subscribe("job.>", group, group="workers")
     reach(near, "job.1")
-    # The forwarder subscribes for the group too.
-    until(lambda: near._node.publisher.find_route("job.1", b"job.1").groups)
+    # The forwarder subscribes once for the plain subscription, and once for the group.
+    until(lambda: (route := route_of(near, "job.1")).plain and route.groups)
     for number in range(600):
         near.publish("job.1", number)
     assert plain.wait(600) == list(range(600))
@@ -216,7 +229,8 @@ def test_allow_bounds_what_enters_a_bus(on, join):
     got = far.subscribe([">", "secret.>"])
     back = near.subscribe("secret.>")
     reach(near, "md.1")
-    reach(far, "secret.1")
+    # Both the subscription of this node and that of the forwarder.
+    until(lambda: len(route_of(far, "secret.1").plain) == 2)
     for subject in ("secret.1", "news.1", "md.1"):
         near.publish(subject, subject)
     assert [got.receive(timeout=DEADLINE).payload for _ in range(2)] == ["news.1", "md.1"]
@@ -243,8 +257,10 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     near, far = on("near", "lan"), on("far", "wan")
     first, second = join("lan", "wan"), join("lan", "wan")
     got = far.subscribe("a.>")
-    until(lambda: forwarders(near) == forwarders(far) == 2)
-    until(lambda: len(near._node.publisher.find_route("a.1", b"a.1").plain) == 2)
+    until(lambda: sorted(one.states[0] for one in (first, second)) == ["passing", "standing by for groups"])
+    # Neither forwarder serves the other one.
+    until(lambda: first.stats.interests == second.stats.interests == 1)
+    until(lambda: len(route_of(near, "a.1").plain) == 2)
     for number in range(3_000):
         near.publish("a.1", number)
     assert [got.receive(timeout=DEADLINE).payload for _ in range(3_000)] == list(range(3_000))
@@ -252,25 +268,26 @@ def test_two_forwarders_deliver_each_message_once(on, join):
     until(lambda: far.stats.repeated == 3_000)
     with pytest.raises(Timeout):
         got.receive(timeout=0)
-    # Neither forwarder serves the other one.
-    assert first.stats.interests == second.stats.interests == 1
     got.unsubscribe()
     until(lambda: not near.has_subscribers("a.1"))
 
 
 def test_two_forwarders_pass_a_request_to_all_once(on, join):
     near, far = on("near", "lan"), on("far", "wan")
-    join("lan", "wan"), join("lan", "wan")
+    pair = join("lan", "wan"), join("lan", "wan")
     asked = Collected()
     far.subscribe("who", asked)
     far.subscribe("who", lambda message: "me")
-    until(lambda: forwarders(near) == forwarders(far) == 2)
     until(lambda: near._node.publisher.count_subscribers("who") == 2)
+    until(lambda: sorted(one.states[0] for one in pair) == ["passing", "standing by for groups"])
     for _ in range(20):
-        assert [one.payload for one in near.request_many("who", timeout=0.2)] == ["me"]
+        assert [one.payload for one in near.request_many("who", limit=1, timeout=DEADLINE)] == ["me"]
+    # They go to one forwarder after the other, behind the requests to all.
     for _ in range(20):
         assert near.request("who", timeout=DEADLINE).payload == "me"
+    until(lambda: len(asked.payloads) >= 40)
     assert len(asked.payloads) == 40
+    assert min(one.stats.requests for one in pair) == 10
 
 
 def test_a_killed_forwarder_costs_no_message_of_another(on, processes):
@@ -294,11 +311,12 @@ def test_each_job_is_done_once_though_a_forwarder_is_killed(on, processes, ack):
     for node in far:
         delivery = Delivery(redeliver=ack == "handled")
         node.subscribe("job.*", done, group="workers", ack=ack, delivery=delivery)
-    (_, leader), _ = processes(2, "lan", "wan")
+    (first, leader), _ = processes(2, "lan", "wan")
     until(lambda: all(forwarders(one) == 2 for one in (near, *far)), timeout=2 * DEADLINE)
-    reach(near, "job.1")
-    # After the start only the leader is a member of the group.
-    until(lambda: near._node.publisher.find_route("job.1", b"job.1").groups)
+    for node in far:
+        # Both forwarders know the workers.
+        node.wait_ready(timeout=DEADLINE)
+    until(lambda: members(near, "workers") == {first})
     for number in range(3_000):
         near.publish(f"job.{number % 7}", number)
         if number == 1_500:
@@ -315,6 +333,7 @@ def test_a_lost_forwarder_is_reported(on, processes):
     far.subscribe("a", print)
     ((_, process),) = processes(1, "lan", "wan")
     reach(near, "a")
+    until(lambda: forwarders(far) == 1)
     process.kill()
     until(lambda: any(one.kind == "loss" and one.count is None for one in events), timeout=2 * DEADLINE)
 
