@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import suppress
@@ -144,6 +145,17 @@ class _Notices:
             self._task = None
 
 
+def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a method while its object exists."""
+    found = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        bound = found()
+        return None if bound is None else bound(*arguments)
+
+    return call
+
+
 class _Life:
     """Engine and attendance of a node, for the end of the program."""
 
@@ -200,7 +212,9 @@ class Node(NodeBase, Publishing, LoopRequesting):
             self._node.notify = _Notices(self._on_event).put
         self._life = _Life(self._node)
         self._node.exchange.finished = Done(None)
-        self._node.exchange.schedule = self._schedule
+        # Weakly, because the loop refers to the engine.
+        self._node.exchange.schedule = _weak(self._schedule)
+        self._node.publisher.defer = _weak(self._defer)
         self._attend_with(self._life.attendance)
         self._attendance.start()
 

@@ -60,7 +60,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         return queue
 
     def _take(self) -> Message | None:
-        """Return the next message, if nothing else is to be done before."""
+        """Return the next message; None without any, or if a gap is to be reported first."""
         items = self._queue().items
         try:
             item = items.popleft()

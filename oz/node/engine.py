@@ -25,7 +25,6 @@ import os
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +39,7 @@ import msgpack
 import zmq
 
 from oz.configuration import resolve
-from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
@@ -65,12 +64,13 @@ from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.subjects.pattern import Pattern
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import Link
+from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.runtime import runtime_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -82,7 +82,7 @@ INTRODUCTION = "_OZ.PEERS"
 LOSS = "_OZ.LOSS"
 """Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
+"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
@@ -109,6 +109,17 @@ class NodePublisher(PublisherEngine):
             self.send_reply(message.subject, message.payload, message.extras)
             return True
         return super().offer(message)
+
+    def is_idle(self, now: float) -> bool:
+        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
+        with self.lock:
+            listener, sessions = self._listener, self._sessions
+            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
+                return False
+            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
+                return False
+            due = sessions.next_deadline()
+            return due is None or now < due
 
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
@@ -231,13 +242,15 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        context: zmq.Context[Any] | None = None,
         kind: str = links.NODE,
         id_suffix: bytes | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
-        Services give a `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes
-        no settings from the environment or a file.
+        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
+        `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes no settings
+        from the environment or a file.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -259,7 +272,6 @@ class Engine:
         self.configuration = config
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
-        self.id = os.urandom(8) + (os.urandom(8) if id_suffix is None else id_suffix)
         self._introduced: set[bytes] = set()
         self.on_loss: Callable[[bytes], object] = self._put_loss
         self.notify: Callable[[Event], None] = lambda event: None
@@ -269,10 +281,15 @@ class Engine:
         self._events: deque[_Happened] = deque()
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
-        self._scan_at, self._direct = inf, 0
+        self._direct = 0
         self._directory: Directory | None = None
         found = find_codec(codec)
-        self._context: zmq.Context[Any] = zmq.Context()
+        self._owns_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime_of(self._context)
+        self.clock = self.runtime.clock
+        random_bytes = self.runtime.random_bytes
+        self.id = random_bytes(16) if id_suffix is None else random_bytes(8) + id_suffix
         try:
             self.publisher = self.publisher_class(
                 codec=found,
@@ -297,6 +314,7 @@ class Engine:
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
+                pool=self.pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -316,7 +334,6 @@ class Engine:
 
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
-        self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
         self.waiters = publisher.waiters
         publisher.on_session = self._on_session
         publisher.admit = self._admit
@@ -330,8 +347,13 @@ class Engine:
         )
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
-        prefix = "" if self._directory is None else self._directory.prefix
-        self.roster = Roster(self.card, lost_after=self.options.lost_after, local_prefix=prefix)
+        prefix = None if self._directory is None else self._directory.prefix
+        self.roster = Roster(
+            self.card,
+            lost_after=self.options.lost_after,
+            limit=self.options.limits.peers,
+            local_prefix=prefix,
+        )
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
@@ -342,14 +364,14 @@ class Engine:
         self._scan(now)
 
     def _bind(self, config: Any) -> tuple[str, ...]:
-        """Bind the endpoints of the node; return those that peers dial."""
+        """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
             if config.directory is not None:
                 self._directory = Directory(config.directory, self.bus, self.id)
                 other.append(self.publisher.bind_links(self._directory.endpoint))
-        except (ConfigurationError, EndpointError):
+        except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
             if not (config.peers or config.bind):
                 raise
@@ -478,9 +500,11 @@ class Engine:
         Raises:
             ClosedError: the node is closed.
         """
-        more = self.publisher.attend(flushes=flushes)
+        # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            more |= self.subscriber.attend()
+            more = self.subscriber.attend()
+        if not self.publisher.is_idle(self.clock()):
+            more |= self.publisher.attend(flushes=flushes)
         self._turn()
         return more or bool(self._events)
 
@@ -500,7 +524,7 @@ class Engine:
             due = self.roster.next_deadline()
             if due is not None and now >= due:
                 self._run(self.roster.tick(now), now)
-            if now >= self._scan_at:
+            if self._directory is not None and now >= self._directory.next_read(self.roster):
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
@@ -508,7 +532,9 @@ class Engine:
 
     def _deadline(self) -> float:
         due = self.roster.next_deadline()
-        return min(self._scan_at, inf if due is None else due)
+        deadline = inf if due is None else due
+        directory = self._directory
+        return deadline if directory is None else min(deadline, directory.next_read(self.roster))
 
     def next_deadline(self) -> float | None:
         """Return when `attend` must run without news, None if never, in seconds of `time.monotonic`."""
@@ -572,9 +598,7 @@ class Engine:
         """Read the directory."""
         if self._directory is None:
             return
-        for endpoint in self._directory.others():
-            self._run(self.roster.found(endpoint, now), now)
-        self._scan_at = now + self._directory.interval(has_peers=bool(self._cards(roster.UP)))
+        self._run(self._directory.read(self.roster, now), now)
 
     # events for the program
 
@@ -584,7 +608,7 @@ class Engine:
             return
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
-            self._up_since[card.node] = time.time()
+            self._up_since[card.node] = self.runtime.time_ns() / 1e9
         elif isinstance(effect, roster.PeerGone):
             self._introduced.discard(card.node)
         if card.kind == links.NAMESERVER != self.kind:
@@ -657,6 +681,17 @@ class Engine:
             end_daemon()
             raise ClosedError("the node is closed")
 
+    def check_may_wait(self) -> None:
+        """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
+        if self.is_attended_here():
+            raise OwnershipError(
+                "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
+            )
+
+    def is_attended_here(self) -> bool:
+        """Return whether the calling thread attends to the node, and is no event loop."""
+        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+
     def subscribe(
         self,
         patterns: list[Pattern],
@@ -668,7 +703,7 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. What the caller publishes next on this node is delivered to it.
+        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
 
         Args:
             patterns: of the subscription.
@@ -732,14 +767,17 @@ class Engine:
         while not self._is_own_applied() and self.clock() < end:
             # The frames are in libzmq already, because inproc has no connection to wait for.
             self.publisher.attend()
-            if self._own_session() is None:
-                # The link is not up yet, as in the constructor, or it is replaced.
+            link = self._own_link()
+            if link is not None and link.state != LIVE:
+                # In the constructor, or after a long stop of the process: the link declares after WELCOME.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
     def _is_own_applied(self) -> bool:
-        session = self._own_session()
-        return session is not None and session.applied >= self.subscriber.subscriptions.revision
+        link, session = self._own_link(), self._own_session()
+        if link is None or session is None or link.state != LIVE:
+            return False
+        return session.applied >= self.subscriber.subscriptions.revision
 
     def _own_session(self) -> Session | None:
         with self.publisher.lock:
@@ -872,7 +910,7 @@ class Engine:
             self._tell()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Receive no more messages for handlers, and wait until those that have arrived are handled.
+        """Receive no more messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: in seconds, None for ever.
@@ -940,24 +978,26 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
-        if not self.is_foreign and not self._context.closed:
+        if self.owns_context and not self.is_foreign:
+            self._owns_context = False
             self._context.term()
 
     @property
     def owns_context(self) -> bool:
         """Whether `end_context` has something to do."""
-        return not self._context.closed
+        return self._owns_context
 
     def _abandon(self) -> None:
         """Close what the constructor has made."""
         self._leave_directory()
         for close in (
-            lambda: self.publisher.finish(time.monotonic() + _LINGER),
+            lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
         ):
             with suppress(AttributeError, ClosedError, zmq.ZMQError):
                 close()
-        self._context.destroy(0)
+        if self._owns_context:
+            self._context.destroy(0)
 
     def _leave_directory(self) -> None:
         if self._directory is not None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from oz.errors import ClosedError, NoRequest, OzError, ProtocolError, ReplyError, WouldBlock
 from oz.logs import peer_logger
 from oz.message import Extras
-from oz.node.handlers import Runner
+from oz.node.handlers import Pool, Runner
 from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
 from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
 from oz.node.responders import StreamResponders
@@ -43,6 +43,9 @@ GREETING_INTERVAL = 0.1
 """Seconds between two looks for a responder while a link is greeting."""
 SLOW_INTERVAL = 1.0
 """Seconds between two looks for slow handlers, so that one handler is reported once a second at most."""
+
+DECLARE_TIME = 0.5
+"""Seconds after the HELLO of a new session in which its subscriptions may still come."""
 
 _log = peer_logger("oz.node")
 
@@ -64,6 +67,7 @@ class Exchange:
         node: bytes,
         publisher: PublisherEngine,
         *,
+        pool: Pool,
         codec: Codec | None,
         shows_errors: bool,
         greets: Callable[[], bool],
@@ -77,6 +81,7 @@ class Exchange:
         Args:
             node: id of the node.
             publisher: of the node.
+            pool: workers of the handlers.
             codec: of the payloads, or None.
             shows_errors: whether a requester learns class and text of an exception.
             greets: returns whether a link may bring subscriptions that are not known yet.
@@ -87,6 +92,7 @@ class Exchange:
             on_idle: called when a handler has no message any more.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
+        self._pool = pool
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
         self.handler_ended = on_idle
@@ -94,7 +100,8 @@ class Exchange:
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
         self._names: dict[bytes, str] = {}
-        responders = StreamResponders(publisher.responders, greets, self._name)
+        self._young: dict[Session, float] = {}
+        responders = StreamResponders(publisher.responders, lambda: greets() or self._has_young(), self._name)
         self._requests = Requests(node, responders)
         self._replies = WaitingReplies()
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
@@ -113,6 +120,11 @@ class Exchange:
             "late_replies": self._requests.late,
             "lost_replies": self.lost_replies + self._replies.given_up,
         }
+
+    def _has_young(self) -> bool:
+        """Return whether a new session may still declare its first subscriptions."""
+        now = self._clock()
+        return any(now < end and not session.applied for session, end in list(self._young.items()))
 
     def _name(self, node: bytes) -> str:
         return self._names.get(node) or node.hex()
@@ -176,7 +188,9 @@ class Exchange:
         if content.extras is not None:
             extras = {**content.extras, **extras}
         try:
-            if self._publisher.send_in(stream, content.raw, content.payload, extras):
+            if self._publisher.send_in(
+                stream, content.raw, content.payload, extras, is_alone=len(self._requests) == 1
+            ):
                 return
             error: OzError = WouldBlock(
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
@@ -242,7 +256,7 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct(node, reply_to, payload, extras)
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=self._pool.is_alone)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -324,6 +338,7 @@ class Exchange:
             self._act(effects)
         if now >= self._slow_at:
             self._slow_at = now + SLOW_INTERVAL
+            self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
 
@@ -356,7 +371,12 @@ class Exchange:
         if what == "up" and card:
             with suppress(ProtocolError):
                 self._names[session.member] = links.decode_card(card).name
+            if not session.applied:
+                self._young[session] = now + DECLARE_TIME
+        elif what == "declared":
+            self._young.pop(session, None)
         elif what == "ended":
+            self._young.pop(session, None)
             with self.lock:
                 effects = self._requests.session_ended(session, now)
             self._act(effects)
@@ -372,7 +392,7 @@ class Exchange:
                 replies = self._replies.take(node)
             for reply in replies:
                 try:
-                    if not self._publisher.direct(node, *reply):
+                    if not self._publisher.direct_later(node, *reply):
                         self.lost_replies += 1
                 except (ValueError, OzError) as error:
                     self.lost_replies += 1

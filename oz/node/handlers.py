@@ -60,9 +60,15 @@ class Owner(Protocol):
 
 
 class Pool(Protocol):
-    """Workers of the handlers of a node."""
+    """Workers of the handlers of a node.
+
+    Attributes:
+        lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
+    """
 
     lock: threading.Lock
+    is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
         """Let a worker handle the messages of a lane. The caller holds the lock."""
@@ -155,6 +161,7 @@ class ThreadPool:
 
     Attributes:
         lock: guards the pool and the lanes.
+        is_alone: whether no other message waits for a handler.
     """
 
     def __init__(self, size: int, name: str = "oz handler") -> None:
@@ -166,6 +173,7 @@ class ThreadPool:
         """
         self.lock = threading.Lock()
         self._size, self._name = size, name
+        self.is_alone = True
         self._work: SimpleQueue[Lane | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idents: set[int] = set()
@@ -177,10 +185,15 @@ class ThreadPool:
         """Let a thread handle the messages of a lane. The caller holds the lock."""
         if self._is_closed:
             return
-        if self._free <= 0 and len(self._threads) - self._lent < self._size:
+        if self._free <= 0 and self._count < self._size:
             self._start()
         self._free -= 1
         self._work.put(lane)
+
+    @property
+    def _count(self) -> int:
+        """Number of threads that handle messages or wait for some."""
+        return len(self._threads) - self._lent - self._ending
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -252,7 +265,7 @@ class ThreadPool:
 
     def _dismiss(self) -> None:
         """End a thread if there are too many, because lent threads have come back. The caller holds the lock."""
-        if len(self._threads) - self._lent - self._ending > self._size:
+        if self._count > self._size:
             self._ending += 1
             self._free -= 1
             self._work.put(None)
@@ -271,7 +284,7 @@ class ThreadPool:
     def _lend(self) -> None:
         with self.lock:
             self._lent += 1
-            if self._free < 0 and not self._is_closed and len(self._threads) - self._lent < self._size:
+            if self._free < 0 and not self._is_closed and self._count < self._size:
                 self._start()
 
     def _take_back(self) -> None:
@@ -337,10 +350,12 @@ class TaskPool:
 
     Attributes:
         lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.is_alone = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -364,6 +379,7 @@ class TaskPool:
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return
+            self.is_alone = len(self._tasks) <= 1 and not lane.items
             try:
                 result = handler(message)
                 if result is not None and isawaitable(result):
@@ -407,10 +423,12 @@ class TaskPool:
         return not left
 
     def cancel(self) -> None:
-        """Accept no more work, and cancel the handlers that run."""
+        """Accept no more work, and cancel the handlers that run, but not the calling one."""
         self._is_closed = True
+        current = asyncio.current_task() if asyncio._get_running_loop() is not None else None
         for task in self._tasks:
-            task.cancel()
+            if task is not current:
+                task.cancel()
 
     def disown(self) -> None:
         """Forget the tasks, in the child of a fork: they belong to the parent."""

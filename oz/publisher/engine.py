@@ -53,7 +53,7 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.routing import Interest, Route
-from oz.publisher.session import Batch, Session, Settings, Stream
+from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
 from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -127,6 +127,7 @@ class Engine:
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
@@ -172,6 +173,7 @@ class Engine:
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
+        wire.check_card(card)
         self.options, self.on_full = options, on_full
         self.most_bytes = options.limits.message_bytes
         self._codec = find_codec(codec)
@@ -191,6 +193,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
+        self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
         self.settings = Settings(
             window=WINDOW,
@@ -213,7 +216,7 @@ class Engine:
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
         self._sessions = self._new_sessions()
-        self.card = card
+        self._sessions.card = card
         batcher = self._sessions.batcher
         batcher.batch_delay = options.batch_delay
         self.batcher, self.waiting, self.full_length = batcher, batcher.waiting, 4 * batcher.batch
@@ -234,6 +237,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._descriptors: tuple[Any, tuple[int, ...]] = (self, ())
         self._retry_at = 0.0
         _engines.add(self)
 
@@ -285,6 +289,8 @@ class Engine:
     def responders(self, subject: str, raw: bytes) -> Route | None:
         """Return the streams and groups of nodes that receive a subject; None without any.
 
+        Another thread may publish at the same time: `Group.pick` needs `lock`.
+
         Args:
             subject: as text.
             raw: the subject as bytes.
@@ -295,14 +301,23 @@ class Engine:
         self.check_usable()
         return self._locked(lambda: self._sessions.responders(subject, raw))
 
-    def send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        """Publish a message to one stream, at once and behind the messages that wait.
+    def send_in(
+        self,
+        stream: Stream,
+        raw: bytes,
+        payload: bytes,
+        extras: dict[str, Any] | None,
+        *,
+        is_alone: bool = True,
+    ) -> bool:
+        """Publish a message to one stream, with the next batch.
 
         Args:
             stream: of `responders`. `Group.pick` has counted the message of a group.
             raw: subject.
             payload: of the message.
             extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
 
         Returns:
             False if the stream is full or its session has ended: nothing was published.
@@ -310,17 +325,38 @@ class Engine:
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
         """
-        return self._locked(self._send_in, stream, raw, payload, extras)
+        return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
 
-    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        self.check_usable()
-        if self.waiting:
+    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
+        if self.is_closing:
+            self.check_usable()
+        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
+
+    def _add(
+        self,
+        stream: Stream,
+        recipients: Recipients,
+        raw: bytes,
+        payload: bytes,
+        extras: Any,
+        size: int,
+        is_alone: bool,
+    ) -> bool:
+        """Add a message for one stream to the batch; return False if it has no space."""
+        if stream.pending and self.waiting:
+            # Messages that wait take space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
-        if stream.session.has_ended or not stream.has_space(len(raw) + len(payload)):
+        if stream.session.has_ended or not stream.has_space(size):
             return False
-        self.batcher.add((stream,), raw, payload, extras)
-        self._flush()
+        self.batcher.add(recipients, raw, payload, extras)
+        if self._held or len(self.waiting) >= self.full_length:
+            # The caller waits for a reply, perhaps in a `batch()` of its own.
+            self._flush()
+        elif is_alone or self.defer is None:
+            self._expect_flush()
+        else:
+            self.defer()
         return True
 
     def find_route(self, subject: str, raw: bytes) -> Route | None:
@@ -390,6 +426,45 @@ class Engine:
             self._pump(self._listener)
         self._sent(self._listener, began)
         return True
+
+    def direct_later(
+        self,
+        node: bytes,
+        subject: str,
+        payload: bytes,
+        extras: dict[str, Any] | None = None,
+        *,
+        is_alone: bool = True,
+    ) -> bool | None:
+        """Send a direct message with the next batch; see `direct`.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
+        result = self._locked(self._direct_later, node, raw, payload, extras, size, is_alone)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct_later(
+        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int, is_alone: bool
+    ) -> bool | ValueError | None:
+        if self.is_closing:
+            self.check_usable()
+        session = self._sessions.of_node(node)
+        if session is None:
+            return None
+        most = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
+        if size > most:
+            return _too_large(size, most)
+        stream = self._sessions.direct_stream(session)
+        return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
 
     def end_session(self, node: bytes) -> None:
         """Say BYE to a node and end its session; its messages are given up.
@@ -490,10 +565,17 @@ class Engine:
         with self.lock:
             if self.is_closed:
                 return ()
-            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
-            if self._listener is not None:
-                sockets.append(self._listener.socket)
-            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            listener = self._listener
+            # A descriptor stays the same as long as its socket.
+            if self._descriptors[0] is not listener:
+                sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+                if listener is not None:
+                    sockets.append(listener.socket)
+                self._descriptors = (
+                    listener,
+                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
+                )
+            return self._descriptors[1]
 
     # publishing
 

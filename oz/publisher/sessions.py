@@ -70,7 +70,17 @@ _KEPT = 32  # Bytes that a conflating stream counts for a message beside its con
 _PART = 64  # Bytes that a part of a declaration counts beside its content.
 
 UP, DOWN, ENDED, DECLARED = "up", "down", "ended", "declared"
-"""Events of `Sessions.on_session`."""
+"""Events of `Sessions.on_session`.
+
+======== ===============================================================================
+event    meaning
+======== ===============================================================================
+up       a HELLO created or resumed the session; it may have been UP
+down     the session has no connection
+ended    the session has ended
+declared a declaration of the subscriber is applied and answered
+======== ===============================================================================
+"""
 
 Authorize = Callable[[str | None, Item, Pattern, str | None], Refusal | None]
 
@@ -95,8 +105,7 @@ class Sessions:
         now: time of the last event, in seconds.
         card: of later WELCOMEs; empty if the publisher is no node.
         admit: returns the reason of a BYE for a HELLO of a user, or None.
-        on_session: called with a session and an event: "up" (a HELLO created or resumed it), "down" (it has no
-            connection), "ended", "declared" (a declaration is applied and answered). It must not raise.
+        on_session: called with a session and an event, UP, DOWN, ENDED or DECLARED. It must not raise.
         by_node: sessions whose HELLO had a card, by member, in the order in which they began.
     """
 
@@ -790,7 +799,7 @@ class Sessions:
         self.ready.pop(session, None)
         if session.patterns:
             self._add_work(session, self._forget(session))
-        self._set_card(session, b"")
+        self._forget_node(session)
         self.on_session(session, ENDED)
 
     def _forget(self, session: Session) -> Iterator[None]:
@@ -814,7 +823,12 @@ class Sessions:
         session.card = card
         if card:
             self.by_node.setdefault(session.member, {})[session] = None
-        elif (known := self.by_node.get(session.member)) is not None:
+        else:
+            self._forget_node(session)
+
+    def _forget_node(self, session: Session) -> None:
+        known = self.by_node.get(session.member)
+        if known is not None:
             known.pop(session, None)
             if not known:
                 del self.by_node[session.member]
@@ -852,9 +866,7 @@ class Sessions:
             session: that has not ended.
             frame: BODY of the message.
         """
-        stream = session.streams.get(links.DIRECT)
-        if stream is None:
-            stream = session.streams[links.DIRECT] = DirectStream(session)
+        stream = self.direct_stream(session)
         if not stream.has_space(len(frame)):
             return False
         # It has no position of its own: only messages that match patterns have.
@@ -869,10 +881,19 @@ class Sessions:
             self._relieve()
         return True
 
+    @staticmethod
+    def direct_stream(session: Session) -> DirectStream:
+        """Return the direct stream of a session."""
+        stream = session.streams.get(links.DIRECT)
+        if stream is None:
+            stream = session.streams[links.DIRECT] = DirectStream(session)
+        assert isinstance(stream, DirectStream)
+        return stream
+
     def end_node(self, node: bytes) -> None:
-        """Say BYE to a node and end its sessions."""
+        """Say BYE to a node that is lost, and end its sessions."""
         for session in [*self.by_node.get(node, ())]:
-            self.replies.append((session.route, self._bye(links.CLOSED, session.following)))
+            self.replies.append((session.route, self._bye(links.LOST, session.following)))
             self.end(session, self.now)
 
     # time

@@ -62,7 +62,7 @@ REDELIVERED, WITHDRAWN = 1, 2
 LAST_PART = 1
 """Flag of the last part of a declaration."""
 
-CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID = range(7)
+CLOSED, KEY_REFUSED, OTHER_VERSION, LIMIT, MALFORMED, OTHER_BUS, OWN_ID, LOST = range(8)
 """Reasons of BYE."""
 
 PUBLISHER, SUBSCRIBER = 0, 1
@@ -366,7 +366,7 @@ class Bye(NamedTuple):
     """End of a session.
 
     Attributes:
-        reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS` or `OWN_ID`.
+        reason: `CLOSED`, `KEY_REFUSED`, `OTHER_VERSION`, `LIMIT`, `MALFORMED`, `OTHER_BUS`, `OWN_ID` or `LOST`.
         role: of the sender, `PUBLISHER` or `SUBSCRIBER`.
         following: next sequence: of the publisher, or expected by the subscriber.
         streams: as in `Ping`.

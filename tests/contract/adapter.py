@@ -39,6 +39,7 @@ Every object of an `Api` is closed when the test ends. A closed object may be cl
 
 import asyncio
 import contextlib
+import importlib
 import inspect
 import os
 import select
@@ -48,6 +49,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import ClassVar
 
+import pytest
 import zmq
 import zmq.auth
 
@@ -57,6 +59,10 @@ from support.waiting import DEADLINE, Thread
 
 IS_COMPILED = oz.__compiled__
 """Whether this process runs the compiled part. `OZ_COMPILED=0` turns it off."""
+
+IS_NODE_NEW = os.environ.get("OZ_CONTRACT_NODE") == "new"
+"""Whether nodes are those on links, which `oz.Node` does not use yet."""
+NEW_NODES = {"sync": "oz.node.sync", "asyncio": "oz.node.aio"}
 
 compile_pattern = oz.compile
 validate_subject = oz.validate_subject
@@ -84,7 +90,7 @@ class _Absent(Exception):
     """Error class that oz lacks: nothing raises it."""
 
 
-errors = SimpleNamespace(**{name: getattr(oz, name, type(name, (_Absent,), {})) for name in _ERRORS})
+errors = SimpleNamespace(**{name: getattr(oz.errors, name, type(name, (_Absent,), {})) for name in _ERRORS})
 """Error classes by their names in the target API."""
 
 
@@ -353,6 +359,10 @@ class Api:
         options=None,
     ):
         connect = [connect] if isinstance(connect, str) else list(connect)
+        if IS_NODE_NEW:
+            return self._new_node(
+                name, bus, connect, bind, codec, dialect, on_full, last_value, on_event, security, options
+            )
         raw = self.shell.call(
             self.shell.module.Node,
             name,
@@ -373,6 +383,28 @@ class Api:
         if self.shell.name == "asyncio":
             self.shell.call(raw.start)
         return self._keep(Node(self, raw))
+
+    def _new_node(
+        self, name, bus, connect, bind, codec, dialect, on_full, last_value, on_event, security, options
+    ):
+        if any(one in self._name_servers for one in connect):
+            pytest.skip("new nodes have no name servers yet")
+        if security is not None:
+            pytest.skip("new nodes have no keys yet")
+        raw = self.shell.call(
+            importlib.import_module(NEW_NODES[self.shell.name]).Node,
+            name,
+            bus=bus,
+            connect=connect,
+            bind=bind,
+            dialect=dialect,
+            on_full=on_full,
+            last_value=last_value,
+            on_event=on_event,
+            options=oz.options.NodeOptions(**(options or {})),
+            **_given(codec=codec),
+        )
+        return self._keep(NewNode(self, raw))
 
     def name_server(self, bind="tcp://127.0.0.1:*", **options):
         made = NameServer(self, bind, options)
@@ -501,7 +533,8 @@ class Peer:
     """Peer of a node: name, id, host, pid, endpoints."""
 
     def __init__(self, raw):
-        self.name, self.id, self.host, self.pid = raw.name, raw.uuid, raw.host, raw.pid
+        self.id = raw.id if IS_NODE_NEW else raw.uuid
+        self.name, self.host, self.pid = raw.name, raw.host, raw.pid
         self.endpoints = list(raw.endpoints)
 
 
@@ -793,6 +826,48 @@ class Node(_Endpoints):
         self._call("close", drain=timeout != 0, timeout=timeout)
 
 
+class NewNode(Node):
+    """Node on links, by `OZ_CONTRACT_NODE=new`."""
+
+    _COUNTERS: ClassVar = {}
+
+    def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
+        self._call("publish", subject, payload, headers=headers, key=key, id=id)
+
+    def publish_many(self, pairs):
+        return self._call("publish_many", pairs)
+
+    def has_subscribers(self, subject):
+        return self._call("has_subscribers", subject)
+
+    def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
+        self._call("wait_for_subscribers", subject, count=count, timeout=timeout)
+
+    @property
+    def name(self):
+        return self._get("name")
+
+    def subscribe(self, pattern, handler=None, *, delivery=None, **options):
+        delivery = Delivery(delivery or {}).for_socket()
+        handler = self._api.shell.handler(handler, self._message, delivery.inline)
+        raw = self._call("subscribe", pattern, handler, delivery=delivery, **options)
+        return NewNodeSubscription(self._api, raw)
+
+    def request(self, subject, payload=b"", *, timeout=DEADLINE, headers=None, key=None, retries=0):
+        options = {"timeout": timeout, "headers": headers, "key": key, "retries": retries}
+        return self._message(self._call("request", subject, payload, **options))
+
+    def request_many(self, subject, payload=b"", *, timeout=DEADLINE, **options):
+        raw = self._call("request_many", subject, payload, timeout=timeout, **options)
+        return map(self._message, self._api.shell.iterate(raw))
+
+    def wait_ready(self, *peers, count=None, subscriber=None, timeout=DEADLINE):
+        self._call("wait_ready", *peers, count=count, subscriber=subscriber, timeout=timeout)
+
+    def close(self, *, timeout=5.0):
+        return self._call("close", timeout=timeout)
+
+
 class _Subscription(_Wrapper):
     """Calls that subscriptions of sockets and nodes share."""
 
@@ -828,6 +903,20 @@ class NodeSubscription(_Subscription):
     def drain(self, *, timeout=DEADLINE):
         """End the subscription after the messages on their way; return whether publishers confirmed it."""
         return self._call("drain", timeout)
+
+
+class NewNodeSubscription(NodeSubscription):
+    """Subscription of a node on links."""
+
+    @property
+    def pending(self):
+        return self._get("pending")
+
+    def receive(self, *, timeout=DEADLINE):
+        return self._message(self._call("receive", timeout=timeout))
+
+    def drain(self, *, timeout=DEADLINE):
+        return self._call("drain", timeout=timeout)
 
 
 class SocketSubscription(_Subscription):

@@ -31,8 +31,8 @@ class Publisher:
         self.sent = []
 
     def hello(self, route=ROUTE, session=SESSION, epoch=links.UNKNOWN_EPOCH, attempt=1, expected=0, user=None,
-              member=MEMBER, largest_frame=64 << 20, window=1_024):  # fmt: skip
-        hello = Hello(session, member, epoch, attempt, expected, 0, largest_frame, window)
+              member=MEMBER, largest_frame=64 << 20, window=1_024, card=b""):  # fmt: skip
+        hello = Hello(session, member, epoch, attempt, expected, 0, largest_frame, window, card)
         self.read(links.encode_hello(hello), route, user)
         return self.sessions.by_id.get(session)
 

@@ -14,6 +14,7 @@ from types import FunctionType
 import pytest
 
 from oz.node import aio, sync
+from oz.node.asking import AsyncReplies
 from oz.options import NodeOptions
 from support.waiting import DEADLINE
 
@@ -31,7 +32,31 @@ class Looped:
 
     def _run(self, name, arguments, options):
         found = self._call(getattr(self.wrapped, name), *arguments, **options)
+        if isinstance(found, AsyncReplies):
+            return LoopedReplies(self._call, found)
         return Looped(self._call, found) if isinstance(found, aio.Subscription) else found
+
+
+class LoopedReplies:
+    """Iterator over replies in a loop."""
+
+    def __init__(self, call, replies):
+        self._call, self._replies = call, replies
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        async def step():
+            # A coroutine cannot raise StopIteration.
+            async for found in self._replies:
+                return [found]
+            return []
+
+        found = self._call(step)
+        if not found:
+            raise StopIteration
+        return found[0]
 
 
 class Loop:

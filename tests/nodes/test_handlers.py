@@ -233,6 +233,23 @@ def test_lent_threads_end_again():
             assert len(pool._threads) - pool._ending == 1
 
 
+def test_a_thread_that_ends_is_not_counted():
+    """A handler that asks again and again needs a new thread each time, because the last one was too many."""
+    owner, asked = Owner(), threading.Semaphore(0)
+    with running(1) as pool:
+        inner = Runner(pool, owner, lambda message: asked.release())
+
+        def ask(message):
+            inner.put([message])
+            with pool.lend():
+                assert asked.acquire(timeout=DEADLINE)
+
+        outer = Runner(pool, owner, ask)
+        outer.put(make_messages(200))
+        wait_until_idle(owner, outer)
+    assert owner.failures == []
+
+
 def test_lending_in_another_thread_has_no_effect():
     with running(1) as pool:
         assert not pool.is_worker()

@@ -28,12 +28,20 @@ class Attacker:
     def __init__(self):
         self.endpoint = free_endpoint()
         self.router = listening_router(zmq.Context.instance(), message_bytes=64 << 20, window=256)
-        port = int(self.endpoint.rpartition(":")[2]) + 10_000
-        self.router.bind(f"tcp://127.0.0.1:{port}")
+        self.port = int(self.endpoint.rpartition(":")[2]) + 10_000
+        self.router.bind(f"tcp://127.0.0.1:{self.port}")
         self.route = self.hello = None
 
     def greet(self, sub, first=0):
         """Answer the HELLO that follows the probe of the connection."""
+        self.read_hello(sub)
+        self.welcome(first)
+        until(
+            lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
+        )
+
+    def read_hello(self, sub):
+        """Return the HELLO that follows the probe of the connection."""
 
         def is_greeted():
             sub.run(timeout=0.01)
@@ -44,10 +52,7 @@ class Attacker:
             return self.hello is not None and self.hello.attempt == 2
 
         until(is_greeted)
-        self.welcome(first)
-        until(
-            lambda: sub.run(timeout=0.01) is not None and (first >= 2**62 or sub.publishers[0].mode == "link")
-        )
+        return self.hello
 
     def welcome(self, first=0, epoch=b"e" * 16):
         self.send(
