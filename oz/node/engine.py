@@ -29,7 +29,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -46,7 +45,7 @@ from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
@@ -67,7 +66,7 @@ from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
-from oz.subscriber.queue import Direct, Inbox
+from oz.subscriber.queue import Direct, Inbox, Queue
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.runtime import runtime_of
@@ -133,6 +132,11 @@ class NodeSubscriber(SubscriberEngine):
 
     subscriptions_class = NodeSubscriptions
 
+    def __init__(self, **options: Any) -> None:
+        """Create the engine; see `oz.subscriber.engine.Engine`."""
+        self._arrived: deque[Queue] = deque()
+        super().__init__(**options)
+
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
         # A call that takes a message does not attend.
@@ -140,21 +144,34 @@ class NodeSubscriber(SubscriberEngine):
         return has_more
 
     def _call_back(self) -> None:
-        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
-        dispatcher = self.dispatcher
-        while dispatcher.reports:
-            self.report(dispatcher.reports.popleft())
-        batches: dict[Runner, list[Message]] = {}
-        inline = dispatcher.inline
-        while inline:
-            inbox, message = inline.popleft()
-            runner = inbox.handler
-            if type(runner) is Runner:
-                batches.setdefault(runner, []).append(message)
-            else:
-                self.call(inbox, message)
-        for runner, messages in batches.items():
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        super()._call_back()
+        if self._arrived:
+            queues = dict.fromkeys(self._arrived)
+            self._arrived.clear()
+            for queue in queues:
+                self._hand_over(queue)
+
+    def _hand_over(self, queue: Queue) -> None:
+        items = list(queue.items)
+        queue.items.clear()
+        assert queue.inbox is not None
+        runner = queue.inbox.handler
+        if isinstance(runner, Runner):
+            messages = [one for one in items if isinstance(one, Message)]
             runner.put(messages)
+        for one in items:
+            if isinstance(one, Gap):
+                self.report(one)
+
+    def add_runner(self, inbox: Inbox) -> None:
+        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+
+        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        """
+        queue = inbox.queue
+        assert queue is not None
+        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
@@ -242,6 +259,7 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        pool: Pool,
         context: zmq.Context[Any] | None = None,
         kind: str = links.NODE,
         id_suffix: bytes | None = None,
@@ -258,11 +276,9 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if not isinstance(options, NodeOptions):
-            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
-        self.options = options
+        self.options, self.pool = options, pool
         self.kind = kind
         config: Any = (
             _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
@@ -310,11 +326,10 @@ class Engine:
                 runs_handlers=runs_handlers,
                 member=self.id,
             )
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
-                pool=self.pool,
+                pool=pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -504,7 +519,8 @@ class Engine:
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
-            more |= self.publisher.attend(flushes=flushes)
+            is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
+            more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
 
@@ -690,7 +706,7 @@ class Engine:
 
     def is_attended_here(self) -> bool:
         """Return whether the calling thread attends to the node, and is no event loop."""
-        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+        return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
 
     def subscribe(
         self,
@@ -727,12 +743,14 @@ class Engine:
                 patterns,
                 receiver,
                 stream,
-                replace(delivery, inline=receiver is not None),
+                delivery,
                 last_value=last_value,
                 limit=limit,
             )
             inbox.replier = self.exchange.reply
-            if receiver is None:
+            if isinstance(receiver, Runner):
+                subscriber.add_runner(inbox)
+            elif receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
@@ -906,6 +924,9 @@ class Engine:
             self._emit(events.SLOW_HANDLER, about, text, count=dropped)
 
     def _on_idle(self) -> None:
+        if self.publisher.waiting:
+            with suppress(ClosedError):
+                self.publisher.flush_due()
         if self.subscriber._drains:
             self._tell()
 
@@ -958,10 +979,7 @@ class Engine:
             return 0
         self._leave_directory()
         self.exchange.end_requests(ClosedError("the node is closed"))
-        if isinstance(self.pool, TaskPool):
-            self.pool.cancel()
-        else:
-            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
+        self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()
@@ -1012,6 +1030,8 @@ def _disown_all() -> None:
     for engine in tuple(_engines):
         # The lock may be held by a thread that the child does not have.
         engine.lock = threading.RLock()
+        engine.exchange.lock = threading.Lock()
+        engine.pool.disown()
         engine._directory = None
     _engines.clear()
 

@@ -20,6 +20,7 @@ from oz.node.events import DENIED, Event
 from oz.node.replies import ERROR, encode_error
 from oz.node.requests import Request, inbox_node
 from oz.node.subjects import NodeSubscriptions
+from oz.node.threads import ThreadPool
 from oz.options import Delivery, NodeOptions
 from oz.publisher.engine import Outgoing
 from oz.publisher.routing import Route
@@ -223,6 +224,7 @@ class Leg:
             security=given["security"],
             options=NodeOptions(echo=False, **{_OPTIONS[one]: value for one, value in options.items()}),
             runs_handlers=True,
+            pool=ThreadPool(1),
             kind=links.FORWARDER,
             id_suffix=own,
         )

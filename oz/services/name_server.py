@@ -12,6 +12,7 @@ from oz.logs import peer_logger
 from oz.node import events, roster
 from oz.node.engine import Engine
 from oz.node.events import Event
+from oz.node.threads import ThreadPool
 from oz.options import Limits, NodeOptions
 from oz.services.attended import Service
 from oz.transport.endpoints import Endpoints, as_list
@@ -104,6 +105,7 @@ class NameServer(Service):
             security=security,
             options=options,
             runs_handlers=True,
+            pool=ThreadPool(1),
             kind=NAMESERVER,
         )
         self._engine.notify = self._on_event
