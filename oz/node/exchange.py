@@ -34,7 +34,7 @@ from oz.subscriber.link import Link
 from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Direct
 from oz.wire import links
-from oz.wire.extras import REPLY_TO, check_extras, decode_extras
+from oz.wire.extras import REPLY_TO, TO_ALL, check_extras, decode_extras
 
 if TYPE_CHECKING:
     from oz.wire.codec import Codec
@@ -186,7 +186,9 @@ class Exchange:
     def _send(self, send: Send) -> None:
         request, stream = send.request, send.stream
         content = request.content
-        extras = {REPLY_TO: request.reply_to}
+        extras: dict[str, Any] = {REPLY_TO: request.reply_to}
+        if request.is_many:
+            extras[TO_ALL] = True
         if content.extras is not None:
             extras = {**content.extras, **extras}
         is_alone = max(self._answered, len(self._requests)) < 2

@@ -366,6 +366,32 @@ class Engine:
             self.defer()
         return True
 
+    def find_route(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of all sessions that receive a subject; None without any."""
+        self.check_usable()
+        return self._locked(self._sessions.interest.find, subject, raw)
+
+    def publish_to(
+        self, streams: Recipients, raw: bytes, payload: bytes, extras: dict[str, Any] | None
+    ) -> None:
+        """Publish a message to streams of `find_route`, in the next batch.
+
+        Args:
+            streams: plain streams.
+            raw: subject.
+            payload: of the message.
+            extras: map for the wire, or None.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self._locked(self._publish_to, streams, raw, payload, extras)
+
+    def _publish_to(self, streams: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
+        self.check_usable()
+        self.batcher.add(streams, raw, payload, extras)
+        self._expect_flush()
+
     def direct(
         self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
     ) -> bool | None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -44,6 +44,7 @@ from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.multicast import needs_link
 from oz.subscriber.places import Place, PublisherInfo
 from oz.subscriber.queue import Inbox, Queue, Stats
+from oz.subscriber.subscriptions import Subscription as Entry
 from oz.system import after_fork
 from oz.transport.contexts import has_ended
 from oz.transport.credentials import Credentials
@@ -200,6 +201,27 @@ class Engine(Connections):
                         place.plain.subscribe(self._patterns.prefixes_of(inbox))
             self._declare()
             return inbox
+
+    def change_patterns(
+        self, inbox: Inbox, stream: StreamOptions, added: Iterable[Pattern], removed: Iterable[Entry]
+    ) -> list[Entry]:
+        """Add patterns to a subscription and remove others, in one declaration; return the new entries.
+
+        Args:
+            inbox: of the subscription, which plain publishers do not serve.
+            stream: delivery options of the subscription.
+            added: new patterns.
+            removed: entries of the subscription.
+        """
+        with self.lock:
+            self.check_open()
+            made = [self.subscriptions.add(one, stream, owner=inbox) for one in added]
+            for entry in removed:
+                self.subscriptions.remove(entry)
+            inbox.entries = [one for one in inbox.entries if one.is_active] + made
+            self.dispatcher.forget()
+            self._declare()
+            return made
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
