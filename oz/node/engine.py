@@ -39,6 +39,7 @@ import zmq
 
 from oz.configuration import resolve
 from oz.errors import (
+    KEYS_HINT,
     ClosedError,
     ConfigurationError,
     OwnershipError,
@@ -72,7 +73,7 @@ from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.runtime import runtime_of
-from oz.transport.security import Security, credentials_of
+from oz.transport.security import Security, credentials_of, resolve_security
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -91,6 +92,8 @@ ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 _MAX_REASON = 100
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
+
+_NAMED = 3  # Refused endpoints that the text of a timeout names.
 
 _log = peer_logger("oz.node")
 
@@ -180,7 +183,9 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if isinstance(security, (str, os.PathLike)):
+        if security is None:
+            security = resolve_security()
+        elif isinstance(security, (str, os.PathLike)):
             security = Security.from_file(security)
         credentials = credentials_of(security)
         self.options, self.pool = options, pool
@@ -253,6 +258,7 @@ class Engine:
                 runners=self.subscriber.runners,
                 on_slow=self._report_slow,
                 on_idle=self._on_idle,
+                has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
@@ -362,22 +368,26 @@ class Engine:
         keys = self.subscriber.keys
         if keys is None or link is self._own_link():
             return messages
-        key = self.subscriber.key_of(link)
-        if key is None or not is_of(link.origin or b"", key):
-            keys.denials.denied += len(messages)
+        rights = keys.rights
+        rights.key = key = self.subscriber.key_of(link) or ""
+        if not rights.owns(link.origin or b"", len(messages)):
             return []
         permissions = keys.credentials.rights().permissions
         if permissions is None:
             return messages
-        user = permissions.user_of(key)
+        now = self.clock()
         allowed = []
         for one in messages:
-            asked = self.exchange.subject_of(one[0]) if one[0].startswith(INBOX) else None
-            if asked is None or permissions.may_reply(user, asked.encode("utf-8", "surrogateescape"), 0, 0.0):
+            request = self.exchange.find(one[0])
+            if request is None or request.admits(key, permissions, now):
                 allowed.append(one)
-            else:
-                keys.denials.denied += 1
-                self._on_denied(asked, f"key {key} may not reply to requests for {asked!r}")
+                continue
+            keys.denials.denied += 1
+            if not request.has_denied:
+                # Once for each request: its peers may send replies without end.
+                request.has_denied = True
+                subject = request.content.subject
+                self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
         return allowed
 
     def _put_loss(self, payload: bytes) -> None:
@@ -817,6 +827,8 @@ class Engine:
             missing.append(
                 f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
             )
+        if missing:
+            missing += self._refusals()
         for card in up:
             why = self._unready(card.node, probes)
             if why is not None:
@@ -846,6 +858,15 @@ class Engine:
             if card is not None and is_up and one.node not in self._introduced:
                 missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
         return missing
+
+    def _refusals(self) -> list[str]:
+        """Return why endpoints lead to no peer because of keys, or may do so, in words."""
+        if self.subscriber.keys is None:
+            return [KEYS_HINT] if self.configuration.peers else []
+        with self.subscriber.lock:
+            found = [one.key_refusal for one in self.subscriber.places.values() if one.key_refusal]
+        more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
+        return found[:_NAMED] + more
 
     def _hint(self) -> str:
         seeds = self.configuration.peers

@@ -30,6 +30,7 @@ from oz.node.responders import StreamResponders
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
 from oz.publisher.session import Session
+from oz.security.identity import is_same_key
 from oz.subscriber.link import Link
 from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Direct
@@ -76,6 +77,7 @@ class Exchange:
         runners: Callable[[], Iterable[Runner]],
         on_slow: Callable[[Runner, float, int], object],
         on_idle: Callable[[], object],
+        has_keys: bool = False,
     ) -> None:
         """Start without requests.
 
@@ -91,12 +93,13 @@ class Exchange:
             on_slow: called with the runner of a slow handler, the seconds that its oldest message has waited, and
                 the number of dropped messages.
             on_idle: called when a handler has no message any more.
+            has_keys: whether ids of nodes are made from keys.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
         self._pool = pool
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
-        self.handler_ended = on_idle
+        self.handler_ended, self._has_keys = on_idle, has_keys
         self._clock = publisher.runtime.clock
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
@@ -233,9 +236,9 @@ class Exchange:
             effects = self._requests.end_all(error)
         self._act(effects)
 
-    def subject_of(self, reply_to: str) -> str | None:
-        """Return the subject of the request that a reply is for; None if it has ended. It needs no lock."""
-        return self._requests.subject_of(reply_to)
+    def find(self, reply_to: str) -> Request | None:
+        """Return the request that a reply is for; None if it has ended. It needs no lock."""
+        return self._requests.find(reply_to)
 
     # replies
 
@@ -248,11 +251,23 @@ class Exchange:
             TypeError, ValueError: payload or headers are not allowed.
             ClosedError, OwnershipError: the node cannot be used.
         """
+        reply_to = self._inbox_of(message)
+        extras = None if headers is None else check_extras(Extras(headers)) or None
+        return self.send_reply(reply_to, self._encode(payload), extras)
+
+    def _inbox_of(self, message: Message) -> str:
+        """Return the subject of the replies to a request.
+
+        Raises:
+            NoRequest: the message is no request, or the inbox belongs to another key than the message.
+        """
         reply_to = message.reply_to
         if reply_to is None:
             raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
-        extras = None if headers is None else check_extras(Extras(headers)) or None
-        return self.send_reply(reply_to, self._encode(payload), extras)
+        if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
+            # A file of permissions refuses such a message before. Without one, nobody else looks at the inbox.
+            raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
+        return reply_to
 
     def send_reply(
         self, reply_to: str, payload: bytes, extras: dict[str, Any] | None, *, is_alone: bool = True
@@ -328,7 +343,7 @@ class Exchange:
     def _send_error(self, message: Message, error: BaseException) -> None:
         extras = {ERROR: encode_error(error, is_hidden=not self._shows_errors)}
         try:
-            self.send_reply(message.reply_to or "", b"", extras)
+            self.send_reply(self._inbox_of(message), b"", extras)
         except OzError as failure:
             _log.warning("the error reply for %r was not sent: %s", message.subject, failure)
 
@@ -389,21 +404,22 @@ class Exchange:
         return effects
 
     def _read_reply(
-        self, node: bytes, subject: str, payload: bytes, extras: Any
+        self, node: bytes, inbox: str, payload: bytes, extras: Any
     ) -> Message | ReplyError | None:
-        asked = self._requests.subject_of(subject)
+        asked = self._requests.find(inbox)
         if asked is None:
             # A late reply is counted, and not decoded.
             return None
+        subject = asked.content.subject
         if extras is not None and ERROR in extras:
-            return decode_error(extras[ERROR], asked, self._name(node))
+            return decode_error(extras[ERROR], subject, self._name(node))
         try:
             fields = None if extras is None else decode_extras(extras)
             value = payload if self._codec is None else self._codec.decode(payload)
         except Exception as error:
             # A codec may raise anything.
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
-            return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
+            return ReplyError(text, subject=subject, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())
         return tuple.__new__(Message, (subject, value, None, arrival, 0, fields, payload))
 
