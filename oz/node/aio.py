@@ -201,6 +201,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         self._life = _Life(self._node)
         self._node.exchange.finished = Done(None)
         self._node.exchange.schedule = self._schedule
+        self._node.publisher.defer = self._defer
         self._attend_with(self._life.attendance)
         self._attendance.start()
 

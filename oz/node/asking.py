@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from oz.errors import OwnershipError, ReplyError
+from oz.errors import ClosedError, OwnershipError, ReplyError
 from oz.message import Message
 from oz.node.engine import Engine
 from oz.node.requests import Request
@@ -269,6 +270,7 @@ class LoopRequesting:
 
     _node: Engine
     _timer: asyncio.TimerHandle | None = None
+    _is_flush_due = False
 
     async def request(
         self,
@@ -339,6 +341,17 @@ class LoopRequesting:
         _check(timeout, limit=limit)
         node = self._node
         return AsyncReplies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
+
+    def _defer(self) -> None:
+        """Send the requests and replies of this turn of the loop together, at its end."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        with suppress(ClosedError):
+            self._node.publisher.flush_due()
 
     def _schedule(self, deadline: float) -> None:
         """End requests at a deadline. One timer serves all requests."""

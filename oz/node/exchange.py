@@ -249,7 +249,7 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct(node, reply_to, payload, extras)
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -385,7 +385,7 @@ class Exchange:
                 replies = self._replies.take(node)
             for reply in replies:
                 try:
-                    if not self._publisher.direct(node, *reply):
+                    if not self._publisher.direct_later(node, *reply):
                         self.lost_replies += 1
                 except (ValueError, OzError) as error:
                     self.lost_replies += 1

@@ -14,7 +14,7 @@ from oz.publisher.session import Stream
 from oz.wire import links
 
 if TYPE_CHECKING:
-    from oz.publisher.batching import Body
+    from oz.publisher.batching import Body, Recipients
     from oz.publisher.session import Session
 
 MAX_DIRECT = 10_000
@@ -22,13 +22,18 @@ MAX_DIRECT = 10_000
 
 
 class DirectStream(Stream):
-    """Stream 0 of a session."""
+    """Stream 0 of a session.
 
-    __slots__ = ()
+    Attributes:
+        alone: the stream as recipients of a message.
+    """
+
+    __slots__ = ("alone",)
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, links.DIRECT, links.DEFAULT_OPTIONS, None)
         self.limit = MAX_DIRECT
+        self.alone: Recipients = (self,)
 
     @property
     def is_full(self) -> bool:

@@ -53,7 +53,7 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.routing import Interest, Route
-from oz.publisher.session import Batch, Session, Settings, Stream
+from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
 from oz.publisher.sessions import ENDED, Sessions, allow_all
 from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
@@ -127,6 +127,7 @@ class Engine:
             messages are sent to plain subscribers.
         plain_sent: messages that only plain subscribers received.
         is_pressed: whether a stream is full, so that `publish` must look; only with "block" and "raise".
+        defer: lets a loop send the requests and replies of its turn together; None to send them as `publish` does.
         is_foreign: whether this is the child of a fork.
         is_closing: whether `close` was called.
         is_closed: whether the sockets are closed.
@@ -192,6 +193,7 @@ class Engine:
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime = runtime_of(self._context)
         self._clock = runtime.clock
+        self.defer: Callable[[], object] | None = None
         self.refuses = on_full != "drop"
         self.settings = Settings(
             window=WINDOW,
@@ -299,7 +301,7 @@ class Engine:
         return self._locked(lambda: self._sessions.responders(subject, raw))
 
     def send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        """Publish a message to one stream, at once and behind the messages that wait.
+        """Publish a message to one stream, with the next batch.
 
         Args:
             stream: of `responders`. `Group.pick` has counted the message of a group.
@@ -316,14 +318,28 @@ class Engine:
         return self._locked(self._send_in, stream, raw, payload, extras)
 
     def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
-        self.check_usable()
-        if self.waiting:
+        if self.is_closing:
+            self.check_usable()
+        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload))
+
+    def _add(
+        self, stream: Stream, recipients: Recipients, raw: bytes, payload: bytes, extras: Any, size: int
+    ) -> bool:
+        """Add a message for one stream to the batch; return False if it has no space."""
+        if stream.pending and self.waiting:
+            # Messages that wait take space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
-        if stream.session.has_ended or not stream.has_space(len(raw) + len(payload)):
+        if stream.session.has_ended or not stream.has_space(size):
             return False
-        self.batcher.add((stream,), raw, payload, extras)
-        self._flush()
+        self.batcher.add(recipients, raw, payload, extras)
+        if self._held or len(self.waiting) >= self.full_length:
+            # The caller waits for a reply, perhaps in a `batch()` of its own.
+            self._flush()
+        elif self.defer is None:
+            self._expect_flush()
+        else:
+            self.defer()
         return True
 
     def direct(
@@ -367,6 +383,38 @@ class Engine:
             self._pump(self._listener)
         self._sent(self._listener, began)
         return True
+
+    def direct_later(
+        self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
+    ) -> bool | None:
+        """Send a direct message with the next batch; see `direct`.
+
+        Args:
+            node: member of a session with a card.
+            subject: of the message.
+            payload: of the message.
+            extras: of `check_extras`, or None.
+        """
+        raw = subject.encode("utf-8", "surrogateescape")
+        size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
+        result = self._locked(self._direct_later, node, raw, payload, extras, size)
+        if isinstance(result, ValueError):
+            raise result
+        return result
+
+    def _direct_later(
+        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int
+    ) -> bool | ValueError | None:
+        if self.is_closing:
+            self.check_usable()
+        session = self._sessions.of_node(node)
+        if session is None:
+            return None
+        most = session.largest_frame - wire.HEAD_BYTES - ALONE_OVERHEAD
+        if size > most:
+            return _too_large(size, most)
+        stream = self._sessions.direct_stream(session)
+        return self._add(stream, stream.alone, raw, payload, extras, size)
 
     def end_session(self, node: bytes) -> None:
         """Say BYE to a node and end its session; its messages are given up.

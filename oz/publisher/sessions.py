@@ -866,9 +866,7 @@ class Sessions:
             session: that has not ended.
             frame: BODY of the message.
         """
-        stream = session.streams.get(links.DIRECT)
-        if stream is None:
-            stream = session.streams[links.DIRECT] = DirectStream(session)
+        stream = self.direct_stream(session)
         if not stream.has_space(len(frame)):
             return False
         # It has no position of its own: only messages that match patterns have.
@@ -882,6 +880,15 @@ class Sessions:
         if self._bytes > self.settings.total_bytes:
             self._relieve()
         return True
+
+    @staticmethod
+    def direct_stream(session: Session) -> DirectStream:
+        """Return the direct stream of a session."""
+        stream = session.streams.get(links.DIRECT)
+        if stream is None:
+            stream = session.streams[links.DIRECT] = DirectStream(session)
+        assert isinstance(stream, DirectStream)
+        return stream
 
     def end_node(self, node: bytes) -> None:
         """Say BYE to a node that is lost, and end its sessions."""
