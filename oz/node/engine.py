@@ -40,7 +40,7 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, ProtocolError, Timeout
+from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
@@ -65,7 +65,7 @@ from oz.publisher.engine import Outgoing
 from oz.publisher.session import Session
 from oz.subjects.pattern import Pattern
 from oz.subscriber.engine import Engine as SubscriberEngine
-from oz.subscriber.link import Link
+from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
@@ -301,7 +301,12 @@ class Engine:
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
         prefix = None if self._directory is None else self._directory.prefix
-        self.roster = Roster(self.card, lost_after=self.options.lost_after, local_prefix=prefix)
+        self.roster = Roster(
+            self.card,
+            lost_after=self.options.lost_after,
+            limit=self.options.limits.peers,
+            local_prefix=prefix,
+        )
         if self.options.echo:
             subscriber.dial(self._own_endpoint)
             self._apply_own()
@@ -602,6 +607,17 @@ class Engine:
             end_daemon()
             raise ClosedError("the node is closed")
 
+    def check_may_wait(self) -> None:
+        """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
+        if self.is_attended_here():
+            raise OwnershipError(
+                "an inline handler cannot wait, because its own thread attends to the node: leave inline=True out"
+            )
+
+    def is_attended_here(self) -> bool:
+        """Return whether the calling thread attends to the node, and is no event loop."""
+        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+
     def subscribe(
         self,
         patterns: list[Pattern],
@@ -677,14 +693,17 @@ class Engine:
         while not self._is_own_applied() and self.clock() < end:
             # The frames are in libzmq already, because inproc has no connection to wait for.
             self.publisher.attend()
-            if self._own_session() is None:
-                # The link is not up yet, as in the constructor, or it is replaced.
+            link = self._own_link()
+            if link is not None and link.state != LIVE:
+                # In the constructor, or after a long stop of the process: the link declares after WELCOME.
                 with self.subscriber.reading:
                     self.subscriber.attend()
 
     def _is_own_applied(self) -> bool:
-        session = self._own_session()
-        return session is not None and session.applied >= self.subscriber.subscriptions.revision
+        link, session = self._own_link(), self._own_session()
+        if link is None or session is None or link.state != LIVE:
+            return False
+        return session.applied >= self.subscriber.subscriptions.revision
 
     def _own_session(self) -> Session | None:
         with self.publisher.lock:

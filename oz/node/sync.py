@@ -43,13 +43,15 @@ class Subscription(NodeSubscriptionBase):
         Raises:
             Timeout: none came in that time.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
-            OwnershipError: the node was created before a fork.
+            OwnershipError: the node was created before a fork, or the caller is an inline handler.
         """
         engine = self._engine
         found = None if engine.in_hand else self._take()
         if found is not None:
             return found
         check_wait("timeout", timeout)
+        if timeout != 0:
+            self._node._node.check_may_wait()
         steps = waits.receive(engine, self._queue(), timeout, threading.current_thread())
         return wait_in_thread(self._node._node.news, steps)
 
@@ -84,8 +86,10 @@ class Subscription(NodeSubscriptionBase):
 
         Raises:
             ClosedError: the node is closed.
+            OwnershipError: the caller is an inline handler.
         """
         check_wait("timeout", timeout)
+        self._node._node.check_may_wait()
         return wait_in_thread(self._node._node.news, waits.drain(self._engine, self._inbox, timeout))
 
 
@@ -134,6 +138,9 @@ class _Life:
         engine = self.engine
         if engine.is_foreign:
             return 0
+        if engine.is_attended_here():
+            # An inline handler: nothing would happen during a wait.
+            timeout = 0.0
         end = None if timeout is None else engine.clock() + timeout
         wait_in_thread(engine.news, engine.handled(timeout))
         left = None if end is None else max(0.0, end - engine.clock())
@@ -233,6 +240,26 @@ class Node(NodeBase, Publishing, ThreadRequesting):
         )  # fmt: skip
         return subscription
 
+    def wait_for_subscribers(
+        self, subject: str | bytes | None = None, *, count: int = 1, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until nodes have subscribed; see `oz.Publisher.wait_for_subscribers`.
+
+        The node itself counts, if it subscribes and `echo` is on.
+
+        Args:
+            subject: count only nodes that receive this subject.
+            count: number of nodes to wait for.
+            timeout: seconds; None waits for ever, 0 only checks.
+
+        Raises:
+            Timeout: there were fewer.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            SubjectError, ClosedError: as `publish`.
+        """
+        self._node.check_may_wait()
+        super().wait_for_subscribers(subject, count=count, timeout=timeout)
+
     def wait_ready(
         self,
         *peers: str,
@@ -254,10 +281,12 @@ class Node(NodeBase, Publishing, ThreadRequesting):
 
         Raises:
             Timeout: something is missing; the text names it and the remedy.
-            SubjectError, ClosedError, OwnershipError: as `publish`.
+            OwnershipError: the caller is an inline handler, or the child of a fork.
+            SubjectError, ClosedError: as `publish`.
         """
         self._check_ready(peers, count)
         check_wait("timeout", timeout)
+        self._node.check_may_wait()
         self._run(self._node.ready(peers, count, subscriber, timeout))
 
     def _run(self, steps: Steps[Any]) -> Any:

@@ -378,6 +378,7 @@ class Connections(ABC):
             largest_frame=self._message_bytes + FRAME_SPACE,
             largest_window=LARGEST_WINDOW,
             own_card=lambda: self._card,
+            declares_early=not self._card,
         )
         self._place_of[place.link] = place
         try:

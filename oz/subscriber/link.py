@@ -266,6 +266,7 @@ class Link:
         largest_frame: int = 64 << 20,
         largest_window: int = 1_024,
         own_card: Callable[[], bytes] = bytes,
+        declares_early: bool = True,
     ) -> None:
         """Start without a connection.
 
@@ -277,8 +278,11 @@ class Link:
             largest_frame: bytes of the largest frame that the subscriber accepts.
             largest_window: batches without acknowledgement that the subscriber accepts.
             own_card: returns the card of the next HELLO.
+            declares_early: whether the first connection of a session declares without waiting for WELCOME. A link
+                that may reach a publisher that another link reaches does not: queue groups would pick its session.
         """
         self._own_card, self.card = own_card, b""
+        self._declares_early = declares_early
         self._member, self._subscriptions, self._new_id = member, subscriptions, new_id
         self._resume_seconds = resume_seconds
         self._largest_frame, self._largest_window = largest_frame, largest_window
@@ -338,7 +342,7 @@ class Link:
         self._connected_at = self._heard_at = listened
         self._has_heard = False
         self._greet(listened)
-        if self._subscriptions.by_sid:
+        if self._declares_early and self._subscriptions.by_sid:
             self._declares.extend(self._subscriptions.declaration(0)[0])
             self._declared = self._subscriptions.revision
 
@@ -620,7 +624,7 @@ class Link:
         run. After WELCOME the link declares everything again if the publisher has another revision.
         """
         revision = self._subscriptions.revision
-        is_first = self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
+        is_first = self._declares_early and self.state == GREETING and self.epoch == links.UNKNOWN_EPOCH
         if not (self.state == LIVE or is_first) or self._declared == revision:
             return
         frames, is_full = self._subscriptions.declaration(self._declared)

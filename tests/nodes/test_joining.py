@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
+from contextlib import suppress
 
 import pytest
 
@@ -402,3 +404,109 @@ def test_the_child_of_a_fork_cannot_use_the_node(make, directory):
     """
     ran = run(make.kind, directory, body)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "on\n", "")
+
+
+def test_an_inline_handler_cannot_wait_for_its_own_thread(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.errors import OwnershipError
+    from oz.options import Delivery
+
+    node = make("alone")
+    other = node.subscribe("other")
+    refused, done = [], threading.Event()
+
+    def handle(message):
+        for call in (
+            lambda: other.receive(timeout=20),
+            lambda: node.wait_ready(timeout=20),
+            lambda: node.wait_for_subscribers("other", timeout=20),
+            lambda: other.drain(timeout=20),
+        ):
+            try:
+                call()
+            except OwnershipError:
+                refused.append(call)
+        # What does not wait is allowed.
+        node.subscribe("late", lambda late: done.set())
+        node.publish("late", 1)
+
+    node.subscribe("a", handle, delivery=Delivery(inline=True))
+    node.publish("a", 1)
+    assert done.wait(20)
+    assert len(refused) == 4
+
+
+def test_an_inline_handler_may_close_the_node(make):
+    if make.kind == "asyncio":
+        pytest.skip("a loop suspends the caller")
+    from oz.options import Delivery
+
+    node = make("alone")
+    node.subscribe("a", lambda message: node.close(), delivery=Delivery(inline=True))
+    got = node.subscribe("b")
+    node.publish("a", 1)
+    with pytest.raises(ClosedError):
+        got.receive(timeout=20)
+    until(lambda: node.closed)
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_messages_during_a_join_have_no_hole(make, group):
+    """A peer with two endpoints is dialled at both; a group must not pick the link that ends."""
+    first = make("first", bind="tcp://127.0.0.1:*")
+    for number in range(5):
+        second = make(f"second {number}", connect=first.endpoint)
+        got = second.subscribe("count", group=group)
+        until(lambda: first.has_subscribers("count"))
+        payloads, sent = [], 0
+        while len(payloads) < 200:
+            first.publish("count", sent)
+            sent += 1
+            with suppress(Timeout):
+                payloads.append(got.receive(timeout=0.001).payload)
+        begin = payloads[0]
+        assert payloads == list(range(begin, begin + 200))
+        second.close()
+        until(lambda: not first.has_subscribers("count"))
+
+
+def test_last_values_reach_a_new_subscription(make):
+    first, second = make("first", last_value=True), make("second")
+    second.wait_ready("first")
+    for number in range(3):
+        first.publish("price.a", number)
+    first.publish("_private.a", 1)
+    got = second.subscribe(["price.*", "_private.*"], last_value=True)
+    second.wait_ready()
+    first.publish("price.b", "end")
+    assert [got.receive(timeout=20).payload for _ in range(2)] == [2, "end"]
+
+
+def test_events_come_one_after_the_other_and_may_raise(make):
+    seen, running = [], []
+
+    def on_event(event):
+        assert not running
+        running.append(event)
+        seen.append(event.kind)
+        running.clear()
+        raise ValueError("on purpose")
+
+    node = make("observer", on_event=on_event)
+    for number in range(3):
+        peer = make(f"peer {number}")
+        node.wait_ready(f"peer {number}")
+        peer.close()
+    until(lambda: seen == ["peer_up", "peer_left"] * 3)
+
+
+def test_stats_count_only_messages_of_programs(make):
+    first, second = make("first"), make("second")
+    got = second.subscribe("a")
+    for one in (first, second):
+        one.wait_ready(count=1)
+    first.publish("a", 1)
+    got.receive(timeout=20)
+    assert (first.stats.published, first.stats.received, second.stats.received) == (1, 0, 1)
+    assert second.stats.delivered == second.stats.peers == 1
