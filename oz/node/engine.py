@@ -228,7 +228,7 @@ class Engine:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
         self.options = options
         self.configuration = config = resolve(
-            name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
+            name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
         )
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
         self.id = os.urandom(16)
@@ -312,7 +312,7 @@ class Engine:
             self._apply_own()
         # From now on the node attends all the time, so that the silence of a peer means something.
         subscriber.enter(self)
-        for endpoint in config.peers:
+        for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
@@ -325,15 +325,15 @@ class Engine:
             other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
-            if not (config.peers or config.bind):
+            if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.peers):
-            tcp = [f"tcp://{address_towards(config.peers)}:*"]
+        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+            tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
         warn_of_strangers(bound)
         advertise = self.options.advertise
-        address = advertise or (address_towards(config.peers) if bound else "")
+        address = advertise or (address_towards(config.connect) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
 
     @property
