@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
@@ -243,7 +243,6 @@ def reply(
     """Answer; the text of the help is `_HELP`."""
     if [text_of_command is not None, echo, text is not None].count(True) != 1:
         raise click.UsageError("give one of --command, --echo and --text")
-    dialect = dialect_on_bus(ctx, dialect)
     patterns = parse_all([pattern], dialect)
     rights = OwnRights(joining["security"], "reply")
     for one in patterns:
@@ -256,8 +255,13 @@ def reply(
         answer = _always(payloads.read(text.encode(errors="surrogateescape")))
     service = _Service(ctx, answer)
     # One thread more than may wait for commands.
-    options: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec, "threads": concurrency + 1}
-    with joined(ctx, joining, **options) as node, _said_once(), await_signal() as wait_for_end:
+    arguments: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec}
+    threads = {"threads": concurrency + 1}
+    with (
+        joined(ctx, joining, node_options=threads, **arguments) as node,
+        _said_once(),
+        await_signal() as wait_for_end,
+    ):
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         say_ready(ctx, node)
         try:

@@ -13,7 +13,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
-from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
@@ -76,7 +76,6 @@ def request(
     """Ask; the text of the help is `_HELP`."""
     if as_json and raw:
         raise click.UsageError("--json and --raw: give one of them")
-    dialect = dialect_on_bus(ctx, dialect)
     named = text_or_bytes(subject)
     # A bad subject or payload is told before anything is joined.
     oz.validate_subject(named, dialect)
@@ -84,7 +83,7 @@ def request(
     rights.check(subject.encode(errors="surrogateescape"))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
-    with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
+    with joined(ctx, joining, node_options={"echo": False}, dialect=dialect, codec=payloads.codec) as node:
         say_ready(ctx, node)
         if wait:
             _await_responder(node, subject, wait)
@@ -110,7 +109,7 @@ def _written(payload: str) -> bytes:
 
 def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
     with suppress(oz.Timeout):
-        node.wait_for_subscribers(1, subject.encode(errors="surrogateescape"), seconds)
+        node.wait_for_subscribers(subject.encode(errors="surrogateescape"), timeout=seconds)
 
 
 def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> None:

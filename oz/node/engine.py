@@ -768,7 +768,7 @@ class Engine:
         return missing
 
     def _hint(self) -> str:
-        seeds = self.configuration.peers
+        seeds = self.configuration.connect
         where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
         return (
             f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"
