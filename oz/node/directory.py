@@ -2,11 +2,10 @@
 
 Theory of operation
 -------------------
-The name of a socket has a hash of host and bus, and the id of the node in base64 (RFC 4648, section 5), because
-the path of a socket must be short. A node reads the directory and passes each
-socket to its roster, which dials it. HELLO and WELCOME carry all endpoints of a node, so that the directory matters
-only for the first contact: a node with peers reads it every `READ_INTERVAL`, a node without peers every
-`NAME_INTERVAL`.
+The name of a socket has a hash of host and bus, and the id of the node. The id is in base64 (RFC 4648, section 5),
+because the path of a socket must be short. A node reads the directory and passes each socket to its roster, which
+dials it. The directory matters only for the first contact, because HELLO and WELCOME carry all endpoints of a
+node. A node with peers reads it every `READ_INTERVAL`, a node without peers every `NAME_INTERVAL`.
 
 A process that is killed leaves its socket behind. A connect to it is refused, and any node may remove it. Sockets
 that have a link are not tested. A new socket refuses connections too, between bind and listen, so that a socket

@@ -107,6 +107,17 @@ class NodePublisher(PublisherEngine):
             return True
         return super().offer(message)
 
+    def is_idle(self, now: float) -> bool:
+        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
+        with self.lock:
+            listener, sessions = self._listener, self._sessions
+            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
+                return False
+            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
+                return False
+            due = sessions.next_deadline()
+            return due is None or now < due
+
     def session_of(self, node: bytes) -> Session | None:
         """Return the session of a node, None without. The caller has the lock."""
         return self._sessions.of_node(node)
@@ -267,6 +278,7 @@ class Engine:
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
+                pool=self.pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -444,9 +456,11 @@ class Engine:
         Raises:
             ClosedError: the node is closed.
         """
-        more = self.publisher.attend(flushes=flushes)
+        # Messages and replies first: threads wait for them.
         with self.subscriber.reading:
-            more |= self.subscriber.attend()
+            more = self.subscriber.attend()
+        if not self.publisher.is_idle(self.clock()):
+            more |= self.publisher.attend(flushes=flushes)
         self._turn()
         return more or bool(self._events)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from oz.errors import ClosedError, NoRequest, OzError, ProtocolError, ReplyError, WouldBlock
 from oz.logs import peer_logger
 from oz.message import Extras
-from oz.node.handlers import Runner
+from oz.node.handlers import Pool, Runner
 from oz.node.replies import ERROR, Reply, WaitingReplies, decode_error, encode_error
 from oz.node.requests import Content, Effect, Request, Requests, Send, inbox_node
 from oz.node.responders import StreamResponders
@@ -67,6 +67,7 @@ class Exchange:
         node: bytes,
         publisher: PublisherEngine,
         *,
+        pool: Pool,
         codec: Codec | None,
         shows_errors: bool,
         greets: Callable[[], bool],
@@ -80,6 +81,7 @@ class Exchange:
         Args:
             node: id of the node.
             publisher: of the node.
+            pool: workers of the handlers.
             codec: of the payloads, or None.
             shows_errors: whether a requester learns class and text of an exception.
             greets: returns whether a link may bring subscriptions that are not known yet.
@@ -90,6 +92,7 @@ class Exchange:
             on_idle: called when a handler has no message any more.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
+        self._pool = pool
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
         self.handler_ended = on_idle
@@ -183,7 +186,9 @@ class Exchange:
         if content.extras is not None:
             extras = {**content.extras, **extras}
         try:
-            if self._publisher.send_in(stream, content.raw, content.payload, extras):
+            if self._publisher.send_in(
+                stream, content.raw, content.payload, extras, is_alone=len(self._requests) == 1
+            ):
                 return
             error: OzError = WouldBlock(
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
@@ -249,7 +254,9 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct_later(node, reply_to, payload, extras)
+        is_sent = self._publisher.direct_later(
+            node, reply_to, payload, extras, is_alone=self._pool.is_alone
+        )
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())

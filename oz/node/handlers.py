@@ -60,9 +60,15 @@ class Owner(Protocol):
 
 
 class Pool(Protocol):
-    """Workers of the handlers of a node."""
+    """Workers of the handlers of a node.
+
+    Attributes:
+        lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
+    """
 
     lock: threading.Lock
+    is_alone: bool
 
     def schedule(self, lane: Lane) -> None:
         """Let a worker handle the messages of a lane. The caller holds the lock."""
@@ -155,6 +161,7 @@ class ThreadPool:
 
     Attributes:
         lock: guards the pool and the lanes.
+        is_alone: whether no other message waits for a handler.
     """
 
     def __init__(self, size: int, name: str = "oz handler") -> None:
@@ -166,6 +173,7 @@ class ThreadPool:
         """
         self.lock = threading.Lock()
         self._size, self._name = size, name
+        self.is_alone = True
         self._work: SimpleQueue[Lane | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idents: set[int] = set()
@@ -342,10 +350,12 @@ class TaskPool:
 
     Attributes:
         lock: guards the lanes.
+        is_alone: whether no other message waits for a handler.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.is_alone = True
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -369,6 +379,7 @@ class TaskPool:
                 lanes.release(lane)
                 runner.owner.handler_ended()
                 return
+            self.is_alone = len(self._tasks) <= 1 and not lane.items
             try:
                 result = handler(message)
                 if result is not None and isawaitable(result):

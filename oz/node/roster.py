@@ -8,7 +8,7 @@ both exist.
 
 Four sources name endpoints: `connect=` (seeds), the directory of the host, introductions by peers, and the cards
 in HELLO and WELCOME. Seeds and the directory name an endpoint whose node is not known; such an endpoint is dialled
-on its own (`Source`). Introductions and cards name a node with its endpoints: these are dialled in turn, each for
+on its own. Introductions and cards name a node with its endpoints: these are dialled in turn, each for
 `DIAL_TURN`, sockets of the same host first. An endpoint that is dialled already is not dialled twice.
 
 The link reconnects on its own and resumes without loss, as long as its endpoint is dialled. Therefore a silent
@@ -19,9 +19,9 @@ A lost peer stays in the roster for `FORGET_AFTER` × `lost_after`, and its endp
 partition, no third node may exist that introduces the two nodes again. A peer that closes, or that is replaced by
 a new process, is forgotten at once. Its seeds stay.
 
-This node introduces its peers to each peer that comes up. The peer dials them, and they dial back when its HELLO
-arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one peer in turn, every
-`NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
+This node introduces its peers to each node that says HELLO for the first time. That node dials them, and they dial
+back when its HELLO arrives. An introduction may be incomplete or stale. Therefore all peers are introduced to one
+peer in turn, every `NAME_INTERVAL`, so that two halves of a bus join when one node of each half meets.
 
 Introductions and cards are input of strangers. `oz.node.reach` decides which endpoints may be dialled. Local
 endpoints count only if the peer is on the same host, and are introduced only to peers of the same host.
@@ -47,7 +47,8 @@ Peers:
 ============================ ============================ ======================== ==========================
 event                        KNOWN                        UP                       SILENT
 ============================ ============================ ======================== ==========================
-link and session             UP, introduce the peers      –                        UP, resumed
+first session                dial, introduce the peers    –                        –
+link and session             UP                           –                        UP, resumed
 link or session down         –                            SILENT after 1 s         –
 the same for `lost_after`    –                            –                        KNOWN, lost, end session
 the same, and another peer   –                            forgotten, restarted     same
@@ -444,8 +445,11 @@ class Roster:
             is_new = not peer.sessions and peer.state == KNOWN
             peer.sessions.add(session)
             self._contact(peer, card, now)
-            if is_new and not peer.endpoints and not peer.is_linked:
-                self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
+            if is_new:
+                # The session is enough: the link may take the turns of several endpoints.
+                self._introduce(peer)
+                if not peer.endpoints and not peer.is_linked:
+                    self._out.append(Refused(None, f"{card.name!r} has no endpoint that this node may dial"))
             self._dial(peer, now)
             self._settle(peer, now)
         return self._take()
@@ -663,27 +667,27 @@ class Roster:
         if peer.state == KNOWN:
             peer.state, peer.up_since = UP, now
             self._out.append(PeerUp(card))
-            up = [one.card for one in self.by_id.values() if self._is_up(one) and one.card is not None]
+            up = [one.card for one in self.by_id.values() if one.state == UP and one.down_since is None]
             for other in (self.card, *up):
-                if other.name == card.name and other is not card:
+                if other is not None and other.name == card.name and other is not card:
                     self._out.append(NameConflict(card, other.node))
-            self._introduce(peer, up)
         elif peer.state == SILENT:
             peer.state = UP
             self._out.append(PeerResumed(card))
 
-    @staticmethod
-    def _is_up(peer: Peer) -> bool:
-        return peer.state == UP and peer.down_since is None
+    def _present(self) -> list[Peer]:
+        """Return the peers that can be introduced: they have said HELLO, and are not silent."""
+        return [peer for peer in self.by_id.values() if peer.sessions and peer.down_since is None]
 
-    def _introduce(self, peer: Peer, cards: Iterable[Card]) -> None:
-        """Introduce other peers to a peer, as far as it can reach them."""
+    def _introduce(self, peer: Peer) -> None:
+        """Introduce all peers to a peer, as far as it can reach them."""
         named = []
-        for card in cards:
-            is_near = peer.card is not None and card.host == peer.card.host
-            endpoints = tuple(one for one in card.endpoints if is_near or not is_local(one))
-            if endpoints and card.node != peer.node:
-                named.append((card.node, endpoints))
+        for one in self._present():
+            if one is not peer and one.card is not None and peer.card is not None:
+                is_near = one.card.host == peer.card.host
+                endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
+                if endpoints:
+                    named.append((one.node, endpoints))
         for first in range(0, len(named), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
@@ -759,18 +763,13 @@ class Roster:
 
     def _name_at(self) -> float:
         """Return when a peer is introduced to all others. A single peer has no others."""
-        is_enough = sum(map(self._is_up, self.by_id.values())) > 1
-        return self._named_at + NAME_INTERVAL if is_enough else inf
+        return self._named_at + NAME_INTERVAL if len(self._present()) > 1 else inf
 
     def _name_peers(self, now: float) -> None:
-        up = {
-            node: peer.card
-            for node, peer in self.by_id.items()
-            if self._is_up(peer) and peer.card is not None
-        }
-        self._named = min((node for node in up if node > self._named), default=min(up))
+        nodes = [peer.node for peer in self._present()]
+        self._named = min((node for node in nodes if node > self._named), default=min(nodes))
         self._named_at = now
-        self._introduce(self.by_id[self._named], up.values())
+        self._introduce(self.by_id[self._named])
 
     def _forget_at(self, peer: Peer) -> float:
         if peer.state != KNOWN or peer.is_linked or peer.sessions:
@@ -789,7 +788,8 @@ class Roster:
             yield from (time for time in (endpoint.until, endpoint.refused_until) if time > -inf)
         for peer in self.by_id.values():
             if peer.down_since is not None:
-                yield peer.down_since + (SILENT_AFTER if peer.state == UP else self._lost_after)
+                until_silent = SILENT_AFTER if peer.state == UP else inf
+                yield peer.down_since + min(until_silent, self._lost_after)
             if not self._is_served(peer):
                 yield peer.dial_at
             yield self._forget_at(peer)

@@ -237,6 +237,7 @@ class Engine:
             self._plain, self._create_listener, links, own_context=self.owns_context, keys=self._keys
         )
         self._listener: LinkListener | None = None
+        self._descriptors: tuple[Any, tuple[int, ...]] = (self, ())
         self._retry_at = 0.0
         _engines.add(self)
 
@@ -300,7 +301,15 @@ class Engine:
         self.check_usable()
         return self._locked(lambda: self._sessions.responders(subject, raw))
 
-    def send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
+    def send_in(
+        self,
+        stream: Stream,
+        raw: bytes,
+        payload: bytes,
+        extras: dict[str, Any] | None,
+        *,
+        is_alone: bool = True,
+    ) -> bool:
         """Publish a message to one stream, with the next batch.
 
         Args:
@@ -308,6 +317,7 @@ class Engine:
             raw: subject.
             payload: of the message.
             extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
 
         Returns:
             False if the stream is full or its session has ended: nothing was published.
@@ -315,15 +325,22 @@ class Engine:
         Raises:
             ClosedError, OwnershipError: as `check_usable`.
         """
-        return self._locked(self._send_in, stream, raw, payload, extras)
+        return self._locked(self._send_in, stream, raw, payload, extras, is_alone)
 
-    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: dict[str, Any] | None) -> bool:
+    def _send_in(self, stream: Stream, raw: bytes, payload: bytes, extras: Any, is_alone: bool) -> bool:
         if self.is_closing:
             self.check_usable()
-        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload))
+        return self._add(stream, (stream,), raw, payload, extras, len(raw) + len(payload), is_alone)
 
     def _add(
-        self, stream: Stream, recipients: Recipients, raw: bytes, payload: bytes, extras: Any, size: int
+        self,
+        stream: Stream,
+        recipients: Recipients,
+        raw: bytes,
+        payload: bytes,
+        extras: Any,
+        size: int,
+        is_alone: bool,
     ) -> bool:
         """Add a message for one stream to the batch; return False if it has no space."""
         if stream.pending and self.waiting:
@@ -336,7 +353,7 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif self.defer is None:
+        elif is_alone or self.defer is None:
             self._expect_flush()
         else:
             self.defer()
@@ -385,7 +402,13 @@ class Engine:
         return True
 
     def direct_later(
-        self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
+        self,
+        node: bytes,
+        subject: str,
+        payload: bytes,
+        extras: dict[str, Any] | None = None,
+        *,
+        is_alone: bool = True,
     ) -> bool | None:
         """Send a direct message with the next batch; see `direct`.
 
@@ -394,16 +417,17 @@ class Engine:
             subject: of the message.
             payload: of the message.
             extras: of `check_extras`, or None.
+            is_alone: whether no message is expected that could join the batch.
         """
         raw = subject.encode("utf-8", "surrogateescape")
         size = len(raw) + len(payload) + (0 if extras is None else len(wire.encode_body((extras,))))
-        result = self._locked(self._direct_later, node, raw, payload, extras, size)
+        result = self._locked(self._direct_later, node, raw, payload, extras, size, is_alone)
         if isinstance(result, ValueError):
             raise result
         return result
 
     def _direct_later(
-        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int
+        self, node: bytes, raw: bytes, payload: bytes, extras: Any, size: int, is_alone: bool
     ) -> bool | ValueError | None:
         if self.is_closing:
             self.check_usable()
@@ -414,7 +438,7 @@ class Engine:
         if size > most:
             return _too_large(size, most)
         stream = self._sessions.direct_stream(session)
-        return self._add(stream, stream.alone, raw, payload, extras, size)
+        return self._add(stream, stream.alone, raw, payload, extras, size, is_alone)
 
     def end_session(self, node: bytes) -> None:
         """Say BYE to a node and end its session; its messages are given up.
@@ -515,10 +539,17 @@ class Engine:
         with self.lock:
             if self.is_closed:
                 return ()
-            sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
-            if self._listener is not None:
-                sockets.append(self._listener.socket)
-            return tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+            listener = self._listener
+            # A descriptor stays the same as long as its socket.
+            if self._descriptors[0] is not listener:
+                sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
+                if listener is not None:
+                    sockets.append(listener.socket)
+                self._descriptors = (
+                    listener,
+                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
+                )
+            return self._descriptors[1]
 
     # publishing
 

@@ -15,6 +15,7 @@ from oz.transport.endpoints import EndpointError
 from oz.wire import links
 from publisher.scripted import Peer
 from support.fault_proxy import FaultProxy
+from support.keyring import Keyring
 from support.waiting import Thread, until
 
 
@@ -439,3 +440,28 @@ def test_many_sessions_of_one_node_have_the_bound_of_all_sessions(engine, join):
     assert len(made._sessions.by_node[b"m" * 16]) == 20
     made.end_session(b"m" * 16)
     assert made._sessions.by_node == {}
+
+
+# keys
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+def test_nodes_with_keys_exchange_cards_and_direct_messages(engine, stack, tmp_path):
+    ring = Keyring(tmp_path, "feed", "desk", "other")
+    made = engine(security=ring.security("feed"), card=CARD)
+    users = []
+    made.admit = lambda hello, user: users.append(user)
+    subscriber = stack.enter_context(oz.Subscriber(security=ring.security("desk"), filtering="publisher"))
+    subscriber._engine.card = CARD
+    received = []
+    subscriber._engine.dispatcher.on_direct = lambda link, found: received.extend(found)
+    subscriber._engine.dial(made.endpoints[0])
+    subscriber.subscribe("a")
+    subscriber.wait_ready()
+    [session] = made.sessions()
+    assert made.direct(session.member, "_INBOX.1", b"1")
+    until(lambda: subscriber.run(timeout=0.01) is not None and received)
+    assert received == [("_INBOX.1", b"1", None)]
+    [place] = subscriber._engine.places.values()
+    assert (place.link.card, session.card, set(users)) == (CARD, CARD, {session.user})
+    assert session.user is not None

@@ -13,7 +13,8 @@ from collections import Counter
 from heapq import heappop, heappush
 
 from oz.node import roster as machine
-from oz.node.roster import KNOWN, UP, Roster
+from oz.node.directory import READ_INTERVAL
+from oz.node.roster import KNOWN, NAME_INTERVAL, UP, Roster
 from oz.wire import links
 from oz.wire.links import Card
 
@@ -71,6 +72,7 @@ class Process:
         self.waiting = []
         self.ups, self.silent, self.refused = {}, set(), set()
         self.tick_at = None
+        self.read_at = -READ_INTERVAL
 
     def __call__(self, event, *arguments):
         """Pass an event to the roster, or keep it while the process is stopped."""
@@ -213,13 +215,18 @@ class World:
             )
 
     def read_directory(self, process):
-        if process.is_running:
+        """Read the directory when a node does: every 2 seconds, with peers every 30 seconds."""
+        if not process.is_running:
+            return
+        interval = READ_INTERVAL if process.roster.has_peers else NAME_INTERVAL
+        if self.now >= process.read_at + interval:
+            process.read_at = self.now
             for endpoint in sorted(self.files - {process.socket}):
                 is_dead = endpoint not in self.at_endpoint
                 if is_dead:
                     self.files.discard(endpoint)
                 process("gone" if is_dead else "found", endpoint)
-            self.at(self.now + (30.0 if process.ups else 2.0), self.read_directory, process)
+        self.at(self.now + NAME_INTERVAL, self.read_directory, process)
 
     def kill(self, index, *, is_orderly):
         process = self.processes.pop(index)
@@ -330,7 +337,7 @@ class World:
 
     def introduce(self, process, effect):
         for call in process.sessions.values():
-            if call.owner.id == effect.node and call.is_live and self.is_open(call):
+            if call.owner.id == effect.node and self.is_open(call):
                 self.later(0.0, 0.05, call.owner, "introduced", effect.peers)
                 return
 

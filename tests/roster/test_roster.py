@@ -2,6 +2,7 @@
 
 import pytest
 
+from oz.node import roster as module
 from oz.node.roster import (
     DIAL_TURN,
     FORGET_AFTER,
@@ -69,8 +70,9 @@ class Harness:
     def up(self, node, now=0.0, **fields):
         """Bring up a peer that says HELLO first."""
         one = card(node, **fields)
-        self("on_hello", one, now=now)
-        return self("on_live", self.of(Dial)[0].endpoint, one, now=now)
+        hello = self("on_hello", one, now=now)
+        self.out = [*hello, *self("on_live", self.of(Dial)[0].endpoint, one, now=now)]
+        return self.out
 
 
 @pytest.fixture
@@ -295,6 +297,15 @@ def test_peer_without_link_is_silent_after_a_second_and_resumes(roster):
     assert roster.state(A) == UP
 
 
+def test_peer_may_be_lost_before_it_counts_as_silent():
+    roster = Roster(card(OWN), lost_after=0.5)
+    roster.on_hello(card(A), 0.0)
+    roster.on_live(at(A), card(A), 0.0)
+    roster.on_silent(at(A), 1.0)
+    assert roster.next_deadline() == 1.5
+    assert roster.tick(1.5) == [EndSession(A), PeerGone(card(A), "lost")]
+
+
 def test_quick_reconnect_is_no_news(roster):
     roster.up(A)
     roster("on_silent", at(A))
@@ -502,11 +513,20 @@ def test_names_in_conflict_are_reported(roster):
 # introductions
 
 
-def test_peers_are_introduced_to_a_peer_that_comes_up(roster):
+def test_peers_are_introduced_to_a_node_with_its_first_hello(roster):
     roster.up(A)
     assert roster.of(Introduce) == []
-    roster.up(B)
-    assert roster.of(Introduce) == [Introduce(B, [(A, (at(A),))])]
+    assert roster("on_hello", card(B)) == [Introduce(B, [(A, (at(A),))]), Dial(at(B))]
+    assert roster("on_live", at(B), card(B)) == [PeerUp(card(B))]
+    assert roster("on_hello", card(B), session=b"2") == []
+    roster("on_session", B, "down")
+    assert roster("on_hello", card(B)) == []
+
+
+def test_node_that_does_not_answer_yet_is_introduced(roster):
+    """Its endpoints may need several turns here."""
+    roster("on_hello", card(A))
+    assert roster("on_hello", card(B))[0] == Introduce(B, [(A, (at(A),))])
 
 
 def test_all_peers_are_introduced_to_one_peer_in_turn(roster):
@@ -544,13 +564,14 @@ def test_peer_that_another_host_cannot_reach_is_not_introduced(roster):
     assert roster.of(Introduce) == []
 
 
-def test_introduction_has_at_most_a_thousand_peers(roster):
-    for number in range(MAX_INTRODUCED + 1):
+def test_long_introduction_is_split(roster, monkeypatch):
+    monkeypatch.setattr(module, "MAX_INTRODUCED", 3)
+    for number in range(4):
         roster.up(
             number.to_bytes(16, "little"), endpoints=[f"tcp://10.1.{number // 250}.{number % 250 + 1}:1"]
         )
     roster.up(C)
-    assert [len(one.peers) for one in roster.of(Introduce)] == [MAX_INTRODUCED, 1]
+    assert [len(one.peers) for one in roster.of(Introduce)] == [3, 1]
 
 
 def test_introduction_of_a_peer_that_is_up_changes_nothing(roster):
@@ -633,6 +654,14 @@ def test_new_endpoints_are_greeting_for_two_seconds(roster):
     roster("introduced", [(B, [at(B)])], now=10.0)
     assert roster.roster.is_greeting(11.0)
     assert not roster.roster.is_greeting(10.0 + GREETING_TIME)
+
+
+def test_introduced_peer_is_greeting_again_with_its_first_card(roster):
+    roster("introduced", [(A, [at(A)])])
+    roster("on_hello", card(A), now=20.0)
+    assert roster.roster.is_greeting(21.0)
+    roster("on_hello", card(A, name="other"), now=30.0)
+    assert not roster.roster.is_greeting(30.0)
 
 
 def test_peer_that_has_just_answered_is_greeting_until_it_is_up(roster):
