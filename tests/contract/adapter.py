@@ -77,12 +77,8 @@ _ERRORS = [
 ]
 
 
-class _Absent(Exception):
-    """Error class that oz lacks: nothing raises it."""
-
-
-errors = SimpleNamespace(**{name: getattr(oz.errors, name, type(name, (_Absent,), {})) for name in _ERRORS})
-"""Error classes by their names in the target API."""
+errors = SimpleNamespace(**{name: getattr(oz, name) for name in _ERRORS})
+"""Error classes by their names."""
 
 
 class Options(dict):
