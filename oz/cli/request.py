@@ -1,4 +1,4 @@
-"""`oz request`: ask on a subject, and print the answers."""
+"""`oz request`: send a request, and print the replies."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def request(
     form: str,
     **joining: Any,
 ) -> None:
-    """Ask; the text of the help is `_HELP`."""
+    """Send the request; `_HELP` has the help."""
     if as_json and raw:
         raise click.UsageError("--json and --raw: give one of them")
     named = text_or_bytes(subject)
-    # A bad subject or payload is told before anything is joined.
+    # Check subject and payload before joining the bus.
     oz.validate_subject(named, dialect)
     rights = OwnRights(joining["security"], "request")
     rights.check(subject.encode(errors="surrogateescape"))
@@ -89,15 +89,18 @@ def request(
             _await_responder(node, subject, wait)
         try:
             began = time.monotonic()
-            answers = node.request_many(
-                named, asked, timeout=timeout, limit=many or 1, headers=headers or None
-            )
-            _print(answers, partial(_as_json, began) if as_json else _as_is(payloads, raw=raw))
+            show = partial(_as_json, began) if as_json else _as_is(payloads, raw=raw)
+            if many is None:
+                show(node.request(named, asked, timeout=timeout, headers=headers or None))
+                return
+            replies = node.request_many(named, asked, timeout=timeout, limit=many, headers=headers or None)
+            if not _print(replies, show):
+                raise oz.Timeout("no reply came in time")
         except oz.NoResponders as error:
             say(ctx, printable(describe(error)))
             ctx.exit(NOBODY)
         except oz.Timeout:
-            say(ctx, f"no answer to {printable(named)} within {timeout:g} s{rights.hint()}")
+            say(ctx, f"no reply to {printable(named)} within {timeout:g} s{rights.hint()}")
             ctx.exit(TIMED_OUT)
 
 
@@ -112,9 +115,12 @@ def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
         node.wait_for_subscribers(subject.encode(errors="surrogateescape"), timeout=seconds)
 
 
-def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> None:
-    for answer in answers:
-        show(answer)
+def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:
+    """Print replies as they come, and return their number."""
+    count = 0
+    for count, reply in enumerate(replies, 1):
+        show(reply)
+    return count
 
 
 def _as_is(payloads: PayloadForm, *, raw: bool) -> Callable[[oz.Message], None]:
