@@ -58,7 +58,7 @@ from oz.node.subjects import (
     NodeSubscriptions,
     check_subscribed,
 )
-from oz.options import Delivery, NodeOptions
+from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running, end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
@@ -237,10 +237,12 @@ class Engine:
             raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
-        self.options = options
         self.configuration = config = resolve(
             name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
         )
+        if options.limits == Limits():
+            options = replace(options, limits=config.limits)
+        self.options = options
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
         self.id = os.urandom(16)
         self.notify: Callable[[Event], None] = lambda event: None

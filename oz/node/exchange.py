@@ -254,9 +254,7 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct_later(
-            node, reply_to, payload, extras, is_alone=self._pool.is_alone
-        )
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=self._pool.is_alone)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())

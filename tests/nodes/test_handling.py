@@ -253,7 +253,10 @@ def test_a_handled_message_is_acknowledged_after_its_handler(make):
 def test_a_thousand_tasks_ask_at_once(directory):
     async def main():
         options = NodeOptions(directory=directory)
-        async with AsyncNode("server", options=options) as server, AsyncNode("client", options=options) as client:
+        async with (
+            AsyncNode("server", options=options) as server,
+            AsyncNode("client", options=options) as client,
+        ):
 
             async def handle(message):
                 await asyncio.sleep(0)
@@ -273,7 +276,10 @@ def test_a_thousand_tasks_ask_at_once(directory):
 def test_a_cancelled_request_leaves_nothing(directory):
     async def main():
         options = NodeOptions(directory=directory)
-        async with AsyncNode("server", options=options) as server, AsyncNode("client", options=options) as client:
+        async with (
+            AsyncNode("server", options=options) as server,
+            AsyncNode("client", options=options) as client,
+        ):
             asked = []
             server.subscribe("svc", asked.append)
             await client.wait_ready(subscriber="svc")
