@@ -29,6 +29,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -61,7 +62,7 @@ from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
 )
-from oz.options import Delivery, NodeOptions
+from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher.session import Session
 from oz.security.identity import is_of, make_uuid_of
@@ -129,7 +130,7 @@ class _Settings(NamedTuple):
     name: str | None
     bus: str
     bind: tuple[str, ...]
-    peers: tuple[str, ...]
+    connect: tuple[str, ...]
     directory: Path | None = None
 
 
@@ -188,13 +189,17 @@ class Engine:
         elif isinstance(security, (str, os.PathLike)):
             security = Security.from_file(security)
         credentials = credentials_of(security)
-        self.options, self.pool = options, pool
         self.kind = kind
-        config: Any = (
-            _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
-            if kind == links.NAMESERVER
-            else resolve(name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory)
-        )
+        config: Any
+        if kind == links.NAMESERVER:
+            config = _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
+        else:
+            config = resolve(
+                name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
+            )
+            if options.limits == Limits():
+                options = replace(options, limits=config.limits)
+        self.options, self.pool = options, pool
         self.configuration = config
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
@@ -296,7 +301,7 @@ class Engine:
             self._apply_own()
         # From now on the node attends all the time, so that the silence of a peer means something.
         subscriber.enter(self)
-        for endpoint in config.peers:
+        for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
@@ -311,16 +316,16 @@ class Engine:
                 other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
-            if not (config.peers or config.bind):
+            if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.peers):
-            tcp = [f"tcp://{address_towards(config.peers)}:*"]
+        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+            tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
         if self.subscriber.keys is None:
             warn_of_strangers(bound)
         advertise = self.options.advertise
-        address = advertise or (address_towards(config.peers) if bound else "")
+        address = advertise or (address_towards(config.connect) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
 
     @property
@@ -862,14 +867,14 @@ class Engine:
     def _refusals(self) -> list[str]:
         """Return why endpoints lead to no peer because of keys, or may do so, in words."""
         if self.subscriber.keys is None:
-            return [KEYS_HINT] if self.configuration.peers else []
+            return [KEYS_HINT] if self.configuration.connect else []
         with self.subscriber.lock:
             found = [one.key_refusal for one in self.subscriber.places.values() if one.key_refusal]
         more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
         return found[:_NAMED] + more
 
     def _hint(self) -> str:
-        seeds = self.configuration.peers
+        seeds = self.configuration.connect
         where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
         return (
             f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"
