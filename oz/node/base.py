@@ -129,7 +129,7 @@ class NodeBase(PublishingBase):
         self._dialect, self._on_event = dialect, on_event
         self._handles: list[NodeSubscriptionBase] = []
         self._handles_limit = _HANDLES
-        self._node = Engine(
+        self._node = self._create_engine(
             name,
             bus=bus,
             connect=as_list(connect),
@@ -144,6 +144,10 @@ class NodeBase(PublishingBase):
         )
         self._publish_with(self._node.publisher)
         self._begin()
+
+    def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
+        # `oz.testing` gives a context with model sockets.
+        return Engine(*arguments, **options)
 
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
         """Keep a subscription while it is active, because the engine refers to it weakly."""

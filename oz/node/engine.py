@@ -241,7 +241,7 @@ class Engine:
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
         self.options = options
-        self.configuration = config = resolve(
+        self.configuration = config = self._resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
         )
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
@@ -280,7 +280,9 @@ class Engine:
                 runs_handlers=runs_handlers,
                 member=self.id,
             )
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
+            self.pool: ThreadPool | TaskPool = (
+                ThreadPool(options.threads) if runs_handlers else TaskPool(self.runtime.busy_clock)
+            )
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
@@ -301,6 +303,10 @@ class Engine:
         _engines.add(self)
 
     # start
+
+    @staticmethod
+    def _resolve(**given: Any) -> Configuration:
+        return resolve(**given)
 
     def _start(self, config: Configuration) -> None:
         publisher, subscriber = self.publisher, self.subscriber

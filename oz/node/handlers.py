@@ -353,9 +353,15 @@ class TaskPool:
         is_alone: whether no other message waits for a handler.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = _clock) -> None:
+        """Create no task yet.
+
+        Args:
+            clock: returns seconds, for the turns of the loop.
+        """
         self.lock = threading.Lock()
         self.is_alone = True
+        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -370,7 +376,8 @@ class TaskPool:
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
         handler, take, lanes = runner.handler, lane.take, runner.lanes
-        end = _clock() + TURN
+        clock = self._clock
+        end = clock() + TURN
         while True:
             try:
                 message = take()
@@ -394,9 +401,9 @@ class TaskPool:
                 if result is not None or message.__class__ is not Message:
                     runner.ended(message, result)
             del message
-            if _clock() > end:
+            if clock() > end:
                 await asyncio.sleep(0)
-                end = _clock() + TURN
+                end = clock() + TURN
 
     def is_worker(self) -> bool:
         """Return whether the current task is one of the pool."""
