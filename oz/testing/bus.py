@@ -188,6 +188,8 @@ class Bus:
             ValueError: a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
+        if options.get("security") is not None:
+            raise ValueError("nodes of oz.testing have no keys: leave security= out")
         place = self._place("node", options, name)
         made = LinkNode(place, name or place.host, **options)
         self._members.append(made)

@@ -60,8 +60,7 @@ class VirtualEngine(Engine):
     def die(self) -> None:
         """End the requests and handlers of a node whose process was killed."""
         self.exchange.end_requests(ClosedError("the node was killed"))
-        pool: Any = self.pool
-        pool.cancel()
+        self.pool.finish(0.0)
 
 
 class Node(AsyncioNode):
