@@ -163,7 +163,7 @@ class Engine:
         credentials = credentials_of(security)
         self.options, self.pool = options, pool
         self.configuration = config = self._resolve(
-            name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
+            name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
         )
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
         self.notify: Callable[[Event], None] = lambda event: None
@@ -263,7 +263,7 @@ class Engine:
             self._apply_own()
         # From now on the node attends all the time, so that the silence of a peer means something.
         subscriber.enter(self)
-        for endpoint in config.peers:
+        for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
@@ -277,16 +277,16 @@ class Engine:
             other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
-            if not (config.peers or config.bind):
+            if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.peers):
-            tcp = [f"tcp://{address_towards(config.peers)}:*"]
+        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+            tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
         if self.subscriber.keys is None:
             warn_of_strangers(bound)
         advertise = self.options.advertise
-        address = advertise or (address_towards(config.peers) if bound else "")
+        address = advertise or (address_towards(config.connect) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
 
     @property
@@ -779,7 +779,7 @@ class Engine:
             return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
 
     def _hint(self) -> str:
-        seeds = self.configuration.peers
+        seeds = self.configuration.connect
         where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
         return (
             f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"
