@@ -194,7 +194,7 @@ class Engine:
         if kind == links.NAMESERVER:
             config = _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
         else:
-            config = resolve(
+            config = self._resolve(
                 name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
             )
             if options.limits == Limits():
@@ -273,6 +273,10 @@ class Engine:
         _engines.add(self)
 
     # start
+
+    @staticmethod
+    def _resolve(**given: Any) -> Any:
+        return resolve(**given)
 
     def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber

@@ -10,15 +10,16 @@ from typing import Any, Self, TypeVar
 from oz.errors import ClosedError, ConfigurationError, OwnershipError
 from oz.numbers import check_number
 from oz.testing.fronts import Blocking, Publisher, Subscriber
+from oz.testing.link_nodes import Node as LinkNode
 from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
 from oz.testing.places import VirtualProcess
-from oz.transport.endpoints import as_list
+from oz.transport.endpoints import Endpoints, as_list
 
 T = TypeVar("T")
 
-Member = Publisher | Subscriber | Node
+Member = Publisher | Subscriber | Node | LinkNode
 """Member of a bus. For faults, each member is a process of its own."""
 
 LONGEST = 7_200.0
@@ -73,7 +74,7 @@ class Bus:
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        if new := [one for one in self._members[self._adopted :] if isinstance(one, Publisher)]:
+        if new := [one for one in self._members[self._adopted :] if isinstance(one, (Publisher, LinkNode))]:
             self._runner.run(_adopt(new))
         self._adopted = len(self._members)
         return self._runner.run(coroutine)
@@ -104,20 +105,25 @@ class Bus:
 
     # members ---------------------------------------------------------------------------------------------
 
-    def publisher(self, **options: Any) -> Publisher:
+    def publisher(
+        self, bind: Endpoints | None = None, connect: Endpoints | None = None, **options: Any
+    ) -> Publisher:
         """Create a publisher.
 
         Args:
-            options: arguments of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of
-                its own, and all subscribers without endpoints connect to it, also later ones.
+            bind: as of `oz.asyncio.Publisher`. Without `bind` and `connect` it binds to an address of its own,
+                and all subscribers without endpoints connect to it, also later ones.
+            connect: as of `oz.asyncio.Publisher`.
+            options: other arguments of `oz.asyncio.Publisher`.
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Publisher`, or a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
+        options |= {"bind": bind, "connect": connect}
         place = self._place("publisher", options)
         _refuse_unmodelled(options)
-        is_own = not (options.get("bind") or options.get("connect"))
+        is_own = not (bind or connect)
         if is_own:
             options["bind"] = f"tcp://127.0.0.1:{self.network.free_port()}"
         made = Publisher(place, **options)
@@ -129,20 +135,25 @@ class Bus:
                     one.connect(options["bind"])
         return made
 
-    def subscriber(self, **options: Any) -> Subscriber:
+    def subscriber(
+        self, connect: Endpoints | None = None, bind: Endpoints | None = None, **options: Any
+    ) -> Subscriber:
         """Create a subscriber.
 
         Args:
-            options: arguments of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all
-                publishers without endpoints, also to later ones.
+            connect: as of `oz.asyncio.Subscriber`. Without `connect` and `bind` it connects to all publishers
+                without endpoints, also to later ones.
+            bind: as of `oz.asyncio.Subscriber`.
+            options: other arguments of `oz.asyncio.Subscriber`.
 
         Raises:
             ValueError, TypeError, zmq.ZMQError: as `oz.asyncio.Subscriber`, or a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
+        options |= {"bind": bind, "connect": connect}
         place = self._place("subscriber", options)
         _refuse_unmodelled(options)
-        follows = not (options.get("bind") or options.get("connect"))
+        follows = not (bind or connect)
         made = Subscriber(place, **(options | ({"connect": self._endpoints} if follows else {})))
         self._members.append(made)
         if follows:
@@ -162,6 +173,25 @@ class Bus:
         """
         place = self._place("node", options, name)
         made = Node(place, name or place.host, **options)
+        self._members.append(made)
+        return made
+
+    def link_node(self, name: str | None = None, **options: Any) -> LinkNode:
+        """Create a node on links. It joins at once, and the bus introduces the other nodes to it.
+
+        Args:
+            name: of the node; by default it is numbered. The name of a killed node may be used again.
+            options: arguments of `oz.node.aio.Node`.
+
+        Raises:
+            ConfigurationError, EndpointError, TypeError: as `oz.node.aio.Node`.
+            ValueError: a bus has no such argument.
+            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
+        """
+        if options.get("security") is not None:
+            raise ValueError("nodes of oz.testing have no keys: leave security= out")
+        place = self._place("node", options, name)
+        made = LinkNode(place, name or place.host, **options)
         self._members.append(made)
         return made
 
@@ -321,9 +351,9 @@ class Bus:
         self._end()
 
 
-async def _adopt(publishers: list[Publisher]) -> None:
-    """Attend to publishers in the loop that were made while no loop ran."""
-    for one in publishers:
+async def _adopt(members: list[Publisher | LinkNode]) -> None:
+    """Attend to members in the loop that were made while no loop ran."""
+    for one in members:
         one.adopt()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from inspect import isasyncgen, isawaitable
+from inspect import isawaitable
 from typing import Any, Self
 
 import oz.publisher.aio
 import oz.subscriber.aio
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.subscriber.base import SubscriptionBase
 from oz.testing.places import VirtualProcess
 
 
@@ -115,12 +116,10 @@ class Blocking:
     def _call(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             result = self._run(_called(function, arguments, options))
-            if isasyncgen(result):
+            if isinstance(result, AsyncIterator):
                 return self._each(result)
             return (
-                Blocking(self._run, result)
-                if isinstance(result, (Subscribed, oz.subscriber.aio.Subscription))
-                else result
+                Blocking(self._run, result) if isinstance(result, (Subscribed, SubscriptionBase)) else result
             )
 
         return call

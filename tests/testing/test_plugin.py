@@ -84,6 +84,56 @@ def test_without_it():
     assert "2 passed" in found.stdout, found.stdout + found.stderr
 
 
+def test_code_under_test_creates_publishers_and_subscribers_of_the_bus(tmp_path):
+    text = """
+import oz
+import oz.asyncio
+
+ENDPOINT = "tcp://127.0.0.1:5555"
+
+
+async def publish():
+    async with oz.asyncio.Publisher(ENDPOINT) as publisher:
+        await publisher.wait_for_subscribers(timeout=7200)
+        await publisher.publish("time.oslo", b"13:00")
+
+
+def receive():
+    with oz.Subscriber(ENDPOINT) as subscriber:
+        subscriber.subscribe("time.*")
+        return subscriber.receive(timeout=3600).payload
+
+
+def test_blocking_subscriber(oz_bus):
+    import asyncio
+
+    async def begin():
+        return asyncio.create_task(publish())
+
+    oz_bus.run(begin())
+    assert receive() == b"13:00"
+
+
+async def test_coroutine(oz_bus, tmp_path):
+    import asyncio
+
+    publishing = asyncio.create_task(publish())
+    async with oz.asyncio.Subscriber(ENDPOINT) as subscriber:
+        await asyncio.sleep(3600)
+        subscriber.subscribe("time.*")
+        assert (await subscriber.receive(timeout=3600)).payload == b"13:00"
+    await publishing
+    assert oz_bus.now() > 3600
+
+
+async def test_coroutine_that_fails(oz_bus):
+    raise ValueError("on its own")
+"""
+    found = run_tests(tmp_path, text)
+    assert "1 failed, 2 passed" in found.stdout, found.stdout + found.stderr
+    assert "on its own" in found.stdout
+
+
 def test_installation_tells_pytest_of_the_plugin():
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
