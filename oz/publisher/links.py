@@ -17,8 +17,7 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import PYZMQ, Peer
 from oz.transport.libzmq import raw_socket
 from oz.transport.peer_keys import key_of_client
 from oz.transport.routers import listening_router

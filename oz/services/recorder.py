@@ -45,8 +45,8 @@ from oz.subjects.pattern import Pattern, compile
 from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
 from oz.sync.node import Node
-from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.bell import Bell
 
 MESSAGE_BYTES = 100
 """Bytes of memory of a message besides its payload, about."""

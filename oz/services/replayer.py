@@ -23,7 +23,7 @@ from oz.logs import peer_logger
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
 from oz.subjects.pattern import Pattern
-from oz.sync.waiting import Bell
+from oz.transport.bell import Bell
 
 MAX_DELAY = 1.0
 """Seconds behind the schedule beyond which the schedule starts again."""

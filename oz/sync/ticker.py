@@ -22,8 +22,8 @@ import zmq
 
 from oz.logs import peer_logger
 from oz.sync.answer_line import EagerWaiter
-from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.bell import Bell
 from oz.transport.publisher.attending import SOON, room_after
 
 if TYPE_CHECKING:

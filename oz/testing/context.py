@@ -8,12 +8,11 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
 from oz.testing.descriptors import VirtualPoll
 from oz.testing.network import Network
 from oz.testing.sockets import Socket
 from oz.testing.wires import IoThread
-from oz.transport.backend import Backend
+from oz.transport.backend import Backend, Peer
 from oz.transport.runtime import Runtime
 
 CALL_SECONDS = 20e-6

@@ -14,7 +14,7 @@ import zmq
 
 from multicast.bridging import Bridge, free_endpoint
 from multicast.malformed import malformed_packet
-from oz.protocol.backoff import Backoff
+from oz.transport.backoff import Backoff
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
 from oz.services.worker import WorkerFailed

@@ -7,7 +7,7 @@ ever.
 from random import Random
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
 from oz.protocol.node.registry import Registry

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.errors import OzError, PatternError, ProtocolError
-from oz.protocol.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
+from oz.wire.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.node.presence import PREFIX, to_text
 from oz.security.identity import make_uuid_of
 from oz.sync.node_engine import ThreadedNode

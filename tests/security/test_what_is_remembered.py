@@ -2,9 +2,9 @@
 
 import oz
 from oz.protocol.publisher import access as access_module
-from oz.protocol.publisher.access import Access, Rights
+from oz.security.access import Access, Rights
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.security.publish_access import PublishAccess
 from oz.security.permissions import Permissions
 
 KEY = "k" * 40

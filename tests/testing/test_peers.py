@@ -2,7 +2,7 @@
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
+from oz.transport.backend import Peer
 from oz.testing.context import Context
 from oz.testing.network import Network
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from oz.protocol.publisher.accounts import Peer
+from oz.transport.backend import Peer
 from oz.transport.backend import PYZMQ
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors are numbers on POSIX only")

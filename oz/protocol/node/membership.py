@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
-from oz.protocol.backoff import growing
+from oz.transport.backoff import growing
 from oz.wire.discovery import Announcement
 
 MOST = 65_536

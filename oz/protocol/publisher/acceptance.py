@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
 from oz.logs import peer_logger
-from oz.protocol.declared import restoring
-from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.interest import InterestTable, suspension
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
+from oz.security.access import Access
 from oz.security.limits import Limits
 from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import keys
+from oz.wire.declared import restoring
 from oz.wire.denials import Denial
 from oz.wire.keys import Declaration, Declared
 

@@ -9,25 +9,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from oz.protocol.publisher.backlog import Backlog
 from oz.security.limits import Limits
-
-
-class Peer(NamedTuple):
-    """The connection that a frame came over, as its socket tells.
-
-    Attributes:
-        descriptor: its file descriptor.
-        inode: what tells it from others that have that number at other times; None when it is closed already.
-        key: the public key that the peer has proved to have; None without CURVE.
-    """
-
-    descriptor: int
-    inode: int | None
-    key: str | None = None
-
+from oz.transport.backend import Peer
 
 IsAlive = Callable[[Peer], bool]
 

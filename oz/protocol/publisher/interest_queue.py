@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from oz.logs import peer_logger
 from oz.protocol.prefix_counts import NOTHING, KeyChanges
-from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 from oz.protocol.publisher.interest_turns import EarlyGoodbyes, InterestTurns
 from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.key_ownership import KeyOwnership
 from oz.protocol.publisher.router import Router
+from oz.security.access import Access
 from oz.security.limits import Limits
 from oz.wire import keys
 from oz.wire.denials import Denial

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oz.protocol.prefix_counts import KeyChanges
-from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import NAME_SIZE, OutStream
+from oz.security.access import Access
 from oz.wire import keys
 from oz.wire.denials import Denial
 from oz.wire.keys import OWN

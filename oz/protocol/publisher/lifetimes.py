@@ -7,13 +7,13 @@ from math import inf
 from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
-from oz.protocol.declared import restoring
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.interest import InterestTable
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.security.limits import Limits
 from oz.subjects.pattern import weight_of
 from oz.wire import keys
+from oz.wire.declared import restoring
 from oz.wire.keys import DeliveryOptions
 
 GRACE = 30.0

@@ -17,7 +17,6 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns, read_columns
 from oz.protocol.subscriber.given_frames import FRAMES, GivenFrames, fingerprint
 from oz.protocol.subscriber.losses import Losses, OnGap
-from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.publishers import Answers
 from oz.protocol.subscriber.refusals import Refusals
 from oz.protocol.subscriber.sequences import Source
@@ -25,6 +24,7 @@ from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
+from oz.security.publish_access import PublishAccess
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,

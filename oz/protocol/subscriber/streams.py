@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import inf
 
-from oz.protocol.declared import declare
 from oz.protocol.subscriber.declarations import FIRST_PATIENCE, GREETING, SubscriptionChanges
 from oz.protocol.subscriber.publishers import DENIED_TOO, Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.index.patterns import PatternIndex
+from oz.wire.declared import declare
 from oz.wire.denials import Denial
 from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 

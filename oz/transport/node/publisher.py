@@ -15,12 +15,12 @@ from oz.message import Extras
 from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import Presence
 from oz.protocol.node.reserved_subjects import ReservedIndex
-from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
+from oz.security.access import Reserved
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role, pattern_time
 from oz.transport.publisher.sink import as_item, as_sendable

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.records import RECORD_PATIENCE
+from oz.security.access import Access
 from oz.security.limits import Limits
-from oz.transport.backend import backend_of, make_asking
+from oz.transport.backend import Peer, backend_of, make_asking
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing

@@ -10,10 +10,10 @@ from typing import Any
 import zmq
 
 from oz.numbers import check_wait
-from oz.protocol.backoff import growing
 from oz.protocol.publisher.records import Records
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
+from oz.transport.backoff import growing
 from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.sender import Sender

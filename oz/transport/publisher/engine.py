@@ -12,8 +12,8 @@ import zmq
 from oz.errors import KEYS_HINT, ClosedError, Timeout, WouldBlock
 from oz.numbers import check_count
 from oz.program_end import end_daemon
-from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
+from oz.security.access import Access, Reserved
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
 from oz.transport.calls import Calls

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import zmq
 
 from oz.numbers import check_count, check_seconds
-from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.pattern_time import PatternTime, Stopwatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
+from oz.security.access import Reserved
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.backend import backend_of

@@ -34,8 +34,8 @@ import zmq
 
 from oz import system
 from oz.logs import peer_logger
-from oz.protocol.backoff import growing
 from oz.transport import descriptors
+from oz.transport.backoff import growing
 from oz.transport.guard import apart
 from oz.transport.publisher.ends import find, places
 

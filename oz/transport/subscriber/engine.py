@@ -10,8 +10,8 @@ import zmq
 from oz.logs import peer_logger
 from oz.protocol.messages import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.security.publish_access import PublishAccess
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.frames import FrameReader, frame_reader

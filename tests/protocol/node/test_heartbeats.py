@@ -3,7 +3,7 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.node.presence import Presence, local_origin, presence_pattern
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.records import HEARTBEAT, Records

@@ -1,7 +1,7 @@
 """What tests of routers have in common: keys that come and go, and who wants what."""
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.wire.keys import (
     Declaration,

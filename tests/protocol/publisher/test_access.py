@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.publisher.access import Access, Rights, beginning_with
-from oz.protocol.publisher.accounts import Peer
+from oz.security.access import Access, Rights, beginning_with
+from oz.transport.backend import Peer
 from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats

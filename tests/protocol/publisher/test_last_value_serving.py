@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.last_value_cache import MOST_ITEMS, LastValueCache, LastValueServing
 from oz.protocol.publisher.router import Router

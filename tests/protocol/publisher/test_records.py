@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.lifetimes import FEW

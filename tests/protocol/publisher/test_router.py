@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router

@@ -3,7 +3,7 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.publisher import router as routing
 from oz.protocol.publisher.interest import PLAIN, ROUTED

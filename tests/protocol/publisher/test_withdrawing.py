@@ -3,7 +3,7 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.publisher.lifetimes import WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import MOST_COMPARED, MOST_TRIED

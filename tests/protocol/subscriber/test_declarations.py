@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.declared import declare
+from oz.wire.declared import declare
 from oz.protocol.subscriber import declarations
 from oz.protocol.subscriber.declarations import (
     AT_ONCE,

@@ -3,9 +3,9 @@
 import pytest
 
 import oz
-from oz.protocol.publisher.access import Rights
+from oz.security.access import Rights
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import MOST_NAMES, PublishAccess
+from oz.security.publish_access import MOST_NAMES, PublishAccess
 from oz.security.permissions import Permissions, Rule, User
 
 HONEST, OTHER = "h" * 40, "o" * 40

@@ -10,11 +10,11 @@ from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple, Protocol
 
 from oz.errors import PatternError, ProtocolError
-from oz.protocol.declared import restoring
 from oz.security.permissions import Action, Permissions
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
 from oz.wire import keys
+from oz.wire.declared import restoring
 from oz.wire.denials import Denial
 
 MOST_REMEMBERED = 65_536

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from oz.logs import peer_logger
 from oz.message import Extras
-from oz.protocol.publisher.access import Rights
-from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.subscriptions import LONGEST_REMEMBERED
+from oz.security.access import Rights
 from oz.security.permissions import Action, Permissions
 
 _log = peer_logger("oz.subscriber")
+
+LONGEST_REMEMBERED = 256
+"""Bytes of the longest subject that is remembered."""
 
 MOST_REMEMBERED = 65_536
 """Subjects of one key that are remembered as allowed; then all are forgotten. Long ones are not."""
 
 MOST_NAMES = 1_024
 """Names of publishers that are remembered of one key; then its oldest is forgotten."""
+
+
+@dataclass(slots=True)
+class Denials:
+    """Count of the messages that their publisher may not publish.
+
+    Attributes:
+        denied: so far.
+    """
+
+    denied: int = 0
 
 
 class PublisherRules(Protocol):
@@ -63,7 +76,7 @@ class PublishAccess:
         "rules",
     )
 
-    def __init__(self, read: Callable[[], Rights], stats: SubscriberStats) -> None:
+    def __init__(self, read: Callable[[], Rights], stats: Denials) -> None:
         """Start without an answer.
 
         Args:
