@@ -50,6 +50,11 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+ALONE_INTERVAL = 0.1
+"""The same while the compiled part reads the frames of the only link.
+
+With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
+"""
 CHUNK = 16
 """Messages that a call delivers between two looks at the clock at most."""
 
@@ -100,7 +105,7 @@ class Engine(Connections):
         super().__init__(context, filtering, decode, link_endpoints, options, credentials)
         self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
         self.runs_handlers = runs_handlers
-        self.attend_at = 0.0
+        self.attend_at = self._attended_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
@@ -202,7 +207,7 @@ class Engine(Connections):
             Whether more can be read at once.
         """
         with self.lock:
-            self.lone = None
+            lone, self.lone = self.lone, None
             if self.state in (CLOSED, FOREIGN):
                 return False
             before = self.dispatcher.stats.received
@@ -215,6 +220,8 @@ class Engine(Connections):
             except BaseException:
                 self._take_back()
                 raise
+            if lone is not None:
+                self.follow_alone()
             if self.dispatcher.stats.received != before or self.dispatcher.reports:
                 self._changed()
             elif has_more:
@@ -226,7 +233,7 @@ class Engine(Connections):
 
     def _attend(self, may_read: bool) -> bool:
         now = self.clock()
-        self.attend_at = now + ATTEND_INTERVAL
+        self._attended_at, self.attend_at = now, now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
         self.poll.silence()
@@ -254,6 +261,13 @@ class Engine(Connections):
                 place.link.before_wait(now)
                 self._touched[place] = None
         return self._flush(now) or has_more
+
+    def follow_alone(self) -> None:
+        """Let the compiled part read the next frames, if they can only be batches of one link."""
+        if self.may_wait_alone():
+            self.lone = self.find_lone()
+            if self.lone is not None:
+                self.attend_at = self._attended_at + ALONE_INTERVAL
 
     # callbacks
 
