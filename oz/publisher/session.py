@@ -85,6 +85,7 @@ class Settings:
         resume_seconds: a session that is DOWN for longer has ended.
         largest_frame: bytes of the largest frame that the publisher accepts.
         joined_bytes: a body below this size travels in one frame with its head.
+        join: returns that frame.
         batch: messages of a body at most.
         body_bytes: bytes of a body with several messages at most.
         alone_bytes: bytes from which a message is a body of its own.
@@ -106,6 +107,7 @@ class Settings:
     resume_seconds: float = 30.0
     largest_frame: int = 64 << 20
     joined_bytes: int = 1 << 16
+    join: Callable[[bytes, bytes], Any] = links.join
     batch: int = 512
     body_bytes: int = 1 << 20
     alone_bytes: int = 1 << 16
@@ -140,7 +142,7 @@ class Batch:
         self.size, self.position = body.size, body.position
         self.drops, self.flags, self.is_acked = drops, flags, False
 
-    def frames(self, joined_bytes: int) -> tuple[Any, ...]:
+    def frames(self, settings: Settings) -> tuple[Any, ...]:
         """Return the frames of the batch: one, or head and body."""
         body = self.body
         differences = b"" if body is None else body.differences
@@ -149,9 +151,9 @@ class Batch:
         )
         if body is None:
             return (head,)
-        if body.size < joined_bytes and not differences:
-            return (links.join(head, body.frame),)
-        return head, body.native or body.frame
+        if body.size < settings.joined_bytes and not differences:
+            return (settings.join(head, body.frame),)
+        return head, body.frame
 
     def blank(self, is_kept: Callable[[bytes], bool]) -> None:
         """Replace messages by empty ones, so that the sequences stay.
@@ -695,7 +697,7 @@ class Session:
         self.offer(stream, body)
         body.settle()
         self._is_ping_next = False
-        frame: bytes = self.batches[-1].frames(settings.joined_bytes)[0]
+        frame: bytes = self.batches[-1].frames(settings)[0]
         return frame
 
     def has_bytes_for(self, size: int) -> bool:
@@ -900,7 +902,7 @@ class Session:
             self._is_ping_next = True
             return (self._ping(),)
         if self._sent_batches < len(self.batches):
-            return self.batches[self._sent_batches].frames(self.settings.joined_bytes)
+            return self.batches[self._sent_batches].frames(self.settings)
         return None if self._bye is None else (self._bye,)
 
     def taken(self) -> None:
