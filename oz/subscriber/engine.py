@@ -339,26 +339,53 @@ class Engine(Connections):
     def run_handlers(self) -> bool:
         """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
         work = self.dispatcher.work
-        if _call_handlers is not None and work and self._call_handlers():
+        if not work:
+            return False
+        if _call_handlers is not None and self._call_handlers():
             return True
-        has_run = False
-        for _ in range(CHUNK):
-            try:
-                queue = work.popleft()
-            except IndexError:
-                break
-            has_run = True
-            try:
-                item = queue.items.popleft()
-            except IndexError:
-                # The subscription has ended.
-                continue
-            if isinstance(item, Message):
-                assert queue.inbox is not None
-                self.call(queue.inbox, item)
-            else:
-                self.report(item)
+        has_run, called = False, 0
+        gap: Gap | None = None
+        self.handlers_running += 1
+        try:
+            for _ in range(CHUNK):
+                try:
+                    queue = work.popleft()
+                except IndexError:
+                    break
+                has_run = True
+                try:
+                    item = queue.items.popleft()
+                except IndexError:
+                    # The subscription has ended.
+                    continue
+                inbox = queue.inbox
+                assert inbox is not None
+                if item.__class__ is Message:
+                    # As `call` does, without a call for each message.
+                    assert inbox.handler is not None
+                    called += 1
+                    try:
+                        inbox.handler(item)
+                    except Exception:
+                        self.handler_failed(inbox, item)
+                elif isinstance(item, Message):
+                    self.call(inbox, item)
+                else:
+                    gap = item
+                    break
+        finally:
+            self._handlers_ran(called)
+        if gap is not None:
+            # Here, because `on_gap` may call `drain`, which waits for handlers.
+            self.report(gap)
         return has_run
+
+    def _handlers_ran(self, called: int) -> None:
+        """Count calls of handlers that have returned."""
+        self.handlers_running -= 1
+        self.handled += called
+        if self._drains:
+            self._handler_ended()
 
     def _call_handlers(self) -> bool:
         """Run handlers in the compiled part; return False if the next item is not a plain message."""
@@ -368,10 +395,7 @@ class Engine(Connections):
         try:
             return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
         finally:
-            self.handlers_running -= 1
-            self.handled += counts[0]
-            if self._drains:
-                self._handler_ended()
+            self._handlers_ran(counts[0])
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""
