@@ -22,7 +22,7 @@ _CHOICES = ("0", "1", "require")
 
 LIBZMQ = (
     "zmq_getsockopt", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_size",
-    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send",
+    "zmq_msg_more", "zmq_msg_close", "zmq_errno", "zmq_send", "zmq_msg_init_size", "zmq_msg_copy", "zmq_msg_send",
 )  # fmt: skip
 """What the compiled part calls of libzmq."""
 
@@ -282,13 +282,20 @@ class Hot(Protocol):
         """Return the C access to a socket: methods that do not wait and run no signal handlers.
 
         - `has_input()` returns whether a message can be read.
-        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH.
+        - `send_pair(first, second)` sends a message of two frames and returns 0, EAGAIN or EHOSTUNREACH. The
+          second frame may be a `SharedFrame`.
         - `read(limit, most)` returns the frames of each message that can be read, `most` of each message.
 
         Args:
             socket: of pyzmq.
             address: of the socket of libzmq.
             raise_error: called with the number of another error.
+        """
+
+    def SharedFrame(self, first: bytes, second: bytes, /) -> Any:
+        """Return a frame of libzmq with the content of both, which several messages share.
+
+        len() returns its bytes.
         """
 
     def put_messages(self, messages: list[Any], start: int, /) -> int:

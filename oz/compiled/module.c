@@ -93,7 +93,7 @@ PyInit__hot(void)
                                   &hot_take_lone_spec, &hot_send_alone_spec,
                                   &hot_receive_spec,
                                   &links_subjects_spec,  &links_outbox_spec,  &links_publish_spec,
-                                  &links_iteration_spec, &links_raw_spec,  &links_receiver_spec,
+                                  &links_iteration_spec, &links_raw_spec, &links_receiver_spec, &links_shared_spec,
 #ifdef __linux__
                                   &hot_line_spec,
 #endif

@@ -50,7 +50,7 @@ from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener, SharedJoin
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.routing import Interest, Route
 from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
@@ -60,14 +60,15 @@ from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport import descriptors
 from oz.transport.contexts import has_ended
-from oz.transport.runtime import runtime_of
+from oz.transport.libzmq import SHARED_FRAME
+from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
-from oz.wire.links import Hello
+from oz.wire.links import Hello, join
 
 MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
@@ -212,6 +213,7 @@ class Engine:
             patterns=options.limits.patterns,
             pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
+            join=SharedJoin() if runtime is REAL and SHARED_FRAME is not None else join,
         )
         self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16) if origin is None else origin

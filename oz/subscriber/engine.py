@@ -52,6 +52,11 @@ from oz.wire.links import StreamOptions
 
 ATTEND_INTERVAL = 0.02
 """Seconds after which a call that finds a message in its queue attends to the sockets too."""
+ALONE_INTERVAL = 0.1
+"""The same while the compiled part reads the frames of the only link.
+
+With 50 subscribers on two cores, a subscriber that attended every 20 ms took 1.6 times the processor time.
+"""
 CHUNK = 16
 """Messages that a call delivers between two looks at the clock at most."""
 
@@ -111,7 +116,7 @@ class Engine(Connections):
         )
         self.gap_listeners: list[Callable[[Gap], object]] = [] if on_gap is None else [on_gap]
         self.runs_handlers = runs_handlers
-        self.attend_at = 0.0
+        self.attend_at = self._attended_at = 0.0
         self.in_hand: MutableMapping[Any, HandledMessage] = (
             weakref.WeakKeyDictionary() if runs_handlers else {}
         )
@@ -272,7 +277,7 @@ class Engine(Connections):
             Whether more can be read at once.
         """
         with self.lock:
-            self.lone = None
+            lone, self.lone = self.lone, None
             if self.state in (CLOSED, FOREIGN):
                 return False
             before = self.dispatcher.stats.received
@@ -285,6 +290,8 @@ class Engine(Connections):
                     return False
                 self._take_back()
                 raise
+            if lone is not None:
+                self.follow_alone()
             if self.dispatcher.stats.received != before or self.dispatcher.reports:
                 self._changed()
             elif has_more:
@@ -296,7 +303,7 @@ class Engine(Connections):
 
     def _attend(self, may_read: bool) -> bool:
         now = self.clock()
-        self.attend_at = now + ATTEND_INTERVAL
+        self._attended_at, self.attend_at = now, now + ATTEND_INTERVAL
         if self._current is not None:
             self._take_back()
         self.poll.silence()
@@ -324,6 +331,13 @@ class Engine(Connections):
                 place.link.before_wait(now)
                 self._touched[place] = None
         return self._flush(now) or has_more
+
+    def follow_alone(self) -> None:
+        """Let the compiled part read the next frames, if they can only be batches of one link."""
+        if self.may_wait_alone():
+            self.lone = self.find_lone()
+            if self.lone is not None:
+                self.attend_at = self._attended_at + ALONE_INTERVAL
 
     # callbacks
 
@@ -395,26 +409,53 @@ class Engine(Connections):
     def run_handlers(self) -> bool:
         """Run the handlers of the next messages, `CHUNK` at most; return whether there were any."""
         work = self.dispatcher.work
-        if _call_handlers is not None and work and self._call_handlers():
+        if not work:
+            return False
+        if _call_handlers is not None and self._call_handlers():
             return True
-        has_run = False
-        for _ in range(CHUNK):
-            try:
-                queue = work.popleft()
-            except IndexError:
-                break
-            has_run = True
-            try:
-                item = queue.items.popleft()
-            except IndexError:
-                # The subscription has ended.
-                continue
-            if isinstance(item, Message):
-                assert queue.inbox is not None
-                self.call(queue.inbox, item)
-            else:
-                self.report(item)
+        has_run, called = False, 0
+        gap: Gap | None = None
+        self.handlers_running += 1
+        try:
+            for _ in range(CHUNK):
+                try:
+                    queue = work.popleft()
+                except IndexError:
+                    break
+                has_run = True
+                try:
+                    item = queue.items.popleft()
+                except IndexError:
+                    # The subscription has ended.
+                    continue
+                inbox = queue.inbox
+                assert inbox is not None
+                if item.__class__ is Message:
+                    # As `call` does, without a call for each message.
+                    assert inbox.handler is not None
+                    called += 1
+                    try:
+                        inbox.handler(item)
+                    except Exception:
+                        self.handler_failed(inbox, item)
+                elif isinstance(item, Message):
+                    self.call(inbox, item)
+                else:
+                    gap = item
+                    break
+        finally:
+            self._handlers_ran(called)
+        if gap is not None:
+            # Here, because `on_gap` may call `drain`, which waits for handlers.
+            self.report(gap)
         return has_run
+
+    def _handlers_ran(self, called: int) -> None:
+        """Count calls of handlers that have returned."""
+        self.handlers_running -= 1
+        self.handled += called
+        if self._drains:
+            self._handler_ended()
 
     def _call_handlers(self) -> bool:
         """Run handlers in the compiled part; return False if the next item is not a plain message."""
@@ -424,10 +465,7 @@ class Engine(Connections):
         try:
             return _call_handlers(self.dispatcher.work, CHUNK, self.handler_failed, counts)
         finally:
-            self.handlers_running -= 1
-            self.handled += counts[0]
-            if self._drains:
-                self._handler_ended()
+            self._handlers_ran(counts[0])
 
     def acknowledge(self, message: Message) -> None:
         """Record that a message is handled; send the ACK if the last one is old."""

@@ -495,7 +495,12 @@ def encode_head(
 
 def join(head: bytes, body: bytes) -> bytes:
     """Return the JOINED frame of a head without differences and its body."""
-    return _JOINED_KIND + head[1:] + body
+    return joined_head(head) + body
+
+
+def joined_head(head: bytes) -> bytes:
+    """Return the begin of the JOINED frame of a head without differences."""
+    return _JOINED_KIND + head[1:]
 
 
 def encode_body(flat: Sequence[Any]) -> bytes:
