@@ -38,7 +38,14 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
+from oz.errors import (
+    ClosedError,
+    ConfigurationError,
+    OwnershipError,
+    PermissionDenied,
+    ProtocolError,
+    Timeout,
+)
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
@@ -46,30 +53,26 @@ from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
 from oz.node.handlers import InlineRunner, Pool, Runner
+from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
-    NodeInterest,
-    NodeLastValues,
-    NodeSubjects,
-    NodeSubscriptions,
     check_subscribed,
 )
 from oz.options import Delivery, NodeOptions
-from oz.program_end import check_running, end_daemon
-from oz.publisher.engine import Engine as PublisherEngine
-from oz.publisher.engine import Outgoing
+from oz.program_end import check_running
 from oz.publisher.session import Session
+from oz.security.identity import is_of, make_uuid_of
 from oz.subjects.pattern import Pattern
-from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
-from oz.subscriber.queue import Direct, Inbox, Queue
+from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.runtime import runtime_of
+from oz.transport.security import Security, credentials_of
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -89,107 +92,6 @@ _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed
 _log = peer_logger("oz.node")
 
 
-class NodePublisher(PublisherEngine):
-    """Publisher of a node: it knows reserved subjects."""
-
-    __slots__ = ("send_reply",)
-
-    send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
-    interest_class = NodeInterest
-    last_values_class = NodeLastValues
-    subjects_class = NodeSubjects
-
-    def offer(self, message: Outgoing) -> bool:
-        """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""
-        if message.subject.startswith(INBOX):
-            self.send_reply(message.subject, message.payload, message.extras)
-            return True
-        return super().offer(message)
-
-    def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
-        with self.lock:
-            listener, sessions = self._listener, self._sessions
-            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
-                return False
-            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
-                return False
-            due = sessions.next_deadline()
-            return due is None or now < due
-
-    def session_of(self, node: bytes) -> Session | None:
-        """Return the session of a node, None without. The caller has the lock."""
-        return self._sessions.of_node(node)
-
-
-class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node: the attending side alone reads."""
-
-    __slots__ = ()
-
-    subscriptions_class = NodeSubscriptions
-
-    def __init__(self, **options: Any) -> None:
-        """Create the engine; see `oz.subscriber.engine.Engine`."""
-        self._arrived: deque[Queue] = deque()
-        super().__init__(**options)
-
-    def _attend(self, may_read: bool) -> bool:
-        has_more = super()._attend(may_read)
-        # A call that takes a message does not attend.
-        self.attend_at = inf
-        return has_more
-
-    def _call_back(self) -> None:
-        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
-        super()._call_back()
-        if self._arrived:
-            queues = dict.fromkeys(self._arrived)
-            self._arrived.clear()
-            for queue in queues:
-                self._hand_over(queue)
-
-    def _hand_over(self, queue: Queue) -> None:
-        items = list(queue.items)
-        queue.items.clear()
-        assert queue.inbox is not None
-        runner = queue.inbox.handler
-        if isinstance(runner, Runner):
-            messages = [one for one in items if isinstance(one, Message)]
-            runner.put(messages)
-        for one in items:
-            if isinstance(one, Gap):
-                self.report(one)
-
-    def add_runner(self, inbox: Inbox) -> None:
-        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
-
-        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
-        """
-        queue = inbox.queue
-        assert queue is not None
-        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
-
-    def unsubscribe(self, inbox: Inbox) -> None:
-        """End a subscription and drop its messages."""
-        super().unsubscribe(inbox)
-        if isinstance(inbox.handler, Runner):
-            inbox.handler.clear()
-
-    def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
-        """Return whether all messages are handled that were published before `begin_drain`."""
-        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in _runners(inboxes))
-
-    def runners(self) -> list[Runner]:
-        """Return the runners of the handlers."""
-        with self.lock:
-            return _runners(self.dispatcher.inboxes)
-
-
-def _runners(inboxes: Iterable[Inbox]) -> list[Runner]:
-    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
-
-
 class _Happened(NamedTuple):
     """Event of one of the two engines, for the roster.
 
@@ -202,6 +104,7 @@ class _Happened(NamedTuple):
         card: of the peer; empty if it is no node.
         reason: of the BYE of a link.
         peers: that a peer introduces.
+        origin: of a link.
     """
 
     kind: str
@@ -211,6 +114,7 @@ class _Happened(NamedTuple):
     card: bytes = b""
     reason: int | None = None
     peers: Any = ()
+    origin: bytes = b""
 
 
 class Engine:
@@ -254,8 +158,9 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if security is not None:
-            raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
+        if isinstance(security, (str, os.PathLike)):
+            security = Security.from_file(security)
+        credentials = credentials_of(security)
         self.options, self.pool = options, pool
         self.configuration = config = resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
@@ -269,19 +174,24 @@ class Engine:
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
         self._direct = 0
+        self._denials: deque[tuple[str, str]] = deque()
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
-        self.id = self.runtime.random_bytes(16)
+        random_bytes = self.runtime.random_bytes
+        self.id = (
+            random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
+        )
         try:
             self.publisher = NodePublisher(
                 codec=found,
                 dialect=dialect,
                 on_full=on_full,
                 last_value=last_value,
+                security=security,
                 context=self._context,
                 options=options,
                 origin=self.id,
@@ -295,7 +205,12 @@ class Engine:
                 options=options,
                 runs_handlers=runs_handlers,
                 member=self.id,
+                credentials=credentials,
             )
+            self.publisher.describe_peers = self._describe_peers
+            self.subscriber.on_denied = self._on_denied
+            if self.subscriber.keys is not None:
+                self.subscriber.keys.rights.rules = NodeRules()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
@@ -353,7 +268,8 @@ class Engine:
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
-            self._directory = Directory(config.directory, self.bus, self.id)
+            has_key = self.subscriber.keys is not None
+            self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
             other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
@@ -363,7 +279,8 @@ class Engine:
         if not tcp and any(one.startswith("tcp://") for one in config.peers):
             tcp = [f"tcp://{address_towards(config.peers)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
-        warn_of_strangers(bound)
+        if self.subscriber.keys is None:
+            warn_of_strangers(bound)
         advertise = self.options.advertise
         address = advertise or (address_towards(config.peers) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
@@ -384,15 +301,49 @@ class Engine:
         link = place.link
         if link is not None:
             self._events.append(
-                _Happened(f"link {what}", endpoint=place.endpoint, card=link.card, reason=link.ending)
+                _Happened(
+                    f"link {what}",
+                    endpoint=place.endpoint,
+                    card=link.card,
+                    reason=link.ending,
+                    origin=link.origin or b"",
+                )
             )
 
+    def _on_denied(self, about: str, why: str) -> None:
+        self._denials.append((about, why))
+        self._wake()
+
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
+        messages = self._allowed_direct(link, messages)
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+
+    def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
+        """Return the direct messages that the key of their sender may send."""
+        keys = self.subscriber.keys
+        if keys is None or link is self._own_link():
+            return messages
+        key = self.subscriber.key_of(link)
+        if key is None or not is_of(link.origin or b"", key):
+            keys.denials.denied += len(messages)
+            return []
+        permissions = keys.credentials.rights().permissions
+        if permissions is None:
+            return messages
+        user = permissions.user_of(key)
+        allowed = []
+        for one in messages:
+            asked = self.exchange.subject_of(one[0]) if one[0].startswith(INBOX) else None
+            if asked is None or permissions.may_reply(user, asked.encode("utf-8", "surrogateescape"), 0, 0.0):
+                allowed.append(one)
+            else:
+                keys.denials.denied += 1
+                self._on_denied(asked, f"key {key} may not reply to requests for {asked!r}")
+        return allowed
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
@@ -406,6 +357,8 @@ class Engine:
             return links.OTHER_BUS
         if card.node != hello.member:
             return links.MALFORMED
+        if user is not None and not is_of(card.node, user):
+            return links.KEY_REFUSED
         if card.node == self.id and not self._is_own(hello.session):
             return links.OWN_ID
         return None
@@ -493,7 +446,7 @@ class Engine:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
         self.exchange.turn(now)
-        if not happened and not self._losses and now < self._deadline():
+        if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
             for _ in range(len(happened)):
@@ -505,6 +458,9 @@ class Engine:
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
+        while self._denials:
+            about, why = self._denials.popleft()
+            self._emit(events.DENIED, about, why)
         self._tell()
 
     def _deadline(self) -> float:
@@ -535,6 +491,8 @@ class Engine:
         card = _decode_card(one.card)
         if one.endpoint:
             if one.kind == "link live":
+                if card is not None and not self._is_proved(card, one):
+                    card = None
                 return peers.on_live(one.endpoint, card, now)
             if one.kind == "link silent":
                 return peers.on_silent(one.endpoint, now)
@@ -548,6 +506,14 @@ class Engine:
                 return ()
             return peers.on_hello(card, now, one.session)
         return peers.on_session(one.node, one.kind, now, one.session)
+
+    def _is_proved(self, card: Card, one: _Happened) -> bool:
+        """Return whether a card belongs to the publisher that sent it, and to its key."""
+        if card.node != one.origin:
+            return False
+        keys = self.subscriber.keys
+        key = None if keys is None else keys.key_of(one.endpoint)
+        return keys is None or (key is not None and is_of(card.node, key))
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
         """Carry out what the roster has decided."""
@@ -570,6 +536,8 @@ class Engine:
             self.subscriber.dial(endpoint)
         except (EndpointError, zmq.ZMQError) as error:
             _log.warning("this node cannot dial %s: %s", endpoint, error)
+        except PermissionDenied as error:
+            self._emit(events.DENIED, endpoint, str(error))
 
     def _scan(self, now: float) -> None:
         """Read the directory."""
@@ -636,11 +604,7 @@ class Engine:
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
-        if self.is_foreign:
-            self.subscriber.check_open()
-        if self.is_closing:
-            end_daemon()
-            raise ClosedError("the node is closed")
+        self.publisher.check_usable()
 
     def check_may_wait(self) -> None:
         """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
@@ -782,9 +746,11 @@ class Engine:
         """Return what `ready` waits for, in words."""
         missing = []
         with self.lock:
-            up = self._cards(roster.UP)
+            up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
+        missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
+        absent = [one for one in absent if one not in silent]
         if absent:
             missing.append(
                 f"no peer is named {', '.join(map(repr, absent))}; up are {_listed(card.name for card in up)}"
@@ -803,6 +769,10 @@ class Engine:
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
         return missing
+
+    def _describe_peers(self) -> str:
+        with self.lock:
+            return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
 
     def _hint(self) -> str:
         seeds = self.configuration.peers
@@ -873,7 +843,7 @@ class Engine:
         except ClosedError:
             return
         try:
-            while not all(one.lanes.is_idle for one in _runners(inboxes)):
+            while not all(one.lanes.is_idle for one in runners_of(inboxes)):
                 if end is not None and self.clock() >= end:
                     return
                 yield end
@@ -906,7 +876,7 @@ class Engine:
         if self.is_foreign:
             return 0
         self._leave_directory()
-        self.exchange.end_requests(ClosedError("the node is closed"))
+        self.exchange.end_requests(ClosedError(CLOSED_TEXT))
         self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()

@@ -231,6 +231,10 @@ class Exchange:
             effects = self._requests.end_all(error)
         self._act(effects)
 
+    def subject_of(self, reply_to: str) -> str | None:
+        """Return the subject of the request that a reply is for; None if it has ended. It needs no lock."""
+        return self._requests.subject_of(reply_to)
+
     # replies
 
     def reply(self, message: Message, payload: Any = b"", headers: dict[str, Any] | None = None) -> Any:

@@ -146,6 +146,7 @@ class Engine:
         "is_watching", "plain_sent",
     )  # fmt: skip
 
+    _patterns_hint = "; publisher.subscribers lists the patterns"
     interest_class = Interest
     last_values_class = LastValues
     subjects_class = SubjectCheck
@@ -1029,24 +1030,27 @@ class Engine:
         while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
-                where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
-                if self.link_endpoints:
-                    where += f", for links at {', '.join(self.link_endpoints)}"
                 has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
                 hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
-                    f"{others}{hint}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; {self._describe()}{others}{hint}"
                 )
             yield end
+
+    def _describe(self) -> str:
+        """Return where subscribers reach the publisher, for a timeout."""
+        where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
+        if self.link_endpoints:
+            where += f", for links at {', '.join(self.link_endpoints)}"
+        return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
         """Return a hint for a timeout if there are subscribers whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""
-        return f". Subscribers without a matching pattern: {others}; publisher.subscribers lists the patterns"
+        return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
         """Return the sessions that have not ended. A subscriber that comes again later has another object."""

@@ -46,7 +46,7 @@ class Gate:
 
 
 def subscribe(pair, subject, handler, **options):
-    subscriber, _publisher = pair
+    subscriber, _ = pair
     subscription = subscriber.subscribe(subject, handler, **options)
     subscriber.wait_ready("publisher")
     return subscription
