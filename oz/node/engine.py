@@ -29,6 +29,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -56,7 +57,7 @@ from oz.node.subjects import (
     NodeSubscriptions,
     check_subscribed,
 )
-from oz.options import Delivery, NodeOptions
+from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running, end_daemon
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing
@@ -222,7 +223,7 @@ class _Settings(NamedTuple):
     name: str | None
     bus: str
     bind: tuple[str, ...]
-    peers: tuple[str, ...]
+    connect: tuple[str, ...]
     directory: Path | None = None
 
 
@@ -278,14 +279,17 @@ class Engine:
         check_running("node")
         if security is not None:
             raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
-        self.options, self.pool = options, pool
+        self.pool = pool
         self.kind = kind
         config: Any = (
             _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
             if kind == links.NAMESERVER
-            else resolve(name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory)
+            else resolve(name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory)
         )
         self.configuration = config
+        if kind != links.NAMESERVER and options.limits == Limits():
+            options = replace(options, limits=config.limits)
+        self.options = options
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
         self._introduced: set[bytes] = set()
@@ -374,7 +378,7 @@ class Engine:
             self._apply_own()
         # From now on the node attends all the time, so that the silence of a peer means something.
         subscriber.enter(self)
-        for endpoint in config.peers:
+        for endpoint in config.connect:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
@@ -388,15 +392,15 @@ class Engine:
                 other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
-            if not (config.peers or config.bind):
+            if not (config.connect or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-        if not tcp and any(one.startswith("tcp://") for one in config.peers):
-            tcp = [f"tcp://{address_towards(config.peers)}:*"]
+        if not tcp and any(one.startswith("tcp://") for one in config.connect):
+            tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
         warn_of_strangers(bound)
         advertise = self.options.advertise
-        address = advertise or (address_towards(config.peers) if bound else "")
+        address = advertise or (address_towards(config.connect) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
 
     @property
@@ -877,7 +881,7 @@ class Engine:
         return missing
 
     def _hint(self) -> str:
-        seeds = self.configuration.peers
+        seeds = self.configuration.connect
         where = f"connect={', '.join(seeds)}" if seeds else f"the directory {self.configuration.directory}"
         return (
             f". Start it, and check that it has bus={self.bus!r} and can be reached: this node uses {where}"

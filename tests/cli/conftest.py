@@ -132,4 +132,5 @@ def directory(monkeypatch):
             monkeypatch.delenv(name)
     monkeypatch.setenv("OZ_CONFIG", os.devnull)
     with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp", ignore_cleanup_errors=True) as made:
+        monkeypatch.setenv("OZ_DIRECTORY", made)
         yield made

@@ -1,9 +1,7 @@
 """Adapter: the only file of the contract tests that knows how the API of oz is spelled.
 
 Tests are written once, without a loop, in the spelling of the target API. They import nothing of oz: they
-get an `Api` from the fixture `api`, and classes from this module. Publishers and subscribers have that
-spelling. Nodes keep their own until issue 43: a call that they lack raises `NotImplementedError`, and a test
-of it carries `not_yet` with `raises=NotImplementedError`.
+get an `Api` from the fixture `api`, and classes from this module.
 
 **Shells.** `Api("sync")` wraps `oz`, `Api("asyncio")` wraps `oz.asyncio`. An asyncio object lives in an
 event loop in a background thread, and each call of the test is one coroutine there (`Portal`). Handlers are
@@ -39,7 +37,6 @@ Every object of an `Api` is closed when the test ends. A closed object may be cl
 
 import asyncio
 import contextlib
-import importlib
 import inspect
 import os
 import select
@@ -47,9 +44,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import ClassVar
 
-import pytest
 import zmq
 import zmq.auth
 
@@ -59,10 +54,6 @@ from support.waiting import DEADLINE, Thread
 
 IS_COMPILED = oz.__compiled__
 """Whether this process runs the compiled part. `OZ_COMPILED=0` turns it off."""
-
-IS_NODE_NEW = os.environ.get("OZ_CONTRACT_NODE") == "new"
-"""Whether nodes are those on links, which `oz.Node` does not use yet."""
-NEW_NODES = {"sync": "oz.node.sync", "asyncio": "oz.node.aio"}
 
 compile_pattern = oz.compile
 validate_subject = oz.validate_subject
@@ -86,19 +77,8 @@ _ERRORS = [
 ]
 
 
-class _Absent(Exception):
-    """Error class that oz lacks: nothing raises it."""
-
-
-errors = SimpleNamespace(**{name: getattr(oz.errors, name, type(name, (_Absent,), {})) for name in _ERRORS})
-"""Error classes by their names in the target API."""
-
-
-def _require_absent(**options):
-    """Raise NotImplementedError if an option is used that nodes lack."""
-    for name, value in options.items():
-        if value:
-            raise NotImplementedError(f"nodes have no {name}={value!r} yet")
+errors = SimpleNamespace(**{name: getattr(oz, name) for name in _ERRORS})
+"""Error classes by their names."""
 
 
 class Options(dict):
@@ -112,25 +92,8 @@ class Options(dict):
 class NodeOptions(Options):
     """Options of a node, keyword only, as `oz.NodeOptions`."""
 
-    _TODAY: ClassVar = {
-        "high_water_mark": "high_water_mark",
-        "send_timeout": "full_timeout",
-        "batch": "max_batch",
-        "batch_delay": "max_delay",
-        "delimiter": "delimiter",
-        "dedupe": "dedupe",
-        "multicast": "multicast",
-        "limits": "limits",
-        **{
-            name: name
-            for name in ("advertise", "directory", "lost_after", "threads", "echo", "error_replies")
-        },
-    }
-
-    def today(self):
-        """Return the options as keyword arguments of `oz.Node`."""
-        _require_absent(**{name: self[name] for name in self if name not in self._TODAY})
-        return {self._TODAY[name]: value for name, value in self.items()}
+    def for_socket(self):
+        return oz.NodeOptions(**self)
 
 
 class Delivery(dict):
@@ -139,12 +102,6 @@ class Delivery(dict):
     def for_socket(self):
         """Return the options as an object of oz."""
         return oz.Delivery(**self)
-
-    def today(self):
-        """Return the options as keyword arguments of a node's `subscribe`."""
-        given = dict(self)
-        _require_absent(prefetch=given.pop("prefetch", None), redeliver=given.pop("redeliver", None))
-        return given
 
 
 def limits(**values):
@@ -280,7 +237,6 @@ class Api:
         self.shell = {"sync": Direct, "asyncio": Portal}[shell]()
         self._context = None
         self._objects = []
-        self._name_servers = {}
         self._is_closed = False
 
     # objects --------------------------------------------------------------------------------------
@@ -358,41 +314,8 @@ class Api:
         security=None,
         options=None,
     ):
-        connect = [connect] if isinstance(connect, str) else list(connect)
-        if IS_NODE_NEW:
-            return self._new_node(
-                name, bus, connect, bind, codec, dialect, on_full, last_value, on_event, security, options
-            )
         raw = self.shell.call(
             self.shell.module.Node,
-            name,
-            bus=bus,
-            dialect=dialect,
-            on_full="error" if on_full == "raise" else on_full,
-            last_value=last_value,
-            **_given(
-                nameserver=[one for one in connect if one in self._name_servers] or None,
-                peers=[one for one in connect if one not in self._name_servers] or None,
-                bind=bind,
-                codec=codec,
-                security=security,
-                on_peer=on_event and (lambda peer, what: on_event(Event(f"peer_{what}", peer.name))),
-            ),
-            **NodeOptions(options or {}).today(),
-        )
-        if self.shell.name == "asyncio":
-            self.shell.call(raw.start)
-        return self._keep(Node(self, raw))
-
-    def _new_node(
-        self, name, bus, connect, bind, codec, dialect, on_full, last_value, on_event, security, options
-    ):
-        if any(one in self._name_servers for one in connect):
-            pytest.skip("new nodes have no name servers yet")
-        if security is not None:
-            pytest.skip("new nodes have no keys yet")
-        raw = self.shell.call(
-            importlib.import_module(NEW_NODES[self.shell.name]).Node,
             name,
             bus=bus,
             connect=connect,
@@ -401,15 +324,14 @@ class Api:
             on_full=on_full,
             last_value=last_value,
             on_event=on_event,
-            options=oz.options.NodeOptions(**(options or {})),
+            security=security,
+            options=NodeOptions(options or {}).for_socket(),
             **_given(codec=codec),
         )
-        return self._keep(NewNode(self, raw))
+        return self._keep(Node(self, raw))
 
     def name_server(self, bind="tcp://127.0.0.1:*", **options):
-        made = NameServer(self, bind, options)
-        self._name_servers[made.endpoint] = made
-        return self._keep(made)
+        return self._keep(NameServer(self, bind, options))
 
     def start(self, work):
         """Start a call without arguments in the background; return its `Work`."""
@@ -495,8 +417,6 @@ class Message(_Wrapper):
     def __getattr__(self, name):
         if name not in self._FIELDS:
             raise AttributeError(name)
-        if not hasattr(self._raw, name):
-            raise NotImplementedError(f"messages of nodes have no {name} yet")
         return getattr(self._raw, name)
 
     def __repr__(self):
@@ -506,8 +426,6 @@ class Message(_Wrapper):
         return self._call("reply", payload, headers=headers)
 
     def ack(self):
-        if not hasattr(self._raw, "ack"):
-            raise NotImplementedError("messages of nodes have no ack yet")
         self._call("ack")
 
     def is_for(self, subscription):
@@ -520,42 +438,16 @@ class Gap:
 
     def __init__(self, raw):
         self.origin, self.count, self.recovered = raw.origin, raw.count, raw.recovered
-        self._raw = raw
-
-    @property
-    def reason(self):
-        if not hasattr(self._raw, "reason"):
-            raise NotImplementedError("gaps of nodes have no reason yet")
-        return self._raw.reason
+        self.reason = raw.reason
 
 
 class Peer:
     """Peer of a node: name, id, host, pid, endpoints."""
 
     def __init__(self, raw):
-        self.id = raw.id if IS_NODE_NEW else raw.uuid
+        self.id = raw.id
         self.name, self.host, self.pid = raw.name, raw.host, raw.pid
         self.endpoints = list(raw.endpoints)
-
-
-class Event:
-    """Event of a node: kind (`peer_up`, `peer_left`, `peer_lost`) and the name of the peer."""
-
-    def __init__(self, kind, about):
-        self.kind, self.about = kind, about
-
-
-class Stats:
-    """Counters of an object, by their names in the target API."""
-
-    def __init__(self, raw, names):
-        self._raw, self._names = raw, names
-
-    def __getattr__(self, name):
-        try:
-            return getattr(self._raw, self._names.get(name, name))
-        except AttributeError:
-            raise NotImplementedError(f"oz has no counter {name} yet") from None
 
 
 # publisher, subscriber, node ----------------------------------------------------------------------
@@ -564,16 +456,13 @@ class Stats:
 class _Endpoints(_Wrapper):
     """Calls that sockets and nodes share."""
 
-    _COUNTERS: ClassVar = {}
-    """Names of counters that differ from the target API."""
-
     @property
     def endpoint(self):
         return self._get("endpoint")
 
     @property
     def stats(self):
-        return Stats(self._get("stats"), self._COUNTERS)
+        return self._get("stats")
 
     def bind(self, endpoint):
         self._call("bind", endpoint)
@@ -741,95 +630,12 @@ class Subscriber(_Endpoints):
 class Node(_Endpoints):
     """Node of a bus."""
 
-    _COUNTERS: ClassVar = {"unmatched": "unwanted"}
-
-    def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
-        self._call("publish", subject, payload, headers=headers, key=key, message_id=id)
-
-    def publish_many(self, pairs):
-        """Publish pairs of subject and payload; return how many. Nodes have no such call yet."""
-        pairs = list(pairs)
-        for subject, payload in pairs:
-            self.publish(subject, payload)
-        return len(pairs)
-
     def flush(self):
         self._call("flush")
-
-    def has_subscribers(self, subject):
-        return self._call("interest", subject)
-
-    def wait_for_subscribers(self, subject=None, *, count=1, timeout=DEADLINE):
-        self._call("wait_for_subscribers", count, subject, timeout)
-
-    @property
-    def name(self):
-        return self._get("announcement").name
 
     @property
     def peers(self):
         return [Peer(one) for one in self._get("peers")]
-
-    def subscribe(
-        self,
-        pattern,
-        handler=None,
-        *,
-        dialect=None,
-        group=None,
-        overflow=None,
-        last_value=False,
-        ack="received",
-        max_messages=None,
-        concurrency=1,
-        delivery=None,
-    ):
-        _require_absent(ack=ack != "received" and ack)
-        delivery = Delivery(delivery or {}).today()
-        raw = self._call(
-            "subscribe",
-            pattern,
-            **_given(
-                handler=self._api.shell.handler(handler, self._message, delivery.get("inline", False)),
-                dialect=dialect,
-                group=group,
-                overflow=overflow,
-                max_messages=max_messages,
-            ),
-            last_value=last_value,
-            concurrency=concurrency,
-            **({"order_by": "subject"} if concurrency > 1 else {}),
-            **delivery,
-        )
-        return NodeSubscription(self._api, raw)
-
-    def request(self, subject, payload=b"", *, timeout=DEADLINE, headers=None, key=None, retries=0):
-        _require_absent(retries=retries)
-        return self._message(self._call("request", subject, payload, timeout, headers=headers, key=key))
-
-    def request_many(self, subject, payload=b"", *, timeout=DEADLINE, limit=None, headers=None, key=None):
-        """Return an iterator of replies."""
-        raw = self._call("request_many", subject, payload, timeout, limit=limit, headers=headers, key=key)
-        return map(self._message, self._api.shell.iterate(raw))
-
-    def wait_ready(self, *peers, count=None, subscriber=None, timeout=DEADLINE):
-        """Wait for peers by name or number, for a subscriber, and for all answers to subscriptions."""
-        if peers:
-            self._call("wait_for_peers", list(peers), timeout)
-        if count is not None:
-            self._call("wait_for_peers", count, timeout)
-        if subscriber is not None:
-            self._call("wait_for_subscribers", 1, subscriber, timeout)
-        self._call("wait_ready", timeout)
-
-    def close(self, *, timeout=5.0):
-        self._call("close", drain=timeout != 0, timeout=timeout)
-
-
-class NewNode(Node):
-    """Node on links, by `OZ_CONTRACT_NODE=new`."""
-
-    _COUNTERS: ClassVar = {}
 
     def publish(self, subject, payload=b"", *, headers=None, key=None, id=None):
         self._call("publish", subject, payload, headers=headers, key=key, id=id)
@@ -851,7 +657,7 @@ class NewNode(Node):
         delivery = Delivery(delivery or {}).for_socket()
         handler = self._api.shell.handler(handler, self._message, delivery.inline)
         raw = self._call("subscribe", pattern, handler, delivery=delivery, **options)
-        return NewNodeSubscription(self._api, raw)
+        return NodeSubscription(self._api, raw)
 
     def request(self, subject, payload=b"", *, timeout=DEADLINE, headers=None, key=None, retries=0):
         options = {"timeout": timeout, "headers": headers, "key": key, "retries": retries}
@@ -892,21 +698,6 @@ class _Subscription(_Wrapper):
 
 class NodeSubscription(_Subscription):
     """Subscription of a node."""
-
-    @property
-    def pending(self):
-        return self._get("waiting")
-
-    def receive(self, *, timeout=DEADLINE):
-        return self._message(self._call("receive", timeout))
-
-    def drain(self, *, timeout=DEADLINE):
-        """End the subscription after the messages on their way; return whether publishers confirmed it."""
-        return self._call("drain", timeout)
-
-
-class NewNodeSubscription(NodeSubscription):
-    """Subscription of a node on links."""
 
     @property
     def pending(self):
