@@ -197,10 +197,11 @@ class Engine:
             config = self._resolve(
                 name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
             )
-            if options.limits == Limits():
-                options = replace(options, limits=config.limits)
-        self.options, self.pool = options, pool
+        self.pool = pool
         self.configuration = config
+        if kind != links.NAMESERVER and options.limits == Limits():
+            options = replace(options, limits=config.limits)
+        self.options = options
         self.name: str = config.name or f"{_program()}-{os.getpid()}"
         self.bus: str = config.bus
         self._introduced: set[bytes] = set()

@@ -90,6 +90,10 @@ class NameServer(Service):
         endpoints = as_list(bind)
         if not endpoints:
             raise ConfigurationError("bind", bind, "argument", "nodes need an endpoint of the name server")
+        for one in endpoints:
+            if not one.startswith(("tcp://", "ipc://")):
+                rule = "nodes reach a name server over tcp:// or ipc://"
+                raise ConfigurationError("bind", one, "argument", rule)
         self.stats = NameServerStats()
         self._up: set[str] = set()
         options = NodeOptions(lost_after=lost_after, echo=False, limits=limits or Limits())

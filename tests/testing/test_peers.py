@@ -2,9 +2,9 @@
 
 import zmq
 
-from oz.transport.backend import Peer
 from oz.testing.context import Context
 from oz.testing.network import Network
+from oz.transport.backend import Peer
 
 ENDPOINT = "tcp://10.0.0.1:7000"
 
