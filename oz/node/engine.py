@@ -29,7 +29,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -54,7 +53,7 @@ from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Pool, Runner
 from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
@@ -149,6 +148,7 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        pool: Pool,
         context: zmq.Context[Any] | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
@@ -161,14 +161,12 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if not isinstance(options, NodeOptions):
-            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         if security is None:
             security = resolve_security()
         elif isinstance(security, (str, os.PathLike)):
             security = Security.from_file(security)
         credentials = credentials_of(security)
-        self.options = options
+        self.options, self.pool = options, pool
         self.configuration = config = resolve(
             name=name, bus=bus, peers=connect or None, bind=bind, directory=options.directory
         )
@@ -218,11 +216,10 @@ class Engine:
             self.subscriber.on_denied = self._on_denied
             if self.subscriber.keys is not None:
                 self.subscriber.keys.rights.rules = NodeRules()
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
-                pool=self.pool,
+                pool=pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -446,7 +443,8 @@ class Engine:
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
-            more |= self.publisher.attend(flushes=flushes)
+            is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
+            more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
 
@@ -627,7 +625,7 @@ class Engine:
 
     def is_attended_here(self) -> bool:
         """Return whether the calling thread attends to the node, and is no event loop."""
-        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+        return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
 
     def subscribe(
         self,
@@ -664,12 +662,14 @@ class Engine:
                 patterns,
                 receiver,
                 stream,
-                replace(delivery, inline=receiver is not None),
+                delivery,
                 last_value=last_value,
                 limit=limit,
             )
             inbox.replier = self.exchange.reply
-            if receiver is None:
+            if isinstance(receiver, Runner):
+                subscriber.add_runner(inbox)
+            elif receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
@@ -843,6 +843,9 @@ class Engine:
             self._emit(events.SLOW_HANDLER, about, text, count=dropped)
 
     def _on_idle(self) -> None:
+        if self.publisher.waiting:
+            with suppress(ClosedError):
+                self.publisher.flush_due()
         if self.subscriber._drains:
             self._tell()
 
@@ -895,10 +898,7 @@ class Engine:
             return 0
         self._leave_directory()
         self.exchange.end_requests(ClosedError(CLOSED_TEXT))
-        if isinstance(self.pool, TaskPool):
-            self.pool.cancel()
-        else:
-            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
+        self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()
@@ -949,6 +949,8 @@ def _disown_all() -> None:
     for engine in tuple(_engines):
         # The lock may be held by a thread that the child does not have.
         engine.lock = threading.RLock()
+        engine.exchange.lock = threading.Lock()
+        engine.pool.disown()
         engine._directory = None
     _engines.clear()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
 from oz.errors import ClosedError, OwnershipError
+from oz.message import Gap
 from oz.node.handlers import Runner
 from oz.node.requests import INBOX, inbox_node
 from oz.node.subjects import NodeInterest, NodeLastValues, NodeSubjects, NodeSubscriptions
@@ -21,7 +24,7 @@ from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import Link, Refused
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
-from oz.subscriber.queue import Inbox
+from oz.subscriber.queue import Inbox, Queue
 
 CLOSED_TEXT = "the node is closed"
 FOREIGN_TEXT = (
@@ -87,6 +90,11 @@ class NodeSubscriber(SubscriberEngine):
     on_denied: Callable[[str, str], object]
     subscriptions_class = NodeSubscriptions
 
+    def __init__(self, **options: Any) -> None:
+        """Create the engine; see `oz.subscriber.engine.Engine`."""
+        self._arrived: deque[Queue] = deque()
+        super().__init__(**options)
+
     def check_open(self) -> None:
         """Raise ClosedError or OwnershipError if the node cannot be used."""
         if self.state == FOREIGN:
@@ -132,21 +140,34 @@ class NodeSubscriber(SubscriberEngine):
         return has_more
 
     def _call_back(self) -> None:
-        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
-        dispatcher = self.dispatcher
-        while dispatcher.reports:
-            self.report(dispatcher.reports.popleft())
-        batches: dict[Runner, list[Message]] = {}
-        inline = dispatcher.inline
-        while inline:
-            inbox, message = inline.popleft()
-            runner = inbox.handler
-            if type(runner) is Runner:
-                batches.setdefault(runner, []).append(message)
-            else:
-                self.call(inbox, message)
-        for runner, messages in batches.items():
+        """Call inline handlers, give messages to the runners of other handlers, and report gaps."""
+        super()._call_back()
+        if self._arrived:
+            queues = dict.fromkeys(self._arrived)
+            self._arrived.clear()
+            for queue in queues:
+                self._hand_over(queue)
+
+    def _hand_over(self, queue: Queue) -> None:
+        items = list(queue.items)
+        queue.items.clear()
+        assert queue.inbox is not None
+        runner = queue.inbox.handler
+        if isinstance(runner, Runner):
+            messages = [one for one in items if isinstance(one, Message)]
             runner.put(messages)
+        for one in items:
+            if isinstance(one, Gap):
+                self.report(one)
+
+    def add_runner(self, inbox: Inbox) -> None:
+        """Let the messages of a subscription wait in the lanes of its runner. The caller has the lock.
+
+        The queue of the subscription holds the messages of one round: the bounds are those of the lanes.
+        """
+        queue = inbox.queue
+        assert queue is not None
+        queue.work, queue.overflow, queue.max_pending = self._arrived, None, sys.maxsize
 
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""

@@ -79,6 +79,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_ALONE = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -354,7 +355,7 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif is_alone or self.defer is None:
+        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
             self._expect_flush()
         else:
             self.defer()
@@ -598,7 +599,7 @@ class Engine:
             if not plain.send(raw, payload):
                 return False
             if plain.has_input():
-                self._request_attention()
+                self.request_attention()
         if sessions.interest.groups:
             sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
@@ -649,7 +650,7 @@ class Engine:
             if not self.is_watching:
                 self.is_watching = True
                 self._watch_at = self._clock() + WATCH_INTERVAL
-                self._request_attention()
+                self.request_attention()
         return True
 
     def _watch(self, now: float) -> None:
@@ -666,7 +667,7 @@ class Engine:
         elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         """Publish the first message of a batch, whose recipients are in `quick`.
@@ -723,9 +724,10 @@ class Engine:
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
-    def _request_attention(self) -> None:
+    def request_attention(self) -> None:
+        """Let the attending side run."""
         self.is_resting = False
         self.wake()
 
@@ -836,9 +838,9 @@ class Engine:
                 self._pump(listener)
                 self._tell()
                 if sessions.has_work or listener.has_input():
-                    self._request_attention()
+                    self.request_attention()
             if sessions.ready:
-                self._request_attention()
+                self.request_attention()
         if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())

@@ -90,7 +90,9 @@ class _Absent(Exception):
     """Error class that oz lacks: nothing raises it."""
 
 
-errors = SimpleNamespace(**{name: getattr(oz.errors, name, type(name, (_Absent,), {})) for name in _ERRORS})
+errors = SimpleNamespace(
+    **{name: getattr(oz, name, getattr(oz.errors, name, type(name, (_Absent,), {}))) for name in _ERRORS}
+)
 """Error classes by their names in the target API."""
 
 

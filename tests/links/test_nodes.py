@@ -291,6 +291,17 @@ def test_no_limit_of_memory_drops_direct_messages():
     assert (direct_stream.dropped, direct_stream.pending) == (0, 49)
 
 
+def test_direct_messages_count_for_the_limit_of_memory():
+    publisher, session = node(total_bytes=20_000, window=1)
+    other = publisher.hello(OTHER_ROUTE, OTHER_SESSION, member=OTHER_MEMBER)
+    publisher.declare(route=OTHER_ROUTE)
+    publisher.publish(*["a.1"] * 16, payload=bytes(1_000))
+    assert other.streams[1].dropped == 0
+    send(publisher, session, 10, bytes(1_000))
+    assert other.streams[1].drops[FULL] > 0
+    assert session.streams[links.DIRECT].dropped == 0
+
+
 def test_direct_messages_of_a_session_that_ends_are_given_up():
     publisher, session = node(**SMALL)
     send(publisher, session, 5)

@@ -170,6 +170,17 @@ def test_direct_messages_arrive_at_one_node_with_their_extras(engine, join):
     assert (made.stats().sent, made.stats().dropped["full"]) == (1, 0)
 
 
+def test_a_direct_message_is_sent_without_the_attending_side(stack, join):
+    made = Engine()
+    stack.callback(made.end_context)
+    stack.callback(made.finish, 0.0)
+    made.bind_links("tcp://127.0.0.1:*")
+    peer = join(made, ready=False)
+    peer.until(lambda: made.attend() or peer.link.state == "live")
+    assert made.direct(peer.member, "a", b"1")
+    peer.until(lambda: peer.direct)
+
+
 @pytest.mark.parametrize("size", [60_000, 70_000, 3 << 20])
 def test_large_direct_messages_arrive(engine, join, size):
     made = engine()
@@ -319,6 +330,22 @@ def test_a_full_stream_refuses_a_message(engine, join, on_full):
     assert made.stats().dropped["full"] == 0
     peer.is_acking = True
     assert peer.receive(sent) == [b"%d" % number for number in range(sent)]
+
+
+def test_messages_that_wait_fill_a_stream_too(engine, join):
+    made = engine(options=Options(high_water_mark=100))
+    peer = join(made, "a").ready()
+    peer.is_acking = False
+    stream = made.responders("a", b"a").plain[0]
+    for _ in range(355):
+        assert made.send_in(stream, b"a", b"", None)
+    made.hold()
+    made.offer(made.prepare("a", b"last"))
+    assert not made.send_in(stream, b"a", b"", None)
+    made.release()
+    assert made.stats().dropped["full"] == 0
+    peer.is_acking = True
+    assert peer.receive(356)[-1] == b"last"
 
 
 def test_a_stream_whose_session_has_ended_refuses_a_message(engine, join):
