@@ -318,11 +318,10 @@ class Exchange:
             value: of the handler.
             is_alone: whether no other reply is expected that could join the batch.
         """
-        reply_to = message.reply_to
-        if reply_to is None:
+        if message.reply_to is None:
             return
         try:
-            self.send_reply(reply_to, self._encode(value), None, is_alone=is_alone)
+            self.send_reply(self._inbox_of(message), self._encode(value), None, is_alone=is_alone)
         except ClosedError:
             pass
         except Exception as error:
@@ -406,20 +405,20 @@ class Exchange:
     def _read_reply(
         self, node: bytes, inbox: str, payload: bytes, extras: Any
     ) -> Message | ReplyError | None:
-        asked = self._requests.find(inbox)
-        if asked is None:
+        request = self._requests.find(inbox)
+        if request is None:
             # A late reply is counted, and not decoded.
             return None
-        subject = asked.content.subject
+        asked = request.content.subject
         if extras is not None and ERROR in extras:
-            return decode_error(extras[ERROR], subject, self._name(node))
+            return decode_error(extras[ERROR], asked, self._name(node))
         try:
             fields = None if extras is None else decode_extras(extras)
             value = payload if self._codec is None else self._codec.decode(payload)
         except Exception as error:
             # A codec may raise anything.
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
-            return ReplyError(text, subject=subject, kind=type(error).__name__, node=self._name(node))
+            return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())
         return tuple.__new__(Message, (subject, value, None, arrival, 0, fields, payload))
 
