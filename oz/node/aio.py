@@ -13,12 +13,13 @@ from typing import Any, Never, Self
 from oz.errors import ClosedError, ConfigurationError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
-from oz.node.asking import LoopRequesting
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.engine import Engine
 from oz.node.events import Event
+from oz.node.loop_asking import LoopRequesting, LoopTimes
+from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
-from oz.options import Ack, Delivery, Overflow
+from oz.options import Ack, Delivery, NodeOptions, Overflow
 from oz.program_end import close_all
 from oz.publisher.aio import LoopAttendance, Publishing
 from oz.publisher.thread import Attendance
@@ -196,13 +197,16 @@ class Node(NodeBase, Publishing, LoopRequesting):
     _class_name = "oz.asyncio.Node"
     _runs_handlers = False
 
+    @staticmethod
+    def _make_pool(options: NodeOptions) -> TaskPool:
+        return TaskPool()
+
     def _begin(self) -> None:
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
         self._life = _Life(self._node)
         self._node.exchange.finished = Done(None)
-        self._node.exchange.schedule = self._schedule
-        self._node.publisher.defer = self._defer
+        LoopTimes(self._node)
         self._attend_with(self._life.attendance)
         self._attendance.start()
 

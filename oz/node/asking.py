@@ -1,33 +1,37 @@
-"""Calls of a node that send requests, for threads and for asyncio."""
+"""Calls of a node that send requests, for threads, and their parts that asyncio shares."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from oz.errors import ClosedError, OwnershipError, ReplyError
+from oz.errors import OwnershipError, ReplyError
 from oz.message import Message
 from oz.node.engine import Engine
 from oz.node.requests import Request
 from oz.numbers import check_count, check_wait
 
 if TYPE_CHECKING:
-    from oz.node.handlers import ThreadPool
+    from oz.node.threads import ThreadPool
+    from oz.publisher.engine import Engine as PublisherEngine
 
 _MAX_COUNT = 2**31
 
 
-def _check(timeout: Any, retries: int = 0, limit: int | None = None) -> None:
+def check_request(timeout: Any, retries: int = 0, limit: int | None = None) -> None:
+    """Check the arguments of a request.
+
+    Raises:
+        ConfigurationError, TypeError, ValueError: one has a wrong value.
+    """
     check_wait("timeout", timeout)
     check_count("retries", retries, 0, _MAX_COUNT)
     if limit is not None:
         check_count("limit", limit, 1, _MAX_COUNT)
 
 
-def _result(request: Request) -> Message:
+def result_of(request: Request) -> Message:
     """Return the only reply of a request that has ended.
 
     Raises:
@@ -43,7 +47,7 @@ def _result(request: Request) -> Message:
     return found
 
 
-class _Many:
+class ManyReplies:
     """Replies of several responders. Error replies are kept, and raised after all other replies."""
 
     def __init__(self, node: Engine) -> None:
@@ -81,7 +85,7 @@ class _Many:
         self.close()
 
 
-class Replies(_Many):
+class Replies(ManyReplies):
     """Iterator over the replies of `oz.Node.request_many`."""
 
     def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
@@ -123,43 +127,6 @@ class Replies(_Many):
                     self._exchange.expire()
 
 
-class AsyncReplies(_Many):
-    """Iterator over the replies of `oz.asyncio.Node.request_many`."""
-
-    def __init__(self, node: Engine, message: Any, timeout: float | None, limit: int | None) -> None:
-        super().__init__(node)
-        self._news = asyncio.Event()
-        self._request = self._exchange.begin(
-            message, self._news.set, timeout=timeout, limit=limit, is_many=True
-        )
-
-    def __aiter__(self) -> Self:
-        """Return the iterator."""
-        return self
-
-    async def __anext__(self) -> Message:
-        """Wait for the next reply.
-
-        Raises:
-            StopAsyncIteration: there are `limit` replies, or the time is over.
-            ReplyError: a handler raised, and all other replies were returned.
-            OzError: the request has failed.
-        """
-        request = self._request
-        assert request is not None
-        while True:
-            has_ended = request.has_ended
-            found = self._take()
-            if found is not None:
-                return found
-            if has_ended:
-                self._raise_failure()
-                raise StopAsyncIteration
-            self._news.clear()
-            if not request.replies and not request.has_ended:
-                await self._news.wait()
-
-
 class ThreadRequesting:
     """Requests of a node for threads."""
 
@@ -197,7 +164,7 @@ class ThreadRequesting:
             OwnershipError: the caller is an inline handler, or the child of a fork.
             SubjectError, TypeError, ValueError, ClosedError: as `publish`.
         """
-        _check(timeout, retries)
+        check_request(timeout, retries)
         node = self._node
         exchange = node.exchange
         if exchange.attending == threading.get_ident():
@@ -218,7 +185,7 @@ class ThreadRequesting:
         finally:
             if not request.has_ended:
                 exchange.cancel(request)
-        return _result(request)
+        return result_of(request)
 
     def _wait(self, request: Request, waiter: threading.Lock) -> None:
         exchange = self._node.exchange
@@ -258,115 +225,21 @@ class ThreadRequesting:
             WouldBlock, OwnershipError: as `request`.
             SubjectError, TypeError, ValueError, ClosedError: as `publish`.
         """
-        _check(timeout, limit=limit)
+        check_request(timeout, limit=limit)
         node = self._node
         if node.exchange.attending == threading.get_ident():
             raise OwnershipError("an inline handler cannot wait for replies: leave inline=True out")
         return Replies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
 
 
-class LoopRequesting:
-    """Requests of a node for asyncio."""
+def defer_to_thread(publisher: PublisherEngine) -> Callable[[], None]:
+    """Return a function that lets the attending thread send, so that messages of other threads join the batch.
 
-    _node: Engine
-    _timer: asyncio.TimerHandle | None = None
-    _is_flush_due = False
+    It does not refer to the node, so that a node that the program has dropped is closed.
+    """
 
-    async def request(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        *,
-        timeout: float | None = 1.0,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-        retries: int = 0,
-    ) -> Message:
-        """Send a request to one node that subscribes to the subject, and return its reply; see `oz.Node.request`.
+    def defer() -> None:
+        if publisher.is_resting:
+            publisher.request_attention()
 
-        Args:
-            subject: full subject.
-            payload: bytes, or a value for the codec.
-            timeout: seconds for all tries; None waits for ever.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
-            retries: times that the request goes to another node if the node that holds it is lost.
-
-        Raises:
-            NoResponders, PeerLost, ReplyError, Timeout, WouldBlock: as `oz.Node.request`.
-            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
-        """
-        _check(timeout, retries)
-        node = self._node
-        exchange = node.exchange
-        message = node.publisher.prepare(subject, payload, headers, key)
-        waiter = asyncio.get_running_loop().create_future()
-
-        def notify() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        request = exchange.begin(message, notify, timeout=timeout, retries=retries)
-        try:
-            await waiter
-        finally:
-            if not request.has_ended:
-                exchange.cancel(request)
-        return _result(request)
-
-    def request_many(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        *,
-        timeout: float | None = 1.0,
-        limit: int | None = None,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-    ) -> AsyncIterator[Message]:
-        """Send a request to all nodes that subscribe to the subject; see `oz.Node.request_many`.
-
-        Args:
-            subject: full subject.
-            payload: bytes, or a value for the codec.
-            timeout: seconds after which the replies end; None waits for `limit` replies.
-            limit: replies at most.
-            headers: as in `publish`.
-            key: for sticky queue groups, in place of the subject.
-
-        Raises:
-            NoResponders, PeerLost, ReplyError, WouldBlock: as `oz.Node.request_many`.
-            SubjectError, TypeError, ValueError, ClosedError, OwnershipError: as `publish`.
-        """
-        _check(timeout, limit=limit)
-        node = self._node
-        return AsyncReplies(node, node.publisher.prepare(subject, payload, headers, key), timeout, limit)
-
-    def _defer(self) -> None:
-        """Send the requests and replies of this turn of the loop together, at its end."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        with suppress(ClosedError):
-            self._node.publisher.flush_due()
-
-    def _schedule(self, deadline: float) -> None:
-        """End requests at a deadline. One timer serves all requests."""
-        timer = self._timer
-        loop = asyncio.get_running_loop()
-        # The clock of the node and the clock of the loop may differ.
-        at = loop.time() + max(deadline - self._node.clock(), 0.0)
-        if timer is not None:
-            if timer.when() <= at:
-                return
-            timer.cancel()
-        self._timer = loop.call_at(at, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        deadline = self._node.exchange.expire()
-        if deadline is not None:
-            self._schedule(deadline)
+    return defer

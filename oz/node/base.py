@@ -13,7 +13,7 @@ from oz import suggestions
 from oz.errors import ClosedError
 from oz.node.engine import Engine
 from oz.node.events import Event, Peer
-from oz.node.handlers import Runner
+from oz.node.handlers import Pool, Runner
 from oz.node.stats import NodeStats
 from oz.numbers import check_count
 from oz.options import Delivery, NodeOptions, OnFull
@@ -60,7 +60,7 @@ class NodeSubscriptionBase(SubscriptionBase):
         return queue
 
     def _take(self) -> Message | None:
-        """Return the next message, if nothing else is to be done before."""
+        """Return the next message; None without any, or if a gap is to be reported first."""
         items = self._queue().items
         try:
             item = items.popleft()
@@ -129,6 +129,9 @@ class NodeBase(PublishingBase):
         self._dialect, self._on_event = dialect, on_event
         self._handles: list[NodeSubscriptionBase] = []
         self._handles_limit = _HANDLES
+        options = NodeOptions() if options is None else options
+        if not isinstance(options, NodeOptions):
+            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
         self._node = Engine(
             name,
             bus=bus,
@@ -139,8 +142,9 @@ class NodeBase(PublishingBase):
             on_full=on_full,
             last_value=last_value,
             security=security,
-            options=NodeOptions() if options is None else options,
+            options=options,
             runs_handlers=self._runs_handlers,
+            pool=self._make_pool(options),
         )
         self._publish_with(self._node.publisher)
         self._begin()
@@ -151,6 +155,11 @@ class NodeBase(PublishingBase):
             self._handles = [one for one in self._handles if one.active]
             self._handles_limit = max(2 * len(self._handles), _HANDLES)
         self._handles.append(subscription)
+
+    @staticmethod
+    @abstractmethod
+    def _make_pool(options: NodeOptions) -> Pool:
+        """Return the workers of the handlers."""
 
     @abstractmethod
     def _begin(self) -> None:

@@ -25,7 +25,6 @@ import os
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -40,37 +39,42 @@ import msgpack
 import zmq
 
 from oz.configuration import Configuration, resolve
-from oz.errors import ClosedError, ConfigurationError, OwnershipError, ProtocolError, Timeout
+from oz.errors import (
+    KEYS_HINT,
+    ClosedError,
+    ConfigurationError,
+    OwnershipError,
+    PermissionDenied,
+    ProtocolError,
+    Timeout,
+)
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.node import events, roster
 from oz.node.directory import Directory
 from oz.node.events import Event, Peer
 from oz.node.exchange import Exchange
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Pool, Runner
+from oz.node.parts import CLOSED_TEXT, NodePublisher, NodeRules, NodeSubscriber, runners_of
 from oz.node.requests import INBOX
 from oz.node.roster import Roster
 from oz.node.stats import NodeStats
 from oz.node.subjects import (
-    NodeInterest,
-    NodeLastValues,
-    NodeSubjects,
-    NodeSubscriptions,
     check_subscribed,
 )
 from oz.options import Delivery, Limits, NodeOptions
-from oz.program_end import check_running, end_daemon
-from oz.publisher.engine import Engine as PublisherEngine
-from oz.publisher.engine import Outgoing
+from oz.program_end import check_running
 from oz.publisher.session import Session
+from oz.security.identity import is_of, make_uuid_of
 from oz.subjects.pattern import Pattern
-from oz.subscriber.engine import Engine as SubscriberEngine
 from oz.subscriber.link import LIVE, Link
 from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
+from oz.transport.runtime import runtime_of
+from oz.transport.security import Security, credentials_of, resolve_security
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links
@@ -80,97 +84,16 @@ from oz.wire.links import Card, Hello, StreamOptions
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 PROBE = "_OZ.PROBE"
-"""Subject of an empty direct message. What the peer has declared before its acknowledgement is known then."""
+"""Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
+_NAMED = 3  # Refused endpoints that the text of a timeout names.
+
 _log = peer_logger("oz.node")
-
-
-class NodePublisher(PublisherEngine):
-    """Publisher of a node: it knows reserved subjects."""
-
-    __slots__ = ("send_reply",)
-
-    send_reply: Callable[[str, bytes, dict[str, Any] | None], object]
-    interest_class = NodeInterest
-    last_values_class = NodeLastValues
-    subjects_class = NodeSubjects
-
-    def offer(self, message: Outgoing) -> bool:
-        """Publish a message, or send a reply to the inbox of a node; see `oz.publisher.engine.Engine.offer`."""
-        if message.subject.startswith(INBOX):
-            self.send_reply(message.subject, message.payload, message.extras)
-            return True
-        return super().offer(message)
-
-    def is_idle(self, now: float) -> bool:
-        """Return whether `attend` has nothing to do. To attend in vain costs several times as much."""
-        with self.lock:
-            listener, sessions = self._listener, self._sessions
-            if listener is None or self.is_closed or self.waiting or self._blocked or self._keys is not None:
-                return False
-            if sessions.ready or sessions.replies or sessions.has_work or listener.has_input():
-                return False
-            due = sessions.next_deadline()
-            return due is None or now < due
-
-    def session_of(self, node: bytes) -> Session | None:
-        """Return the session of a node, None without. The caller has the lock."""
-        return self._sessions.of_node(node)
-
-
-class NodeSubscriber(SubscriberEngine):
-    """Subscriber of a node: the attending side alone reads."""
-
-    __slots__ = ()
-
-    subscriptions_class = NodeSubscriptions
-
-    def _attend(self, may_read: bool) -> bool:
-        has_more = super()._attend(may_read)
-        # A call that takes a message does not attend.
-        self.attend_at = inf
-        return has_more
-
-    def _call_back(self) -> None:
-        """Report gaps, call inline handlers, and give messages to the runners of other handlers."""
-        dispatcher = self.dispatcher
-        while dispatcher.reports:
-            self.report(dispatcher.reports.popleft())
-        batches: dict[Runner, list[Message]] = {}
-        inline = dispatcher.inline
-        while inline:
-            inbox, message = inline.popleft()
-            runner = inbox.handler
-            if type(runner) is Runner:
-                batches.setdefault(runner, []).append(message)
-            else:
-                self.call(inbox, message)
-        for runner, messages in batches.items():
-            runner.put(messages)
-
-    def unsubscribe(self, inbox: Inbox) -> None:
-        """End a subscription and drop its messages."""
-        super().unsubscribe(inbox)
-        if isinstance(inbox.handler, Runner):
-            inbox.handler.clear()
-
-    def is_drained(self, inboxes: list[Inbox], revision: int) -> bool:
-        """Return whether all messages are handled that were published before `begin_drain`."""
-        return super().is_drained(inboxes, revision) and all(one.lanes.is_idle for one in _runners(inboxes))
-
-    def runners(self) -> list[Runner]:
-        """Return the runners of the handlers."""
-        with self.lock:
-            return _runners(self.dispatcher.inboxes)
-
-
-def _runners(inboxes: Iterable[Inbox]) -> list[Runner]:
-    return [one.handler for one in inboxes if isinstance(one.handler, Runner)]
 
 
 class _Happened(NamedTuple):
@@ -185,6 +108,7 @@ class _Happened(NamedTuple):
         card: of the peer; empty if it is no node.
         reason: of the BYE of a link.
         peers: that a peer introduces.
+        origin: of a link.
     """
 
     kind: str
@@ -194,6 +118,7 @@ class _Happened(NamedTuple):
     card: bytes = b""
     reason: int | None = None
     peers: Any = ()
+    origin: bytes = b""
 
 
 class Engine:
@@ -224,8 +149,12 @@ class Engine:
         security: Any,
         options: NodeOptions,
         runs_handlers: bool,
+        pool: Pool,
+        context: zmq.Context[Any] | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
+
+        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -233,10 +162,12 @@ class Engine:
             ClosedError: the program ends.
         """
         check_running("node")
-        if not isinstance(options, NodeOptions):
-            raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
-        if security is not None:
-            raise ConfigurationError("security", security, "argument", "nodes on links have no keys yet")
+        if security is None:
+            security = resolve_security()
+        elif isinstance(security, (str, os.PathLike)):
+            security = Security.from_file(security)
+        credentials = credentials_of(security)
+        self.pool = pool
         self.configuration = config = resolve(
             name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
         )
@@ -244,7 +175,6 @@ class Engine:
             options = replace(options, limits=config.limits)
         self.options = options
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
-        self.id = os.urandom(16)
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -253,15 +183,24 @@ class Engine:
         self._losses: deque[Gap] = deque()
         self._up_since: dict[bytes, float] = {}
         self._direct = 0
+        self._denials: deque[tuple[str, str]] = deque()
         self._directory: Directory | None = None
         found = find_codec(codec)
-        self._context: zmq.Context[Any] = zmq.Context()
+        self._owns_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self.runtime = runtime_of(self._context)
+        self.clock = self.runtime.clock
+        random_bytes = self.runtime.random_bytes
+        self.id = (
+            random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
+        )
         try:
             self.publisher = NodePublisher(
                 codec=found,
                 dialect=dialect,
                 on_full=on_full,
                 last_value=last_value,
+                security=security,
                 context=self._context,
                 options=options,
                 origin=self.id,
@@ -275,12 +214,16 @@ class Engine:
                 options=options,
                 runs_handlers=runs_handlers,
                 member=self.id,
+                credentials=credentials,
             )
-            self.pool: ThreadPool | TaskPool = ThreadPool(options.threads) if runs_handlers else TaskPool()
+            self.publisher.describe_peers = self._describe_peers
+            self.subscriber.on_denied = self._on_denied
+            if self.subscriber.keys is not None:
+                self.subscriber.keys.rights.rules = NodeRules()
             self.exchange = Exchange(
                 self.id,
                 self.publisher,
-                pool=self.pool,
+                pool=pool,
                 codec=found,
                 shows_errors=options.error_replies,
                 greets=self._is_greeting,
@@ -288,6 +231,7 @@ class Engine:
                 runners=self.subscriber.runners,
                 on_slow=self._report_slow,
                 on_idle=self._on_idle,
+                has_keys=credentials is not None,
             )
             self.publisher.send_reply = self.exchange.send_reply
             self._start(config)
@@ -300,7 +244,6 @@ class Engine:
 
     def _start(self, config: Configuration) -> None:
         publisher, subscriber = self.publisher, self.subscriber
-        self.runtime, self.clock = publisher.runtime, publisher.runtime.clock
         self.waiters = publisher.waiters
         publisher.on_session = self._on_session
         publisher.admit = self._admit
@@ -331,11 +274,12 @@ class Engine:
         self._scan(now)
 
     def _bind(self, config: Configuration) -> tuple[str, ...]:
-        """Bind the endpoints of the node; return those that peers dial."""
+        """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
-            self._directory = Directory(config.directory, self.bus, self.id)
+            has_key = self.subscriber.keys is not None
+            self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
             other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
@@ -345,7 +289,8 @@ class Engine:
         if not tcp and any(one.startswith("tcp://") for one in config.connect):
             tcp = [f"tcp://{address_towards(config.connect)}:*"]
         bound = [self.publisher.bind_links(one) for one in tcp]
-        warn_of_strangers(bound)
+        if self.subscriber.keys is None:
+            warn_of_strangers(bound)
         advertise = self.options.advertise
         address = advertise or (address_towards(config.connect) if bound else "")
         return *advertised(bound, address, is_advertised=bool(advertise)), *other
@@ -366,15 +311,53 @@ class Engine:
         link = place.link
         if link is not None:
             self._events.append(
-                _Happened(f"link {what}", endpoint=place.endpoint, card=link.card, reason=link.ending)
+                _Happened(
+                    f"link {what}",
+                    endpoint=place.endpoint,
+                    card=link.card,
+                    reason=link.ending,
+                    origin=link.origin or b"",
+                )
             )
 
+    def _on_denied(self, about: str, why: str) -> None:
+        self._denials.append((about, why))
+        self._wake()
+
     def _on_direct(self, link: Link, messages: list[Direct]) -> None:
+        messages = self._allowed_direct(link, messages)
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
+
+    def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
+        """Return the direct messages that the key of their sender may send."""
+        keys = self.subscriber.keys
+        if keys is None or link is self._own_link():
+            return messages
+        rights = keys.rights
+        rights.key = key = self.subscriber.key_of(link) or ""
+        if not rights.owns(link.origin or b"", len(messages)):
+            return []
+        permissions = keys.credentials.rights().permissions
+        if permissions is None:
+            return messages
+        now = self.clock()
+        allowed = []
+        for one in messages:
+            request = self.exchange.find(one[0])
+            if request is None or request.admits(key, permissions, now):
+                allowed.append(one)
+                continue
+            keys.denials.denied += 1
+            if not request.has_denied:
+                # Once for each request: its peers may send replies without end.
+                request.has_denied = True
+                subject = request.content.subject
+                self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
+        return allowed
 
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
@@ -388,6 +371,8 @@ class Engine:
             return links.OTHER_BUS
         if card.node != hello.member:
             return links.MALFORMED
+        if user is not None and not is_of(card.node, user):
+            return links.KEY_REFUSED
         if card.node == self.id and not self._is_own(hello.session):
             return links.OWN_ID
         return None
@@ -462,7 +447,8 @@ class Engine:
         with self.subscriber.reading:
             more = self.subscriber.attend()
         if not self.publisher.is_idle(self.clock()):
-            more |= self.publisher.attend(flushes=flushes)
+            is_urgent, self.exchange.is_urgent = self.exchange.is_urgent, False
+            more |= self.publisher.attend(flushes=flushes or is_urgent)
         self._turn()
         return more or bool(self._events)
 
@@ -474,7 +460,7 @@ class Engine:
         """Pass events to the roster, do what is due, and report."""
         happened, now = self._events, self.clock()
         self.exchange.turn(now)
-        if not happened and not self._losses and now < self._deadline():
+        if not (happened or self._losses or self._denials) and now < self._deadline():
             return
         with self.lock:
             for _ in range(len(happened)):
@@ -486,6 +472,9 @@ class Engine:
                 self._scan(now)
         while self._losses:
             self._report_loss(self._losses.popleft())
+        while self._denials:
+            about, why = self._denials.popleft()
+            self._emit(events.DENIED, about, why)
         self._tell()
 
     def _deadline(self) -> float:
@@ -516,6 +505,8 @@ class Engine:
         card = _decode_card(one.card)
         if one.endpoint:
             if one.kind == "link live":
+                if card is not None and not self._is_proved(card, one):
+                    card = None
                 return peers.on_live(one.endpoint, card, now)
             if one.kind == "link silent":
                 return peers.on_silent(one.endpoint, now)
@@ -529,6 +520,14 @@ class Engine:
                 return ()
             return peers.on_hello(card, now, one.session)
         return peers.on_session(one.node, one.kind, now, one.session)
+
+    def _is_proved(self, card: Card, one: _Happened) -> bool:
+        """Return whether a card belongs to the publisher that sent it, and to its key."""
+        if card.node != one.origin:
+            return False
+        keys = self.subscriber.keys
+        key = None if keys is None else keys.key_of(one.endpoint)
+        return keys is None or (key is not None and is_of(card.node, key))
 
     def _run(self, effects: Iterable[Any], now: float) -> None:
         """Carry out what the roster has decided."""
@@ -551,6 +550,8 @@ class Engine:
             self.subscriber.dial(endpoint)
         except (EndpointError, zmq.ZMQError) as error:
             _log.warning("this node cannot dial %s: %s", endpoint, error)
+        except PermissionDenied as error:
+            self._emit(events.DENIED, endpoint, str(error))
 
     def _scan(self, now: float) -> None:
         """Read the directory."""
@@ -566,7 +567,7 @@ class Engine:
             return
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
-            self._up_since[card.node] = time.time()
+            self._up_since[card.node] = self.runtime.time_ns() / 1e9
         peer = self._peer(card)
         about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
         if isinstance(effect, roster.PeerUp):
@@ -617,11 +618,7 @@ class Engine:
 
     def check_usable(self) -> None:
         """Raise ClosedError after `close`, and OwnershipError in the child of a fork."""
-        if self.is_foreign:
-            self.subscriber.check_open()
-        if self.is_closing:
-            end_daemon()
-            raise ClosedError("the node is closed")
+        self.publisher.check_usable()
 
     def check_may_wait(self) -> None:
         """Raise OwnershipError in the thread that attends to the node: an inline handler cannot wait for it."""
@@ -632,7 +629,7 @@ class Engine:
 
     def is_attended_here(self) -> bool:
         """Return whether the calling thread attends to the node, and is no event loop."""
-        return isinstance(self.pool, ThreadPool) and self.exchange.attending == threading.get_ident()
+        return self.subscriber.runs_handlers and self.exchange.attending == threading.get_ident()
 
     def subscribe(
         self,
@@ -645,7 +642,7 @@ class Engine:
         last_value: bool,
         limit: int | None,
     ) -> Inbox:
-        """Add a subscription. What the caller publishes next on this node is delivered to it.
+        """Add a subscription. The next message that the caller publishes on this node is delivered to it.
 
         Args:
             patterns: of the subscription.
@@ -669,12 +666,14 @@ class Engine:
                 patterns,
                 receiver,
                 stream,
-                replace(delivery, inline=receiver is not None),
+                delivery,
                 last_value=last_value,
                 limit=limit,
             )
             inbox.replier = self.exchange.reply
-            if receiver is None:
+            if isinstance(receiver, Runner):
+                subscriber.add_runner(inbox)
+            elif receiver is None:
                 # A queue with a policy never stops the node from reading.
                 subscriber.own_queue(inbox, delivery, stream.overflow or "drop_newest")
         self._apply_own()
@@ -761,9 +760,11 @@ class Engine:
         """Return what `ready` waits for, in words."""
         missing = []
         with self.lock:
-            up = self._cards(roster.UP)
+            up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
+        missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
+        absent = [one for one in absent if one not in silent]
         if absent:
             missing.append(
                 f"no peer is named {', '.join(map(repr, absent))}; up are {_listed(card.name for card in up)}"
@@ -773,6 +774,8 @@ class Engine:
             missing.append(
                 f"{len(up)} of {count} peers are up: {_listed(card.name for card in up)}{self._hint()}"
             )
+        if missing:
+            missing += self._refusals()
         for card in up:
             why = self._unready(card.node, probes)
             if why is not None:
@@ -782,6 +785,19 @@ class Engine:
         if is_greeting:
             missing.append("endpoints that were just found have not answered yet")
         return missing
+
+    def _describe_peers(self) -> str:
+        with self.lock:
+            return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
+
+    def _refusals(self) -> list[str]:
+        """Return why endpoints lead to no peer because of keys, or may do so, in words."""
+        if self.subscriber.keys is None:
+            return [KEYS_HINT] if self.configuration.connect else []
+        with self.subscriber.lock:
+            found = [one.key_refusal for one in self.subscriber.places.values() if one.key_refusal]
+        more = [f"{len(found) - _NAMED} more endpoints refuse this node"] if len(found) > _NAMED else []
+        return found[:_NAMED] + more
 
     def _hint(self) -> str:
         seeds = self.configuration.connect
@@ -831,11 +847,14 @@ class Engine:
             self._emit(events.SLOW_HANDLER, about, text, count=dropped)
 
     def _on_idle(self) -> None:
+        if self.publisher.waiting:
+            with suppress(ClosedError):
+                self.publisher.flush_due()
         if self.subscriber._drains:
             self._tell()
 
     def handled(self, timeout: float | None) -> Steps[None]:
-        """Receive no more messages for handlers, and wait until those that have arrived are handled.
+        """Receive no more messages for handlers, and wait until the received messages are handled.
 
         Args:
             timeout: in seconds, None for ever.
@@ -849,7 +868,7 @@ class Engine:
         except ClosedError:
             return
         try:
-            while not all(one.lanes.is_idle for one in _runners(inboxes)):
+            while not all(one.lanes.is_idle for one in runners_of(inboxes)):
                 if end is not None and self.clock() >= end:
                     return
                 yield end
@@ -882,11 +901,8 @@ class Engine:
         if self.is_foreign:
             return 0
         self._leave_directory()
-        self.exchange.end_requests(ClosedError("the node is closed"))
-        if isinstance(self.pool, TaskPool):
-            self.pool.cancel()
-        else:
-            self.pool.close(None if end == inf else max(0.0, end - self.clock()))
+        self.exchange.end_requests(ClosedError(CLOSED_TEXT))
+        self.pool.finish(None if end == inf else max(0.0, end - self.clock()))
         left = self.publisher.finish(end)
         self.subscriber.close()
         self._tell()
@@ -903,24 +919,26 @@ class Engine:
 
     def end_context(self) -> None:
         """Terminate the context. It waits until libzmq has sent everything, or its linger time is over."""
-        if not self.is_foreign and not self._context.closed:
+        if self.owns_context and not self.is_foreign:
+            self._owns_context = False
             self._context.term()
 
     @property
     def owns_context(self) -> bool:
         """Whether `end_context` has something to do."""
-        return not self._context.closed
+        return self._owns_context
 
     def _abandon(self) -> None:
         """Close what the constructor has made."""
         self._leave_directory()
         for close in (
-            lambda: self.publisher.finish(time.monotonic() + _LINGER),
+            lambda: self.publisher.finish(self.clock() + _LINGER),
             lambda: self.subscriber.close(),
         ):
             with suppress(AttributeError, ClosedError, zmq.ZMQError):
                 close()
-        self._context.destroy(0)
+        if self._owns_context:
+            self._context.destroy(0)
 
     def _leave_directory(self) -> None:
         if self._directory is not None:
@@ -935,6 +953,8 @@ def _disown_all() -> None:
     for engine in tuple(_engines):
         # The lock may be held by a thread that the child does not have.
         engine.lock = threading.RLock()
+        engine.exchange.lock = threading.Lock()
+        engine.pool.disown()
         engine._directory = None
     _engines.clear()
 

@@ -34,13 +34,24 @@ class Event:
     """An event of a node, for `on_event`.
 
     Attributes:
-        kind: "peer_up"; "peer_silent" (no answer for 3.5 seconds); "peer_left" (closed or restarted);
-            "peer_lost" (silent for `lost_after`); "name_conflict" (two nodes have one name); "slow_handler";
-            "denied" (an endpoint or a subscription was refused); "loss" (messages did not arrive).
+        kind: of the event, see below.
         about: name of the peer, else the endpoint or the subject.
         text: what happened.
         peer: of the event, or None.
         count: lost messages, with "loss"; None if the number is unknown.
+
+    ================= =======================================================================================
+    kind              meaning
+    ================= =======================================================================================
+    peer_up           a peer is up, or a silent peer answers again
+    peer_silent       a peer has not answered for 3.5 seconds, or its connection has ended
+    peer_left         a peer has closed, or was restarted
+    peer_lost         a peer was silent for `lost_after` seconds
+    name_conflict     two nodes have one name
+    slow_handler      messages wait for a handler
+    denied            an endpoint leads to no peer: another bus, a plain publisher, or a refused key
+    loss              messages did not arrive
+    ================= =======================================================================================
     """
 
     kind: str

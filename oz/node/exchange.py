@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from oz.node.responders import StreamResponders
 from oz.publisher.engine import Engine as PublisherEngine
 from oz.publisher.engine import Outgoing, _as_bytes, _too_large
 from oz.publisher.session import Session
+from oz.security.identity import is_same_key
 from oz.subscriber.link import Link
 from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Direct
@@ -56,6 +57,7 @@ class Exchange:
     Attributes:
         finished: result of `Message.reply`: None, or an object that may be awaited.
         schedule: called with the deadline of a new request.
+        is_urgent: whether requests wait for the attending side to send them.
         attending: id of the thread that attends to the node.
         failed: calls of handlers that raised.
         overflowed: messages that did not reach a handler because its queue was full.
@@ -75,6 +77,7 @@ class Exchange:
         runners: Callable[[], Iterable[Runner]],
         on_slow: Callable[[Runner, float, int], object],
         on_idle: Callable[[], object],
+        has_keys: bool = False,
     ) -> None:
         """Start without requests.
 
@@ -90,12 +93,13 @@ class Exchange:
             on_slow: called with the runner of a slow handler, the seconds that its oldest message has waited, and
                 the number of dropped messages.
             on_idle: called when a handler has no message any more.
+            has_keys: whether ids of nodes are made from keys.
         """
         self._node, self._publisher, self._codec = node, publisher, codec
         self._pool = pool
         self._shows_errors, self._on_slow = shows_errors, on_slow
         self._has_session, self._runners = has_session, runners
-        self.handler_ended = on_idle
+        self.handler_ended, self._has_keys = on_idle, has_keys
         self._clock = publisher.runtime.clock
         self._wall_clock_ns: Callable[[], int] = publisher.runtime.time_ns
         self.lock = threading.Lock()
@@ -107,9 +111,12 @@ class Exchange:
         self._arrived: deque[tuple[Link, list[Direct]]] = deque()
         self._sessions: deque[tuple[Session, str, bytes]] = deque()
         self._slow_at = -inf
+        # Requests that ended in the last turn: as many may begin in this one.
+        self._answered = 0
         self.finished: Any = None
         self.schedule: Callable[[float], object] = bool
         self.attending = 0
+        self.is_urgent = False
         self.failed = self.overflowed = self.lost_replies = 0
 
     @property
@@ -185,10 +192,11 @@ class Exchange:
         extras = {REPLY_TO: request.reply_to}
         if content.extras is not None:
             extras = {**content.extras, **extras}
+        is_alone = max(self._answered, len(self._requests)) < 2
+        if not is_alone:
+            self.is_urgent = True
         try:
-            if self._publisher.send_in(
-                stream, content.raw, content.payload, extras, is_alone=len(self._requests) == 1
-            ):
+            if self._publisher.send_in(stream, content.raw, content.payload, extras, is_alone=is_alone):
                 return
             error: OzError = WouldBlock(
                 f"the request to {content.subject!r} was not sent: {self._name(stream.session.member)!r} is full"
@@ -226,6 +234,10 @@ class Exchange:
             effects = self._requests.end_all(error)
         self._act(effects)
 
+    def find(self, reply_to: str) -> Request | None:
+        """Return the request that a reply is for; None if it has ended. It needs no lock."""
+        return self._requests.find(reply_to)
+
     # replies
 
     def reply(self, message: Message, payload: Any = b"", headers: dict[str, Any] | None = None) -> Any:
@@ -237,14 +249,34 @@ class Exchange:
             TypeError, ValueError: payload or headers are not allowed.
             ClosedError, OwnershipError: the node cannot be used.
         """
-        reply_to = message.reply_to
-        if reply_to is None:
-            raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
+        reply_to = self._inbox_of(message)
         extras = None if headers is None else check_extras(Extras(headers)) or None
         return self.send_reply(reply_to, self._encode(payload), extras)
 
-    def send_reply(self, reply_to: str, payload: bytes, extras: dict[str, Any] | None) -> Any:
+    def _inbox_of(self, message: Message) -> str:
+        """Return the subject of the replies to a request.
+
+        Raises:
+            NoRequest: the message is no request, or the inbox belongs to another key than the message.
+        """
+        reply_to = message.reply_to
+        if reply_to is None:
+            raise NoRequest(f"{message.subject!r} is no request: it has no subject to reply on")
+        if self._has_keys and not is_same_key(inbox_node(reply_to), message.origin):
+            # A file of permissions refuses such a message before. Without one, nobody else looks at the inbox.
+            raise NoRequest(f"{message.subject!r} asks for a reply in the inbox of a node with another key")
+        return reply_to
+
+    def send_reply(
+        self, reply_to: str, payload: bytes, extras: dict[str, Any] | None, *, is_alone: bool = True
+    ) -> Any:
         """Send a direct message to the inbox of a node.
+
+        Args:
+            reply_to: subject of the inbox.
+            payload: encoded.
+            extras: of `check_extras`, or None.
+            is_alone: whether no other reply is expected that could join the batch.
 
         Raises:
             NoRequest: the subject is not the inbox of a node.
@@ -254,7 +286,8 @@ class Exchange:
         node = inbox_node(reply_to)
         if node is None:
             raise NoRequest(f"{reply_to!r} is not the inbox of a node: it begins with '_INBOX.' and an id")
-        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=self._pool.is_alone)
+        is_alone = is_alone and self._pool.is_alone
+        is_sent = self._publisher.direct_later(node, reply_to, payload, extras, is_alone=is_alone)
         if is_sent is None:
             with self.lock:
                 is_sent = self._replies.add(node, Reply(reply_to, payload, extras), self._clock())
@@ -275,12 +308,18 @@ class Exchange:
 
     # what handlers ask for
 
-    def answer(self, message: Message, value: Any) -> None:
-        """Send the return value of a handler, if the message is a request of a node."""
+    def answer(self, message: Message, value: Any, *, is_alone: bool = True) -> None:
+        """Send the return value of a handler, if the message is a request of a node.
+
+        Args:
+            message: request.
+            value: of the handler.
+            is_alone: whether no other reply is expected that could join the batch.
+        """
         if message.reply_to is None:
             return
         try:
-            self.reply(message, value)
+            self.send_reply(self._inbox_of(message), self._encode(value), None, is_alone=is_alone)
         except ClosedError:
             pass
         except Exception as error:
@@ -290,6 +329,9 @@ class Exchange:
 
     def handler_failed(self, handler: Any, message: Message, error: BaseException) -> None:
         """Log and count the exception of a handler, and send it to the requester."""
+        if isinstance(error, ClosedError) and self._publisher.is_closing:
+            # The node closed while the handler ran.
+            return
         self.failed += 1
         _log.error("a handler raised for %r: %r", message.subject, handler, exc_info=error)
         if message.reply_to is not None:
@@ -298,7 +340,7 @@ class Exchange:
     def _send_error(self, message: Message, error: BaseException) -> None:
         extras = {ERROR: encode_error(error, is_hidden=not self._shows_errors)}
         try:
-            self.send_reply(message.reply_to or "", b"", extras)
+            self.send_reply(self._inbox_of(message), b"", extras)
         except OzError as failure:
             _log.warning("the error reply for %r was not sent: %s", message.subject, failure)
 
@@ -322,10 +364,10 @@ class Exchange:
     def turn(self, now: float) -> None:
         """Pass replies and events to the machines, and do what is due."""
         self.attending = threading.get_ident()
-        while self._arrived:
-            link, messages = self._arrived.popleft()
-            for subject, payload, extras in messages:
-                self._on_reply(link.origin or b"", subject, payload, extras)
+        answered: Sequence[Effect] = ()
+        if self._arrived:
+            answered = self._read_replies()
+            self._answered = len(answered)
         while self._sessions:
             self._on_event(*self._sessions.popleft(), now)
         if len(self._replies):
@@ -339,20 +381,33 @@ class Exchange:
             self._young = {one: end for one, end in self._young.items() if now < end}
             self._report_slow()
             self.expire()
+        # At the end, because threads that wake up need the interpreter.
+        self._act(answered)
 
-    def _on_reply(self, node: bytes, subject: str, payload: bytes, extras: Any) -> None:
-        asked = self._requests.subject_of(subject)
-        # A late reply is counted, and not decoded.
-        message = None if asked is None else self._read_reply(node, asked, subject, payload, extras)
-        with self.lock:
-            effects = self._requests.on_reply(node, subject, message)
-        for request in effects:
-            if type(request) is Request:
-                request.notify()
+    def _read_replies(self) -> list[Effect]:
+        """Read the replies that have arrived; return the requests with news."""
+        effects: list[Effect] = []
+        on_reply = self._requests.on_reply
+        while self._arrived:
+            link, messages = self._arrived.popleft()
+            node = link.origin or b""
+            replies = [
+                (subject, self._read_reply(node, subject, payload, extras))
+                for subject, payload, extras in messages
+            ]
+            with self.lock:
+                for subject, reply in replies:
+                    effects += on_reply(node, subject, reply)
+        return effects
 
     def _read_reply(
-        self, node: bytes, asked: str, subject: str, payload: bytes, extras: Any
-    ) -> Message | ReplyError:
+        self, node: bytes, subject: str, payload: bytes, extras: Any
+    ) -> Message | ReplyError | None:
+        request = self._requests.find(subject)
+        if request is None:
+            # A late reply is counted, and not decoded.
+            return None
+        asked = request.content.subject
         if extras is not None and ERROR in extras:
             return decode_error(extras[ERROR], asked, self._name(node))
         try:

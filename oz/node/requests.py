@@ -37,9 +37,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oz.errors import NoResponders, OzError, PeerLost, Timeout, WouldBlock
+
+if TYPE_CHECKING:
+    from oz.security.permissions import Permissions
 
 MAX_REQUESTS = 65_536
 """Requests without an end at most."""
@@ -79,11 +82,13 @@ class Request:
         error: that ended it, or None.
         has_ended: whether no reply can come any more.
         notify: called by the engine when there is news.
+        asked_at: time at which it was sent last, in seconds.
+        has_denied: whether a reply was refused.
     """
 
     __slots__ = (
-        "_count", "_left", "_lost", "_retries", "content", "deadline", "error", "has_ended", "holders", "is_many",
-        "notify", "replies", "reply_to",
+        "_admitted", "_count", "_left", "_lost", "_retries", "asked_at", "content", "deadline", "error",
+        "has_denied", "has_ended", "holders", "is_many", "notify", "replies", "reply_to",
     )  # fmt: skip
 
     def __init__(
@@ -99,11 +104,29 @@ class Request:
         self.reply_to, self.content, self.is_many = reply_to, content, is_many
         self.deadline, self._retries, self._left, self._count = deadline, retries, left, 0
         self._lost: list[bytes] = []
+        self._admitted: dict[str, int] | None = None
+        self.asked_at, self.has_denied = 0.0, False
         self.holders: Sequence[Any] = ()
         self.replies: deque[Any] = deque()
         self.error: OzError | None = None
         self.has_ended = False
         self.notify: Callable[[], object] = bool
+
+    def admits(self, key: str, permissions: Permissions, now: float) -> bool:
+        """Return whether the holder of a key may send one more reply, and count it.
+
+        Args:
+            key: public key of the responder.
+            permissions: that it is held to.
+            now: in seconds.
+        """
+        if self._admitted is None:
+            self._admitted = {}
+        count, age = self._admitted.get(key, 0), now - self.asked_at
+        if not permissions.may_reply(permissions.user_of(key), self.content.raw, count, age):
+            return False
+        self._admitted[key] = count + 1
+        return True
 
 
 class Send(NamedTuple):
@@ -236,6 +259,7 @@ class Requests:
         return request, effects
 
     def _send(self, request: Request, now: float) -> list[Effect]:
+        request.asked_at = now
         if request.is_many:
             request.holders = self._responders.all(request.content, now)
         else:
@@ -265,10 +289,9 @@ class Requests:
         """Whether a request waits for a responder."""
         return bool(self._waiting)
 
-    def subject_of(self, reply_to: str) -> str | None:
-        """Return the subject of the request that a reply is for; None if it has ended."""
-        request = self._open.get(reply_to)
-        return None if request is None else request.content.subject
+    def find(self, reply_to: str) -> Request | None:
+        """Return the request that a reply is for; None if it has ended."""
+        return self._open.get(reply_to)
 
     def changed(self, now: float) -> list[Effect]:
         """Send the waiting requests, after a change of subscriptions or links."""

@@ -12,12 +12,13 @@ from typing import Any, Never, Self
 from oz.errors import ClosedError
 from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
-from oz.node.asking import ThreadRequesting
+from oz.node.asking import ThreadRequesting, defer_to_thread
 from oz.node.base import NodeBase, NodeSubscriptionBase
 from oz.node.engine import Engine
 from oz.node.events import Event
+from oz.node.threads import ThreadPool
 from oz.numbers import check_wait
-from oz.options import Ack, Delivery, Overflow
+from oz.options import Ack, Delivery, NodeOptions, Overflow
 from oz.program_end import CLOSE_TIMEOUT, close_all
 from oz.publisher.sync import Publishing
 from oz.publisher.thread import PublisherThread
@@ -186,9 +187,14 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     Threads may share it. A signal handler must not use it. The node has one thread, which attends to the links.
     """
 
+    @staticmethod
+    def _make_pool(options: NodeOptions) -> ThreadPool:
+        return ThreadPool(options.threads)
+
     def _begin(self) -> None:
         if self._on_event is not None:
             self._node.notify = _Notices(self._on_event).put
+        self._node.publisher.defer = defer_to_thread(self._node.publisher)
         self._life = _Life(self._node)
 
     def _drop(self) -> None:
@@ -211,7 +217,7 @@ class Node(NodeBase, Publishing, ThreadRequesting):
     ) -> Subscription:
         """Subscribe to a pattern, or to several as one subscription.
 
-        What the calling thread publishes next on this node is delivered to the subscription. Peers know of it
+        The next message that the calling thread publishes here is delivered to the subscription. Peers know of it
         after `wait_ready`. A wildcard at the start of a pattern does not match subjects that begin with `_`.
 
         Args:

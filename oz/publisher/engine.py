@@ -79,6 +79,7 @@ WINDOW = 256
 WATCH_INTERVAL = 0.01
 """Seconds between two looks for plain subscriptions while messages are sent to plain subscribers."""
 _LARGE = 1_024  # Bytes from which a frame may take long to decode.
+_ALONE = 4  # Items of `waiting` for one message.
 _STEPS = 8  # Patterns that are applied between two looks at the clock.
 _TOTAL_BYTES = 1 << 30
 _MIN_LINGER = 50  # Milliseconds: a subscriber on this host gets what was sent before `close(timeout=0)`.
@@ -145,6 +146,7 @@ class Engine:
         "is_watching", "plain_sent",
     )  # fmt: skip
 
+    _patterns_hint = "; publisher.subscribers lists the patterns"
     interest_class = Interest
     last_values_class = LastValues
     subjects_class = SubjectCheck
@@ -343,7 +345,7 @@ class Engine:
         is_alone: bool,
     ) -> bool:
         """Add a message for one stream to the batch; return False if it has no space."""
-        if stream.pending and self.waiting:
+        if self.waiting and stream.session.is_half_full:
             # Messages that wait take space too.
             self._sessions.now = self._clock()
             self._sessions.flush()
@@ -353,7 +355,7 @@ class Engine:
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
             self._flush()
-        elif is_alone or self.defer is None:
+        elif self.defer is None or (is_alone and len(self.waiting) == _ALONE):
             self._expect_flush()
         else:
             self.defer()
@@ -597,7 +599,7 @@ class Engine:
             if not plain.send(raw, payload):
                 return False
             if plain.has_input():
-                self._request_attention()
+                self.request_attention()
         if sessions.interest.groups:
             sessions.now = self._clock()
         is_matched = sessions.publish(subject, payload, extras, key=key, raw=raw)
@@ -648,7 +650,7 @@ class Engine:
             if not self.is_watching:
                 self.is_watching = True
                 self._watch_at = self._clock() + WATCH_INTERVAL
-                self._request_attention()
+                self.request_attention()
         return True
 
     def _watch(self, now: float) -> None:
@@ -665,7 +667,7 @@ class Engine:
         elif self.batcher.is_due(self._clock()):
             self._flush()
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
     def begin_batch(self, way: tuple[Recipients, bytes], payload: bytes) -> None:
         """Publish the first message of a batch, whose recipients are in `quick`.
@@ -722,9 +724,10 @@ class Engine:
         if len(self.waiting) >= self.full_length:
             self._locked(self._flush)
         elif self.is_resting:
-            self._request_attention()
+            self.request_attention()
 
-    def _request_attention(self) -> None:
+    def request_attention(self) -> None:
+        """Let the attending side run."""
         self.is_resting = False
         self.wake()
 
@@ -835,9 +838,9 @@ class Engine:
                 self._pump(listener)
                 self._tell()
                 if sessions.has_work or listener.has_input():
-                    self._request_attention()
+                    self.request_attention()
             if sessions.ready:
-                self._request_attention()
+                self.request_attention()
         if self.refuses:
             self._measure_pressure()
         self.batcher.sent(began, self._clock())
@@ -1023,24 +1026,27 @@ class Engine:
         while (found := self.count_subscribers(subject, only_up=True)) < count:
             if end is not None and self._clock() >= end:
                 of = "" if subject is None else f" of {subject!r}"
-                where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
-                if self.link_endpoints:
-                    where += f", for links at {', '.join(self.link_endpoints)}"
                 has_called = any(not one.startswith("inproc:") for one in self._endpoints.connected)
                 hint = f". {KEYS_HINT}" if self._keys is None and has_called else ""
                 others = "" if subject is None else self._other_subscribers(found)
                 raise Timeout(
-                    f"{found} of {count} subscribers{of} after {timeout:g} s; the publisher is at {where}"
-                    f"{others}{hint}"
+                    f"{found} of {count} subscribers{of} after {timeout:g} s; {self._describe()}{others}{hint}"
                 )
             yield end
+
+    def _describe(self) -> str:
+        """Return where subscribers reach the publisher, for a timeout."""
+        where = ", ".join(self.endpoints) or "no endpoint: bind or connect it"
+        if self.link_endpoints:
+            where += f", for links at {', '.join(self.link_endpoints)}"
+        return f"the publisher is at {where}"
 
     def _other_subscribers(self, found: int) -> str:
         """Return a hint for a timeout if there are subscribers whose patterns do not match."""
         others = self.count_subscribers(None) - found
         if others <= 0:
             return ""
-        return f". Subscribers without a matching pattern: {others}; publisher.subscribers lists the patterns"
+        return f". Subscribers without a matching pattern: {others}{self._patterns_hint}"
 
     def sessions(self) -> list[Session]:
         """Return the sessions that have not ended. A subscriber that comes again later has another object."""

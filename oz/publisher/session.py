@@ -708,6 +708,11 @@ class Session:
         """Return whether `pending_bytes` allows a backlog to grow by a size in bytes."""
         return self.bytes + size <= self.settings.pending_bytes
 
+    @property
+    def is_half_full(self) -> bool:
+        """Whether half of the window is used, so that messages that wait for a batch may not enter it."""
+        return 2 * len(self.batches) > self.window or 2 * self.window_used > self.settings.window_bytes
+
     def _has_room(self) -> bool:
         return len(self.batches) < self.window and self.window_used < self.settings.window_bytes
 

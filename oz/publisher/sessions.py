@@ -336,6 +336,10 @@ class Sessions:
                 return
             if self._is_stale(session, hello, route):
                 return
+            if session.member != hello.member:
+                # Its card would prove another node than the one whose direct messages the session receives.
+                self.replies.append((route, self._bye(links.MALFORMED)))
+                return
         reason = self.admit(hello, user)
         if reason is not None:
             self.replies.append((route, self._bye(reason, 0 if session is None else session.following)))

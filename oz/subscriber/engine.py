@@ -405,6 +405,17 @@ class Engine(Connections):
             return True
         return inbox is not None and not inbox.is_active
 
+    def why_nothing_comes(self, timeout: float | None) -> str:
+        """Return the cause of a timeout, if the program can mend it. A check with `timeout=0` must be cheap."""
+        if not self.dispatcher.inboxes:
+            return "; the subscriber has no subscription: call subscribe(pattern)"
+        if not timeout:
+            return ""
+        if not self.places:
+            return "; the subscriber has no endpoint: call connect(endpoint)"
+        silent = [one.endpoint for one in self.publishers if one.mode == "connecting"]
+        return f"; no publisher answers at {', '.join(silent)}" if silent else ""
+
     def missing(self) -> list[str]:
         """Return why endpoints are not ready.
 

@@ -62,6 +62,18 @@ def test_the_last_hello_has_the_card(attempt):
     assert publisher.sessions.of_node(MEMBER) is None
 
 
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_session_keeps_its_node(attempt):
+    publisher = Publisher()
+    session = publisher.hello(member=OTHER_MEMBER)
+    publisher.pull(session)
+    # The card is that of the second member, and the session that of the first one.
+    publisher.hello(attempt=attempt, epoch=session.epoch, card=b"card")
+    assert publisher.replies() == [(ROUTE, Bye(links.MALFORMED, links.PUBLISHER, 0, {}))]
+    assert not session.card
+    assert not publisher.sessions.by_node
+
+
 def test_a_session_without_a_card_is_no_node():
     publisher = Publisher()
     publisher.hello()

@@ -14,7 +14,7 @@ from types import FunctionType
 import pytest
 
 from oz.node import aio, sync
-from oz.node.asking import AsyncReplies
+from oz.node.loop_asking import AsyncReplies
 from oz.options import NodeOptions
 from support.waiting import DEADLINE
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from oz.errors import OwnershipError
-from oz.node.handlers import InlineRunner, Runner, TaskPool, ThreadPool
+from oz.node.handlers import InlineRunner, Runner
+from oz.node.tasks import TaskPool
+from oz.node.threads import ThreadPool
 from oz.subscriber.message import Arrival, HandledMessage, Message
 
 DEADLINE = 30.0
@@ -22,7 +24,7 @@ class Owner:
         self.overflowed = 0
         self.ended = threading.Semaphore(0)
 
-    def answer(self, message, value):
+    def answer(self, message, value, *, is_alone=True):
         self.replies.append((message.payload, value))
 
     def handler_failed(self, handler, message, error):
@@ -50,7 +52,7 @@ def running(size=1):
     try:
         yield pool
     finally:
-        assert pool.close(DEADLINE)
+        assert pool.finish(DEADLINE)
 
 
 class Gate:
@@ -262,9 +264,9 @@ def test_close_waits_for_handlers_that_run():
     runner = Runner(pool, Owner(), gate)
     runner.put(make_messages(3))
     gate.wait_until_entered()
-    assert not pool.close(0.01)
+    assert not pool.finish(0.01)
     gate.opened.set()
-    assert pool.close(DEADLINE)
+    assert pool.finish(DEADLINE)
     assert gate.seen == [b"0"]
     runner.put(make_messages(1))
     assert not pool._threads
@@ -273,7 +275,7 @@ def test_close_waits_for_handlers_that_run():
 def test_close_from_a_handler_does_not_wait_for_itself():
     owner, results = Owner(), []
     pool = ThreadPool(2)
-    runner = Runner(pool, owner, lambda message: results.append(pool.close(DEADLINE)))
+    runner = Runner(pool, owner, lambda message: results.append(pool.finish(DEADLINE)))
     runner.put(make_messages(1))
     while not results:
         threading.Event().wait(0.001)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, PeerLost
 from oz.node.aio import Node as AsyncNode
 from oz.options import Delivery, NodeOptions
 from support.waiting import Thread, until
@@ -46,7 +46,7 @@ class Gate:
 
 
 def subscribe(pair, subject, handler, **options):
-    subscriber, _publisher = pair
+    subscriber, _ = pair
     subscription = subscriber.subscribe(subject, handler, **options)
     subscriber.wait_ready("publisher")
     return subscription
@@ -316,3 +316,30 @@ def test_a_pool_has_as_many_threads_as_the_node_allows(make):
         gate.opened.set()
     gates[2].wait_until_entered()
     gates[2].opened.set()
+
+
+def test_a_handler_that_ends_after_its_node_is_not_a_fault(pair, caplog):
+    subscriber, publisher = pair
+    entered, opened, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def reply_late(message):
+        entered.set()
+        assert opened.wait(DEADLINE)
+        try:
+            message.reply("late")
+        finally:
+            ended.set()
+
+    if type(subscriber).__name__ == "Looped":
+        pytest.skip("the loop cancels its handlers")
+    subscribe(pair, "svc", reply_late)
+    publisher.wait_ready("subscriber", subscriber="svc")
+    work = Thread(lambda: publisher.request("svc", timeout=None))
+    assert entered.wait(DEADLINE)
+    subscriber.close(timeout=0)
+    opened.set()
+    assert ended.wait(DEADLINE)
+    with pytest.raises(PeerLost):
+        work.outcome()
+    until(lambda: not any(thread.name == "oz handler" for thread in threading.enumerate()))
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []

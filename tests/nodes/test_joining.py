@@ -1,5 +1,6 @@
 """Nodes find each other, exchange messages and leave, over real sockets."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -357,6 +358,26 @@ def test_a_forgotten_node_closes(make, directory):
         del forgotten
         gc.collect()
     until(lambda: kinds(events) == ["peer_up", "peer_left"])
+
+
+def test_a_forgotten_node_of_a_loop_closes(directory):
+    from oz.node.aio import Node
+    from oz.options import NodeOptions
+
+    async def main():
+        options = NodeOptions(directory=directory)
+        async with Node("observer", bus="test", options=options) as observer:
+            forgotten = Node("forgotten", bus="test", options=options)
+            forgotten.subscribe("a")
+            await observer.wait_ready("forgotten")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                del forgotten
+                gc.collect()
+            while observer.peers:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 40))
 
 
 def test_ctrl_c_ends_a_program(make, directory):

@@ -325,7 +325,8 @@ def test_a_full_stream_refuses_a_message(engine, join, on_full):
     sent = 0
     while made.send_in(stream, b"a", b"%d" % sent, None):
         sent += 1
-    assert sent == 356
+    # The window has 256 batches, and the first ones may have several messages.
+    assert sent >= 356
     assert made.stats().dropped["full"] == 0
     peer.is_acking = True
     assert peer.receive(sent) == [b"%d" % number for number in range(sent)]
