@@ -420,7 +420,7 @@ class Exchange:
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
             return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())
-        return tuple.__new__(Message, (subject, value, None, arrival, 0, fields, payload))
+        return tuple.__new__(Message, (inbox, value, None, arrival, 0, fields, payload))
 
     def _on_event(self, session: Session, what: str, card: bytes, now: float) -> None:
         if what == "up" and card:

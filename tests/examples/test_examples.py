@@ -69,8 +69,8 @@ TELLING = {
         [
             "rates 50 True",
             "credit 50 False",
-            "nobody answers risk.margin.rates",
-            "answered 2",
+            "no responder for risk.margin.rates",
+            "received 2",
         ],
         [],
     ),
@@ -153,7 +153,7 @@ def test_the_drop_in_differs_in_the_import_and_the_line_that_makes_the_socket():
 @pytest.mark.documents
 def test_the_market_data_bus_runs_from_one_script(tmp_path):
     lines = run(EXAMPLES / "bus" / "run.py", tmp_path)
-    assert {"prices is up", "pricing is up"} <= set(lines), lines
+    assert {"prices peer_up", "pricing peer_up"} <= set(lines), lines
     quotes = [line for line in lines if re.fullmatch(r"[A-Z]{6} [0-9.]+, bid [0-9.]+, ask [0-9.]+", line)]
     assert len(quotes) == 5, lines
     assert lines[-1] == "lost 0"
