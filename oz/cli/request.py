@@ -118,8 +118,9 @@ def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
 def _print(replies: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> int:
     """Print replies as they come, and return their number."""
     count = 0
-    for count, reply in enumerate(replies, 1):
+    for reply in replies:
         show(reply)
+        count += 1
     return count
 
 

@@ -26,6 +26,7 @@ from oz.publisher.thread import Attendance
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
 from oz.subscriber.aio import Done
+from oz.subscriber.aio import Subscription as PlainSubscription
 from oz.transport.steps import Steps, run
 
 TURN = 0.005
@@ -37,7 +38,7 @@ _log = peer_logger("oz.node")
 Handler = Callable[[BaseMessage], Any]
 
 
-class Subscription(NodeSubscriptionBase):
+class Subscription(NodeSubscriptionBase, PlainSubscription):
     """One subscription of an asyncio `Node`; see `oz.Node`. It may be awaited."""
 
     _class_name = "oz.asyncio.Subscription"

@@ -29,6 +29,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -60,7 +61,7 @@ from oz.node.stats import NodeStats
 from oz.node.subjects import (
     check_subscribed,
 )
-from oz.options import Delivery, NodeOptions
+from oz.options import Delivery, Limits, NodeOptions
 from oz.program_end import check_running
 from oz.publisher.session import Session
 from oz.security.identity import is_of, make_uuid_of
@@ -161,10 +162,13 @@ class Engine:
         if isinstance(security, (str, os.PathLike)):
             security = Security.from_file(security)
         credentials = credentials_of(security)
-        self.options, self.pool = options, pool
+        self.pool = pool
         self.configuration = config = self._resolve(
             name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
         )
+        if options.limits == Limits():
+            options = replace(options, limits=config.limits)
+        self.options = options
         self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}

@@ -24,6 +24,7 @@ from oz.publisher.sync import Publishing
 from oz.publisher.thread import PublisherThread
 from oz.subjects.pattern import PatternLike
 from oz.subscriber import waits
+from oz.subscriber.sync import Subscription as PlainSubscription
 from oz.transport.steps import Steps, run
 from oz.transport.waiting import wait_in_thread
 
@@ -32,7 +33,7 @@ _log = peer_logger("oz.node")
 Handler = Callable[[BaseMessage], Any]
 
 
-class Subscription(NodeSubscriptionBase):
+class Subscription(NodeSubscriptionBase, PlainSubscription):
     """One subscription of a `Node`."""
 
     def receive(self, *, timeout: float | None = None) -> BaseMessage:
