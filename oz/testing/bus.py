@@ -9,17 +9,16 @@ from typing import Any, Self, TypeVar
 
 from oz.errors import ClosedError, ConfigurationError, OwnershipError
 from oz.numbers import check_number
+from oz.testing.context import Context
 from oz.testing.fronts import Blocking, Publisher, Subscriber
-from oz.testing.link_nodes import Node as LinkNode
 from oz.testing.loop import VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
-from oz.testing.places import VirtualProcess
 from oz.transport.endpoints import Endpoints, as_list
 
 T = TypeVar("T")
 
-Member = Publisher | Subscriber | Node | LinkNode
+Member = Publisher | Subscriber | Node
 """Member of a bus. For faults, each member is a process of its own."""
 
 LONGEST = 7_200.0
@@ -74,7 +73,7 @@ class Bus:
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
-        if new := [one for one in self._members[self._adopted :] if isinstance(one, (Publisher, LinkNode))]:
+        if new := [one for one in self._members[self._adopted :] if isinstance(one, (Publisher, Node))]:
             self._runner.run(_adopt(new))
         self._adopted = len(self._members)
         return self._runner.run(coroutine)
@@ -161,37 +160,21 @@ class Bus:
         return made
 
     def node(self, name: str | None = None, **options: Any) -> Node:
-        """Create a node. It joins by `async with` or `start`, and finds the other nodes.
+        """Create a node. It joins at once, and the bus introduces the other nodes to it.
 
         Args:
             name: of the node; by default it is numbered. The name of a killed node may be used again.
             options: arguments of `oz.asyncio.Node`.
 
         Raises:
-            ConfigurationError, TypeError, ValueError: as `oz.asyncio.Node`, or a bus has no such argument.
-            OwnershipError: the running loop has a real clock, or is not the loop of the other members.
-        """
-        place = self._place("node", options, name)
-        made = Node(place, name or place.host, **options)
-        self._members.append(made)
-        return made
-
-    def link_node(self, name: str | None = None, **options: Any) -> LinkNode:
-        """Create a node on links. It joins at once, and the bus introduces the other nodes to it.
-
-        Args:
-            name: of the node; by default it is numbered. The name of a killed node may be used again.
-            options: arguments of `oz.node.aio.Node`.
-
-        Raises:
-            ConfigurationError, EndpointError, TypeError: as `oz.node.aio.Node`.
+            ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
             ValueError: a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
         if options.get("security") is not None:
             raise ValueError("nodes of oz.testing have no keys: leave security= out")
         place = self._place("node", options, name)
-        made = LinkNode(place, name or place.host, **options)
+        made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
 
@@ -205,7 +188,7 @@ class Bus:
         """
         return Blocking(self.run, member)
 
-    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> VirtualProcess:
+    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Context:
         self._join_loop()
         for one in _OTHERS:
             if options.get(one) is not None:
@@ -213,7 +196,7 @@ class Bus:
         taken = {one.place.host for one in self._members if not one.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(one for one in numbered if one not in taken)
-        return VirtualProcess(self.network, host)
+        return Context(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------
 
@@ -351,7 +334,7 @@ class Bus:
         self._end()
 
 
-async def _adopt(members: list[Publisher | LinkNode]) -> None:
+async def _adopt(members: list[Publisher | Node]) -> None:
     """Attend to members in the loop that were made while no loop ran."""
     for one in members:
         one.adopt()

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import oz.publisher.aio
 import oz.subscriber.aio
-from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subscriber.base import SubscriptionBase
-from oz.testing.places import VirtualProcess
+from oz.testing.context import Context
 
 
 class Publisher(oz.publisher.aio.Publisher):
@@ -20,7 +19,7 @@ class Publisher(oz.publisher.aio.Publisher):
         place: process that it runs in.
     """
 
-    def __init__(self, place: VirtualProcess, **options: Any) -> None:
+    def __init__(self, place: Context, **options: Any) -> None:
         """Create a publisher; `oz.testing.Bus.publisher` calls this.
 
         Args:
@@ -28,7 +27,7 @@ class Publisher(oz.publisher.aio.Publisher):
             options: as of `oz.asyncio.Publisher`.
         """
         self.place = place
-        context: Any = place.context
+        context: Any = place
         super().__init__(context=context, **options)
         # The bus closes it, not the end of the program.
         self._life.forget()
@@ -55,7 +54,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
         place: process that it runs in.
     """
 
-    def __init__(self, place: VirtualProcess, **options: Any) -> None:
+    def __init__(self, place: Context, **options: Any) -> None:
         """Create a subscriber; `oz.testing.Bus.subscriber` calls this.
 
         Args:
@@ -63,7 +62,7 @@ class Subscriber(oz.subscriber.aio.Subscriber):
             options: as of `oz.asyncio.Subscriber`.
         """
         self.place = place
-        context: Any = place.context
+        context: Any = place
         super().__init__(context=context, **options)
 
     def die(self) -> None:
@@ -118,9 +117,7 @@ class Blocking:
             result = self._run(_called(function, arguments, options))
             if isinstance(result, AsyncIterator):
                 return self._each(result)
-            return (
-                Blocking(self._run, result) if isinstance(result, (Subscribed, SubscriptionBase)) else result
-            )
+            return Blocking(self._run, result) if isinstance(result, SubscriptionBase) else result
 
         return call
 

@@ -13,7 +13,7 @@ from oz.options import NodeOptions
 
 @pytest.fixture
 def node(bus):
-    return bus.link_node
+    return bus.node
 
 
 def test_nodes_find_each_other_and_reply(bus, node):
@@ -239,8 +239,8 @@ def test_handlers_that_never_wait_let_others_run(bus, node):
 @pytest.mark.parametrize("end", ["close", "kill"])
 def test_bus_closes_nodes_that_are_left_open(end):
     with oz.testing.Bus() as bus:
-        made = bus.link_node("one", options=NodeOptions(lost_after=1))
-        other = bus.link_node("other")
+        made = bus.node("one", options=NodeOptions(lost_after=1))
+        other = bus.node("other")
         if end == "kill":
             bus.kill("other")
     assert made.closed
@@ -255,7 +255,7 @@ def run_hour(seed):
         seen.append((bus.now(), *what))
 
     async def main():
-        nodes = [bus.link_node(f"n{number}", on_event=see) for number in range(4)]
+        nodes = [bus.node(f"n{number}", on_event=see) for number in range(4)]
         for one in nodes:
             one.subscribe(
                 "tick.>", handler=lambda message: see(message.subject, message.origin, message.time_ns)
