@@ -47,9 +47,9 @@ The exit code is 0 if the file can be used, also with warnings, and 1 if it cann
 """
 
 _KEPT = (
-    f"subjects that begin with {INBOX.decode()} and {OWN.decode()} are kept by nodes: what follows is said of "
-    "sockets. Between nodes they belong to the key that the uuid in them is made from, and only rules that begin with _ give "
-    f"an {INBOX.decode()} to somebody else"
+    f"subjects that begin with {INBOX.decode()} and {OWN.decode()} belong to nodes: the answer below is about sockets. "
+    "Between nodes, an inbox belongs to the key of its node, and no program publishes or subscribes to "
+    f"{OWN.decode()}"
 )
 
 _MATRIX_HELP = """Print a table of users and actions: allowed subjects, and denied ones after a minus."""
