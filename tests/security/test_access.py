@@ -5,11 +5,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import oz
 from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+
+import oz
 from oz.security.access import Access, Rights, beginning_with
 from oz.security.limits import DEFAULT_LIMITS
 from oz.security.permissions import Permissions, Rule, User

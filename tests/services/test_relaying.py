@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from oz.protocol.bridge import bridge
 from oz.protocol.bridge.bridge import Relaying
 

@@ -1,9 +1,9 @@
 """What a subscriber takes from whom."""
 
 import pytest
+from oz.protocol.stats import SubscriberStats
 
 import oz
-from oz.protocol.stats import SubscriberStats
 from oz.security.access import Rights
 from oz.security.permissions import Permissions, Rule, User
 from oz.security.publish_access import MOST_NAMES, PublishAccess

@@ -10,12 +10,12 @@ import pytest
 import regex
 from hypothesis import given
 from hypothesis import strategies as st
-
-import oz
-from oz.errors import OzError, PatternError, ProtocolError
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+
+import oz
+from oz.errors import OzError, PatternError, ProtocolError
 from oz.security.limits import Limits
 from oz.subjects.dialects import BY_NAME
 from oz.subjects.dialects.base import takes
