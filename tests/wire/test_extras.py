@@ -8,7 +8,6 @@ import pytest
 import oz
 import oz.asyncio
 from oz.message import BARE, Extras
-from oz.protocol.messages import Message
 from oz.wire.extras import (
     FIELDS,
     check_extras,
@@ -27,7 +26,7 @@ def test_the_table_has_every_field_in_order():
 def test_a_message_shows_every_field_that_travels():
     names = {"message_id": "id"}
     shown = [names.get(field.name, field.name) for field in FIELDS if field.key is not None]
-    assert all(hasattr(Message, name) for name in shown)
+    assert all(hasattr(oz.Message, name) for name in shown)
 
 
 @each("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
