@@ -113,8 +113,7 @@ def open_loops():
         await publisher.wait_for_subscribers(timeout=SECONDS)
         await publisher.publish("a.b", b"x")
         await subscriber.receive(timeout=SECONDS)
-        node = oz.asyncio.Node("two", bus="c", nameserver=DEAD_ENDPOINT, join_timeout=0)
-        await node.start()
+        node = oz.asyncio.Node("two", bus="c", connect=DEAD_ENDPOINT)
         node.subscribe("a.*")
         return publisher, subscriber, node
 
