@@ -44,6 +44,7 @@ class Subscription(NodeSubscriptionBase):
         Raises:
             Timeout: none came in that time.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
+            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
             OwnershipError: the node was created before a fork, or the caller is an inline handler.
         """
         engine = self._engine
