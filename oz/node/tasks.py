@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from inspect import isawaitable
 
 from oz.node.handlers import Runner
@@ -13,7 +12,6 @@ from oz.subscriber.message import Message
 
 TURN = 0.001
 """Seconds after which a task that always finds a message lets the loop run."""
-_clock = time.monotonic
 
 
 class TaskPool:
@@ -41,7 +39,9 @@ class TaskPool:
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
         handler, take, lanes = runner.handler, lane.take, runner.lanes
-        end = _clock() + TURN
+        # Not `time.monotonic`, because a loop of tests has a virtual clock.
+        clock = asyncio.get_running_loop().time
+        end = clock() + TURN
         while True:
             try:
                 message = take()
@@ -65,9 +65,9 @@ class TaskPool:
                 if result is not None or message.__class__ is not Message:
                     runner.ended(message, result)
             del message
-            if _clock() > end:
+            if clock() > end:
                 await asyncio.sleep(0)
-                end = _clock() + TURN
+                end = clock() + TURN
 
     def is_worker(self) -> bool:
         """Return whether the current task is one of the pool."""

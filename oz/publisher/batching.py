@@ -230,7 +230,7 @@ class Batcher:
         count = len(positions)
         # The first payload stands for all of them, so that large messages are seldom packed in vain.
         is_small = len(flat[1]) * count < self._one_body
-        if is_small and count <= self.batch and flat[2::3].count(None) == count:
+        if is_small and count <= self.batch:
             # To pack costs less than to add the sizes.
             frame = links.encode_body(flat)
             if len(frame) < self._one_body:

@@ -351,6 +351,10 @@ class Engine:
             self._sessions.flush()
         if stream.session.has_ended or not stream.has_space(size):
             return False
+        if is_alone and extras is None and not (self.waiting or self._held):
+            now = self._clock()
+            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, now):
+                return True
         self.batcher.add(recipients, raw, payload, extras)
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
