@@ -81,7 +81,7 @@ def open_nodes():
     server = oz.services.NameServer(ANY_PORT)
     start_daemon(server.run)
     yield server
-    node = oz.Node("one", bus="a", nameserver=server.endpoint)
+    node = oz.Node("one", bus="a", connect=server.endpoint)
     has_begun = threading.Event()
 
     def handle(message):
@@ -96,7 +96,7 @@ def open_nodes():
     start_daemon(subscription.receive)
     yield subscription
     yield node
-    buses = [{"bus": "a", "nameserver": server.endpoint}, {"bus": "b", "nameserver": server.endpoint}]
+    buses = [{"bus": "a", "connect": server.endpoint}, {"bus": "b", "connect": server.endpoint}]
     forwarder = oz.services.Forwarder(buses)
     start_daemon(forwarder.run)
     yield forwarder
@@ -113,8 +113,7 @@ def open_loops():
         await publisher.wait_for_subscribers(timeout=SECONDS)
         await publisher.publish("a.b", b"x")
         await subscriber.receive(timeout=SECONDS)
-        node = oz.asyncio.Node("two", bus="c", nameserver=DEAD_ENDPOINT, join_timeout=0)
-        await node.start()
+        node = oz.asyncio.Node("two", bus="c", connect=DEAD_ENDPOINT)
         node.subscribe("a.*")
         return publisher, subscriber, node
 
