@@ -13,7 +13,16 @@ from click.core import ParameterSource
 import oz
 from oz.cli.exits import FAILED
 from oz.cli.options import Number, Whole, one_endpoint_option, parse_all, security_option
-from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
+from oz.cli.output import (
+    console,
+    is_terminal,
+    plain_table,
+    quiet_option,
+    say,
+    say_status,
+    write_json,
+    write_line,
+)
 
 _HELP = """Measure rates of publishing and delivery, and latency.
 
@@ -85,6 +94,7 @@ _LOOPBACK_ONLY = ("size", "subjects", "match", "subscribers")
 )
 @click.option("-j", "--json", "as_json", is_flag=True, help="Write a JSON object.")
 @security_option
+@quiet_option
 @click.pass_context
 def bench(
     ctx: click.Context,
@@ -131,7 +141,7 @@ def _on_loopback(
         f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {plan.matching_subjects:,} match, "
         f"{plan.subscribers} subscriber{'s' if plan.subscribers > 1 else ''}"
     )
-    say(ctx, f"ready, on this machine: {what}; {plan.seconds * len(plans):g} s of measuring")
+    say_status(ctx, f"ready, on this machine: {what}; {plan.seconds * len(plans):g} s of measuring")
     results = [measure(plan) for plan in plans]
     if as_json:
         write_json(
@@ -166,7 +176,7 @@ def _at_publisher(
         endpoint, filtering=filtering, security=security, on_gap=lambda gap: gaps.append(gap.count)
     ) as subscriber:
         subscriber.subscribe(pattern)
-        say(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
+        say_status(ctx, f"ready, connecting to {endpoint}; {seconds:g} s of measuring")
         began = now = time.monotonic()
         while now - began < seconds:
             try:

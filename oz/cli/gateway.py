@@ -10,7 +10,7 @@ import zmq
 
 import oz
 from oz.cli.options import Number, Whole, security_option
-from oz.cli.output import log_in_lines, say
+from oz.cli.output import log_in_lines, quiet_option, say_status
 from oz.cli.stop_signals import stop_on_signals
 from oz.configuration import resolve_limits
 from oz.system import raise_descriptors
@@ -107,6 +107,7 @@ _DEFAULTS = oz.Multicast()
 )
 @click.option("--no-origins", is_flag=True, help="Do not add headers with the origin of a message.")
 @security_option
+@quiet_option
 @click.pass_context
 def gateway(
     ctx: click.Context,
@@ -167,13 +168,13 @@ class _GatewayLines:
         """Say that it is ready, once it is; return when to look again if nothing happens: never."""
         if not self._is_said and self._running.is_ready:
             self._is_said = True
-            say(self._ctx, self._line)
+            say_status(self._ctx, self._line)
         return inf
 
     def summary(self) -> None:
         """Say what was done."""
         stats = self._running.stats
-        say(
+        say_status(
             self._ctx,
             f"received {stats.received} and lost {stats.lost}; sent {stats.sent} and lost {stats.unsent}; "
             f"{stats.restarts} restarts",

@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +18,8 @@ from oz.escaping import json_text, printable, raw_text
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def is_terminal() -> bool:
@@ -82,6 +84,36 @@ def say(ctx: click.Context, line: str) -> None:
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     with suppress(OSError):
         click.echo(printable(f"{name}: {line}"), err=True)
+
+
+_QUIET = "oz.cli.quiet"
+
+
+def quiet_option(command: _F) -> _F:
+    """Offer `-q` and `--quiet`, for `say_status`."""
+    return click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_quiet,
+        help="Print no status lines on stderr; warnings, losses and errors remain.",
+    )(command)
+
+
+def _set_quiet(ctx: click.Context, _option: click.Parameter, is_quiet: bool) -> None:
+    ctx.meta[_QUIET] = is_quiet
+
+
+def say_status(ctx: click.Context, line: str) -> None:
+    """Print one line about the state of a command on stderr, as `say`; nothing with `--quiet`."""
+    if not is_quiet(ctx):
+        say(ctx, line)
+
+
+def is_quiet(ctx: click.Context) -> bool:
+    """Return whether `--quiet` was given."""
+    return bool(ctx.meta.get(_QUIET))
 
 
 class _Lines(logging.Handler):

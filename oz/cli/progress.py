@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from oz.cli.output import console
+import click
+
+from oz.cli.output import console, is_quiet
 
 Update = Callable[[int, str], None]
 """Shows how many units are done, and a text before the bar."""
@@ -13,17 +15,17 @@ Update = Callable[[int, str], None]
 
 @contextmanager
 def progress_bar(text: str, total: int | None) -> Iterator[Update | None]:
-    """Show a bar on stderr for a `with` block, if stderr is a terminal.
+    """Show a bar on stderr for a `with` block, if stderr is a terminal and the command is not quiet.
 
     Args:
         text: the text before the bar.
         total: the number of units; None shows that the command works, without a share.
 
     Yields:
-        The function that updates the bar; None if stderr is no terminal.
+        The function that updates the bar; None without a bar.
     """
     screen = console(stderr=True)
-    if not screen.is_terminal:
+    if not screen.is_terminal or is_quiet(click.get_current_context()):
         yield None
         return
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn

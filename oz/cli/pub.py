@@ -29,7 +29,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import say
+from oz.cli.output import quiet_option, say, say_status
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.cli.rights import OwnRights
 from oz.configuration import resolve_limits
@@ -106,6 +106,7 @@ class Outgoing(NamedTuple):
 @bus_options
 @payload_option(" With --bus.")
 @security_option
+@quiet_option
 @click.pass_context
 def pub(
     ctx: click.Context,
@@ -215,7 +216,7 @@ def _publisher(
             options=oz.Options(send_timeout=inf, limits=resolve_limits()),
         )
     try:
-        say(ctx, ready_line(publisher, bind, connect))
+        say_status(ctx, ready_line(publisher, bind, connect))
         yield publisher
     except (KeyboardInterrupt, SystemExit):
         publisher.close(timeout=_CLOSE_TIMEOUT)

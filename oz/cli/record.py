@@ -25,7 +25,7 @@ from oz.cli.options import (
     ready_line,
     security_option,
 )
-from oz.cli.output import log_in_lines, say
+from oz.cli.output import log_in_lines, quiet_option, say, say_status
 from oz.cli.progress import progress_bar
 from oz.cli.rights import check_subscribed
 from oz.cli.stop_signals import stop_on_signals
@@ -123,6 +123,7 @@ def _read_sync(_ctx: click.Context, _option: click.Parameter, text: str) -> str 
 @click.option("--retain-seconds", type=Number(above=True), metavar="SECONDS",
               help="Remove files whose last message is older than this.")  # fmt: skip
 @security_option
+@quiet_option
 @click.pass_context
 def record(
     ctx: click.Context,
@@ -190,7 +191,7 @@ def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> Non
                 recorder.wait_ready(timeout=timeout)
             except oz.Timeout as error:
                 return str(error)
-            say(ctx, unsaid)
+            say_status(ctx, unsaid)
             unsaid = None
         return None
 
@@ -209,8 +210,9 @@ def _run(ctx: click.Context, recorder: Recorder, line: str | None = None) -> Non
         finally:
             stats, end = recorder.stats, recorder.writer.end_offset
             left = f"; {recorder.pending} could not be recorded" if recorder.pending else ""
-            say(ctx, f"recorded {stats.recorded} messages, up to offset {end}; "
-                     f"{stats.lost} known to be lost{left}")  # fmt: skip
+            report = say if stats.lost or left else say_status
+            report(ctx, f"recorded {stats.recorded} messages, up to offset {end}; "
+                        f"{stats.lost} known to be lost{left}")  # fmt: skip
 
 
 @contextmanager

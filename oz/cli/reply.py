@@ -20,7 +20,7 @@ import click
 import oz
 from oz.cli.joining import joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
-from oz.cli.output import say
+from oz.cli.output import quiet_option, say, say_status
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
 from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
@@ -226,6 +226,7 @@ Answer = Callable[[oz.Message], Any]
 @dialect_option("a pattern that names none")
 @payload_option()
 @joining_options
+@quiet_option
 @click.pass_context
 def reply(
     ctx: click.Context,
@@ -316,7 +317,7 @@ class _Service:
             line = f"{self._answered} requests answered, {self._failed} failed"
             if self._passed:
                 line += f"; {self._passed} messages were no requests"
-        say(self._ctx, line)
+        say_status(self._ctx, line)
 
     def _count(self, *, answered: int = 0, failed: int = 0, passed: int = 0) -> None:
         with self._guard:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import oz
 from oz.escaping import printable
-from oz.protocol.node.reserved_subjects import INBOX, OWN, reaches
-from oz.protocol.publisher.access import Access, Rights, exactly
+from oz.node.subjects import INBOX, OWN, reaches
+from oz.security.access import Access, Rights, exactly
 from oz.security.permissions import Action, Permissions
 from oz.transport.security import credentials_of
 from oz.wire.denials import Denial

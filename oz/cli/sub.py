@@ -33,7 +33,7 @@ from oz.cli.options import (
     security_option,
     socket_refused,
 )
-from oz.cli.output import json_field, log_in_lines, say, write_line
+from oz.cli.output import json_field, log_in_lines, quiet_option, say, say_status, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.rights import check_subscribed, of_applications
 from oz.cli.waiting import Waiting, listening
@@ -94,6 +94,7 @@ Examples:
 @bus_options
 @payload_option(" With --bus.")
 @security_option
+@quiet_option
 @click.pass_context
 def sub(
     ctx: click.Context,
@@ -170,7 +171,7 @@ def _on_bus(
     subscriber = BusSubscriber(form)
     with joined(ctx, given, dialect=dialect, codec=form.codec, on_event=partial(say_loss, ctx)) as node:
         subscriber.subscribe(node, patterns, delivery)
-        say(ctx, node_ready_line(node, is_whole=is_ready(node)))
+        say_status(ctx, node_ready_line(node, is_whole=is_ready(node)))
         yield _Ready(ctx, subscriber, None)
 
 
@@ -247,7 +248,7 @@ class _Ready:
                 self.subscriber.wait_ready(timeout=seconds)
             except oz.Timeout as error:
                 return str(error)
-            say(self._ctx, self._line)
+            say_status(self._ctx, self._line)
             self._line = None
         return None
 

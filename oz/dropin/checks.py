@@ -21,8 +21,7 @@ def check_arguments(name: str, context: Any, socket_type: int, allowed: int, dia
         dialect: name of a dialect.
 
     Raises:
-        ConfigurationError: the type is another one.
-        ValueError: no dialect has this name.
+        ConfigurationError: the type is another one, or no dialect has this name.
         TypeError: the context is gevent's.
     """
     if socket_type != allowed:

@@ -44,8 +44,7 @@ class PubSocket(zmq.Socket[bytes]):
         options: `shadow` and `copy_threshold`, as for `zmq.Socket`.
 
     Raises:
-        ConfigurationError: the socket type is not `zmq.PUB`.
-        ValueError: no dialect has this name.
+        ConfigurationError: the socket type is not `zmq.PUB`, or no dialect has this name.
         TypeError: the context is gevent's.
     """
 

@@ -75,8 +75,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
             subscriptions.
 
     Raises:
-        ConfigurationError: the socket type is not `zmq.SUB`.
-        ValueError: no dialect has this name.
+        ConfigurationError: the socket type is not `zmq.SUB`, or no dialect has this name.
         TypeError: the context is gevent's.
     """
 
@@ -126,8 +125,8 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
         Raises:
             PatternError: the dialect does not allow the text.
-            ConfigurationError: CONFLATE or INVERT_MATCHING is set, and the pattern is not a prefix.
-            ValueError: no dialect has this name.
+            ConfigurationError: no dialect has this name; or CONFLATE or INVERT_MATCHING is set, and the
+                pattern is not a prefix.
             zmq.ZMQError: the socket is closed, or its context has ended.
         """
         self._subscribe(self._compile(topic, dialect))
@@ -141,7 +140,7 @@ class SubSocket(zmq.Socket[bytes], FilteredSocket):
 
         Raises:
             PatternError: the dialect does not allow the text.
-            ValueError: no dialect has this name.
+            ConfigurationError: no dialect has this name.
             zmq.ZMQError: the socket is closed, or its context has ended.
         """
         self._unsubscribe(self._compile(topic, dialect))

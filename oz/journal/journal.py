@@ -58,7 +58,7 @@ class Journal:
 
         Raises:
             JournalError: the directory is no journal.
-            ValueError: there is no codec of this name.
+            ConfigurationError: no codec has this name.
         """
         self.directory = os.fspath(directory)
         self._store = open_store(directory)

@@ -153,6 +153,16 @@ class _Life:
         self.engine, self.attendance = engine, LoopAttendance(engine, "node")
         _open.add(self)
 
+    def forget(self) -> None:
+        """Leave the node open at the end of the program."""
+        _open.discard(self)
+
+    def abort(self) -> None:
+        """Close without BYE, because the sockets are dead."""
+        self.attendance.stop()
+        self.forget()
+        self.engine.abort()
+
     def finish(self, end: float) -> int:
         """Close the sockets, but not the context."""
         self.attendance.stop()

@@ -132,7 +132,7 @@ class NodeBase(PublishingBase):
         options = NodeOptions() if options is None else options
         if not isinstance(options, NodeOptions):
             raise TypeError(f"options are oz.NodeOptions, not {type(options).__name__}")
-        self._node = Engine(
+        self._node = self._create_engine(
             name,
             bus=bus,
             connect=as_list(connect),
@@ -148,6 +148,10 @@ class NodeBase(PublishingBase):
         )
         self._publish_with(self._node.publisher)
         self._begin()
+
+    def _create_engine(self, *arguments: Any, **options: Any) -> Engine:
+        # `oz.testing` gives a context with model sockets.
+        return Engine(*arguments, **options)
 
     def _keep(self, subscription: NodeSubscriptionBase) -> None:
         """Keep a subscription while it is active, because the engine refers to it weakly."""

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import msgpack
 import zmq
 
-from oz.configuration import Configuration, resolve
+from oz.configuration import resolve
 from oz.errors import (
     KEYS_HINT,
     ClosedError,
@@ -83,12 +83,15 @@ from oz.wire.links import Card, Hello, StreamOptions
 
 INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
+LOSS = "_OZ.LOSS"
+"""Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
 PROBE = "_OZ.PROBE"
 """Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
 """Seconds between two looks of `wait_ready` at endpoints that have not answered yet."""
 ECHO_TIMEOUT = 1.0
 """Seconds that `subscribe` waits for the link of the node to itself."""
+_MAX_REASON = 100
 _LINGER = 0.05  # Seconds for the last frames of a node whose constructor failed.
 
 _NAMED = 3  # Refused endpoints that the text of a timeout names.
@@ -121,19 +124,34 @@ class _Happened(NamedTuple):
     origin: bytes = b""
 
 
+class _Settings(NamedTuple):
+    """Configuration of a name server, which has no directory."""
+
+    name: str | None
+    bus: str
+    bind: tuple[str, ...]
+    connect: tuple[str, ...]
+    directory: Path | None = None
+
+
 class Engine:
     """One node.
 
     Attributes:
         id: of the node, 16 bytes.
-        name, bus: of the node.
+        name, bus, kind: of the node.
         options: of the node.
         publisher, subscriber: engines of the node.
         roster: peers.
         news: functions of the threads and tasks that wait for a message or a peer.
         notify: called with each `Event`, on the attending side. It must not raise.
         lock: guards the roster.
+        on_loss: called under the lock of the subscriber with the payload of a `LOSS`.
+        publisher_class, subscriber_class: of the two engines.
     """
+
+    publisher_class: type[NodePublisher] = NodePublisher
+    subscriber_class: type[NodeSubscriber] = NodeSubscriber
 
     def __init__(
         self,
@@ -151,10 +169,14 @@ class Engine:
         runs_handlers: bool,
         pool: Pool,
         context: zmq.Context[Any] | None = None,
+        kind: str = links.NODE,
+        id_suffix: bytes | None = None,
     ) -> None:
         """Bind, and dial the endpoints that are known. The arguments are those of `oz.Node`.
 
-        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`.
+        `runs_handlers` means threads and not a loop. Tests with a model of ZeroMQ give a `context`. Services give a
+        `kind`, and a forwarder the last 8 bytes of the id. A name server has no directory, and takes no settings
+        from the environment or a file.
 
         Raises:
             ConfigurationError: an argument has no meaning here.
@@ -167,14 +189,23 @@ class Engine:
         elif isinstance(security, (str, os.PathLike)):
             security = Security.from_file(security)
         credentials = credentials_of(security)
+        self.kind = kind
+        config: Any
+        if kind == links.NAMESERVER:
+            config = _Settings(name, bus or "", tuple(bind or ()), tuple(connect or ()))
+        else:
+            config = self._resolve(
+                name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
+            )
         self.pool = pool
-        self.configuration = config = resolve(
-            name=name, bus=bus, connect=connect or None, bind=bind, directory=options.directory
-        )
-        if options.limits == Limits():
+        self.configuration = config
+        if kind != links.NAMESERVER and options.limits == Limits():
             options = replace(options, limits=config.limits)
         self.options = options
-        self.name, self.bus = config.name or f"{_program()}-{os.getpid()}", config.bus
+        self.name: str = config.name or f"{_program()}-{os.getpid()}"
+        self.bus: str = config.bus
+        self._introduced: set[bytes] = set()
+        self.on_loss: Callable[[bytes], object] = self._put_loss
         self.notify: Callable[[Event], None] = lambda event: None
         self.news: Waiters = {}
         self.lock = threading.RLock()
@@ -194,8 +225,10 @@ class Engine:
         self.id = (
             random_bytes(16) if credentials is None else make_uuid_of(credentials.public_key, random_bytes)
         )
+        if id_suffix is not None:
+            self.id = self.id[:8] + id_suffix
         try:
-            self.publisher = NodePublisher(
+            self.publisher = self.publisher_class(
                 codec=found,
                 dialect=dialect,
                 on_full=on_full,
@@ -205,7 +238,7 @@ class Engine:
                 options=options,
                 origin=self.id,
             )
-            self.subscriber = NodeSubscriber(
+            self.subscriber = self.subscriber_class(
                 context=self._context,
                 filtering="publisher",
                 decode=None if found is None else found.decode,
@@ -242,7 +275,11 @@ class Engine:
 
     # start
 
-    def _start(self, config: Configuration) -> None:
+    @staticmethod
+    def _resolve(**given: Any) -> Any:
+        return resolve(**given)
+
+    def _start(self, config: Any) -> None:
         publisher, subscriber = self.publisher, self.subscriber
         self.waiters = publisher.waiters
         publisher.on_session = self._on_session
@@ -253,7 +290,7 @@ class Engine:
         self._own_endpoint = publisher.bind_links(f"inproc://oz-node-{self.id.hex()}")
         self.endpoints = self._bind(config)
         self.card = Card(
-            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints
+            self.id, self.bus, self.name, socket.gethostname()[:200], os.getpid(), self.endpoints, self.kind
         )
         publisher.card = subscriber.card = links.encode_card(self.card)
         now = self.clock()
@@ -273,14 +310,15 @@ class Engine:
             self._run(self.roster.seed(endpoint, now), now)
         self._scan(now)
 
-    def _bind(self, config: Configuration) -> tuple[str, ...]:
+    def _bind(self, config: Any) -> tuple[str, ...]:
         """Bind the endpoints of the node; return the endpoints for peers."""
         tcp = [one for one in config.bind if one.startswith("tcp://")]
         other = [self.publisher.bind_links(one) for one in config.bind if one not in tcp]
         try:
-            has_key = self.subscriber.keys is not None
-            self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
-            other.append(self.publisher.bind_links(self._directory.endpoint))
+            if config.directory is not None:
+                has_key = self.subscriber.keys is not None
+                self._directory = Directory(config.directory, self.bus, self.id, has_key=has_key)
+                other.append(self.publisher.bind_links(self._directory.endpoint))
         except (ConfigurationError, EndpointError, ValueError):
             self._directory = None
             if not (config.connect or config.bind):
@@ -329,7 +367,10 @@ class Engine:
         for subject, payload, _ in messages:
             self._direct += 1
             if subject == INTRODUCTION:
+                self._introduced.add(link.origin or b"")
                 self._events.append(_Happened("introduced", peers=_decode_peers(payload)))
+            elif subject == LOSS:
+                self.on_loss(payload)
         self.exchange.on_direct(link, [one for one in messages if one[0].startswith(INBOX)])
 
     def _allowed_direct(self, link: Link, messages: list[Direct]) -> list[Direct]:
@@ -359,6 +400,11 @@ class Engine:
                 self._on_denied(subject, f"key {key} may not reply to the request for {subject!r}")
         return allowed
 
+    def _put_loss(self, payload: bytes) -> None:
+        found = decode_loss(payload)
+        if found is not None:
+            self.subscriber.dispatcher.put_gap(found[0], None)
+
     def _admit(self, hello: Hello, user: str | None) -> int | None:
         """Return the reason of a BYE for a subscriber that may not have a session."""
         if not hello.card:
@@ -367,7 +413,7 @@ class Engine:
             card = links.decode_card(hello.card)
         except ProtocolError:
             return links.MALFORMED
-        if card.bus != self.bus:
+        if not card.shares_bus(self.card):
             return links.OTHER_BUS
         if card.node != hello.member:
             return links.MALFORMED
@@ -568,6 +614,12 @@ class Engine:
         card: Card = effect.card
         if isinstance(effect, roster.PeerUp):
             self._up_since[card.node] = self.runtime.time_ns() / 1e9
+        elif isinstance(effect, roster.PeerGone):
+            self._introduced.discard(card.node)
+        if card.kind == links.NAMESERVER != self.kind:
+            self._up_since.pop(card.node, None)
+            _log.info("name server %r at %s: %s", card.name, ", ".join(card.endpoints), type(effect).__name__)
+            return
         peer = self._peer(card)
         about = f"peer {card.name!r} (pid {card.pid} on {card.host})"
         if isinstance(effect, roster.PeerUp):
@@ -581,8 +633,16 @@ class Engine:
         elif isinstance(effect, roster.PeerGone):
             self._up_since.pop(card.node, None)
             is_lost = effect.reason == "lost"
+            if card.kind == links.FORWARDER:
+                self._lose_forwarder(card)
             kind = events.PEER_LOST if is_lost else events.PEER_LEFT
             self._emit(kind, card.name, f"{about} is lost" if is_lost else f"{about} has left", peer)
+
+    def _lose_forwarder(self, card: Card) -> None:
+        """Report that messages of other buses may be missing, unless another forwarder is up."""
+        if all(one.kind != links.FORWARDER for one in self._cards(roster.UP)):
+            with self.subscriber.lock:
+                self.subscriber.dispatcher.put_gap(Gap(card.node, None, 0, "lost"), None)
 
     def _report_loss(self, gap: Gap) -> None:
         known = self.roster.by_id.get(gap.origin or b"")
@@ -600,9 +660,11 @@ class Engine:
         return Peer(card.name, card.node.hex(), card.host, card.pid, tuple(card.endpoints), since)
 
     def _cards(self, *states: str) -> list[Card]:
-        """Return the cards of the peers in some states. The caller has the lock."""
+        """Return the cards of the peers in some states, without name servers. The caller has the lock."""
         return [
-            one.card for one in self.roster.by_id.values() if one.card is not None and one.state in states
+            one.card
+            for one in self.roster.by_id.values()
+            if one.card is not None and one.state in states and one.card.kind != links.NAMESERVER
         ]
 
     @property
@@ -761,6 +823,7 @@ class Engine:
         missing = []
         with self.lock:
             up, silent = self._cards(roster.UP), {card.name for card in self._cards(roster.SILENT)}
+            missing += self._missing_seeds()
             is_greeting = self.roster.is_greeting(self.clock())
         absent = [one for one in names if all(one != card.name for card in up)]
         missing += [f"peer {one!r} does not answer" for one in absent if one in silent]
@@ -789,6 +852,22 @@ class Engine:
     def _describe_peers(self) -> str:
         with self.lock:
             return f"peers that are up: {_listed(card.name for card in self._cards(roster.UP))}{self._hint()}"
+
+    def _missing_seeds(self) -> list[str]:
+        """Return which endpoints of `connect=` have not answered, in words. The caller has the lock."""
+        missing = []
+        if self.roster.silent_seeds:
+            silent = ", ".join(sorted(self.roster.silent_seeds))
+            missing.append(
+                f"nothing answers at {silent}: start a node or a name server of bus {self.bus!r} there, or "
+                "correct connect="
+            )
+        for one in self.roster.by_id.values():
+            card = one.card
+            is_up = card is not None and card.kind == links.NAMESERVER and one.state == roster.UP
+            if card is not None and is_up and one.node not in self._introduced:
+                missing.append(f"the name server {card.name!r} has not introduced the other nodes yet")
+        return missing
 
     def _refusals(self) -> list[str]:
         """Return why endpoints lead to no peer because of keys, or may do so, in words."""
@@ -982,6 +1061,29 @@ def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
             if len(one[0]) == len(links.UNKNOWN_EPOCH) and where:
                 peers.append((one[0], where))
     return peers
+
+
+def encode_loss(gap: Gap, via: bytes) -> bytes:
+    """Return the payload of a `LOSS`.
+
+    Args:
+        gap: of a publisher on another bus.
+        via: ids of the forwarders that have passed it on.
+    """
+    packed: bytes = msgpack.packb((gap.origin, gap.count, gap.reason, via))
+    return packed
+
+
+def decode_loss(payload: bytes) -> tuple[Gap, bytes] | None:
+    """Return gap and ids of forwarders of a `LOSS`; None if it is malformed."""
+    try:
+        origin, count, reason, via = msgpack.unpackb(payload)
+    except Exception:
+        return None
+    is_known = count is None or (type(count) is int and 0 < count < 2**63)
+    if type(origin) is not bytes or not is_known or type(reason) is not str or type(via) is not bytes:
+        return None
+    return Gap(origin, count, 0, reason[:_MAX_REASON]), via
 
 
 def _listed(names: Iterable[str]) -> str:

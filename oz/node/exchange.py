@@ -35,7 +35,7 @@ from oz.subscriber.link import Link
 from oz.subscriber.message import Arrival, Message
 from oz.subscriber.queue import Direct
 from oz.wire import links
-from oz.wire.extras import REPLY_TO, check_extras, decode_extras
+from oz.wire.extras import REPLY_TO, TO_ALL, check_extras, decode_extras
 
 if TYPE_CHECKING:
     from oz.wire.codec import Codec
@@ -189,7 +189,9 @@ class Exchange:
     def _send(self, send: Send) -> None:
         request, stream = send.request, send.stream
         content = request.content
-        extras = {REPLY_TO: request.reply_to}
+        extras: dict[str, Any] = {REPLY_TO: request.reply_to}
+        if request.is_many:
+            extras[TO_ALL] = True
         if content.extras is not None:
             extras = {**content.extras, **extras}
         is_alone = max(self._answered, len(self._requests)) < 2
@@ -401,9 +403,9 @@ class Exchange:
         return effects
 
     def _read_reply(
-        self, node: bytes, subject: str, payload: bytes, extras: Any
+        self, node: bytes, inbox: str, payload: bytes, extras: Any
     ) -> Message | ReplyError | None:
-        request = self._requests.find(subject)
+        request = self._requests.find(inbox)
         if request is None:
             # A late reply is counted, and not decoded.
             return None
@@ -418,7 +420,7 @@ class Exchange:
             text = f"the reply of node {self._name(node)!r} does not decode: {error}"
             return ReplyError(text, subject=asked, kind=type(error).__name__, node=self._name(node))
         arrival = Arrival(node, self._wall_clock_ns())
-        return tuple.__new__(Message, (subject, value, None, arrival, 0, fields, payload))
+        return tuple.__new__(Message, (inbox, value, None, arrival, 0, fields, payload))
 
     def _on_event(self, session: Session, what: str, card: bytes, now: float) -> None:
         if what == "up" and card:

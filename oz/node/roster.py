@@ -291,6 +291,7 @@ class Roster:
     Attributes:
         card: of this node.
         by_id: peers, by the id of the node.
+        silent_seeds: endpoints of `connect=`, until one of them has answered.
     """
 
     def __init__(
@@ -311,6 +312,7 @@ class Roster:
         self._endpoints: dict[str, Endpoint] = {}
         self._greeting_until = -inf
         self._named_at, self._named = 0.0, b""
+        self.silent_seeds: set[str] = set()
         self._deadline: float | None = None
         self._out: list[Effect | Event] = []
 
@@ -343,6 +345,8 @@ class Roster:
 
     def seed(self, endpoint: str, now: float) -> list[Effect | Event]:
         """Dial an endpoint of `connect=`, now and whenever its node has no other link."""
+        if endpoint not in self.card.endpoints:
+            self.silent_seeds.add(endpoint)
         return self._add_source(endpoint, inf, now)
 
     def found(self, endpoint: str, now: float) -> list[Effect | Event]:
@@ -481,6 +485,8 @@ class Roster:
             now: in seconds.
         """
         target = self._endpoints.get(endpoint)
+        if endpoint in self.silent_seeds:
+            self.silent_seeds.clear()
         if target is not None and target.is_dialled:
             reason = "a publisher listens there, and no node" if card is None else self._refusal(card)
             peer = self._find(card.node, now) if card is not None and reason is None else None
@@ -509,6 +515,8 @@ class Roster:
             now: in seconds.
         """
         target = self._endpoints.get(endpoint)
+        if reason == links.OWN_ID:
+            self.silent_seeds.clear()
         if target is not None and target.is_dialled:
             peer = self.by_id.get(target.node or b"")
             if reason == links.CLOSED:
@@ -533,7 +541,7 @@ class Roster:
     def _refusal(self, card: Card) -> str | None:
         if card.node == self.card.node:
             return _REASONS[links.OWN_ID]
-        if card.bus != self.card.bus:
+        if not card.shares_bus(self.card):
             return f"the peer {card.name!r} is on bus {card.bus!r}, this node is on bus {self.card.bus!r}"
         return None
 
@@ -669,7 +677,8 @@ class Roster:
             self._out.append(PeerUp(card))
             up = [one.card for one in self.by_id.values() if one.state == UP and one.down_since is None]
             for other in (self.card, *up):
-                if other is not None and other.name == card.name and other is not card:
+                is_named = other is not None and other is not card and other.name == card.name
+                if other is not None and is_named and other.shares_bus(card):
                     self._out.append(NameConflict(card, other.node))
         elif peer.state == SILENT:
             peer.state = UP
@@ -683,12 +692,14 @@ class Roster:
         """Introduce all peers to a peer, as far as it can reach them."""
         named = []
         for one in self._present():
-            if one is not peer and one.card is not None and peer.card is not None:
-                is_near = one.card.host == peer.card.host
-                endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
-                if endpoints:
-                    named.append((one.node, endpoints))
-        for first in range(0, len(named), MAX_INTRODUCED):
+            if one is peer or one.card is None or peer.card is None or not one.card.shares_bus(peer.card):
+                continue
+            is_near = one.card.host == peer.card.host
+            endpoints = tuple(text for text in one.card.endpoints if is_near or not is_local(text))
+            if endpoints:
+                named.append((one.node, endpoints))
+        # A name server always answers, so that a peer knows that it has the whole list.
+        for first in range(0, len(named) or int(self.card.kind == links.NAMESERVER), MAX_INTRODUCED):
             self._out.append(Introduce(peer.node, named[first : first + MAX_INTRODUCED]))
 
     def _down(self, peer: Peer, now: float) -> None:

@@ -126,15 +126,15 @@ def check_subscribed(pattern: Pattern) -> None:
     Raises:
         PatternError: it may match replies to other nodes, or subjects of oz itself.
     """
-    if _reaches(pattern, INBOX):
+    if reaches(pattern, INBOX):
         rule = "an inbox belongs to one node: request() receives the replies"
         raise PatternError(pattern.dialect, pattern.text, 0, rule)
-    if _reaches(pattern, OWN):
+    if reaches(pattern, OWN):
         rule = "subjects that begin with '_OZ.' belong to oz; on_event= reports what happens"
         raise PatternError(pattern.dialect, pattern.text, 0, rule)
 
 
-def _reaches(pattern: Pattern, reserved: bytes) -> bool:
+def reaches(pattern: Pattern, reserved: bytes) -> bool:
     """Return whether a pattern may match subjects that begin with `reserved`, by the rules of nodes."""
     for prefix in pattern.prefixes:
         is_open = prefix.startswith(_MARK) and not pattern.is_literal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from inspect import isawaitable
 
 from oz.node.handlers import Runner
@@ -13,7 +12,6 @@ from oz.subscriber.message import Message
 
 TURN = 0.001
 """Seconds after which a task that always finds a message lets the loop run."""
-_clock = time.monotonic
 
 
 class TaskPool:
@@ -27,7 +25,8 @@ class TaskPool:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.is_alone = True
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A dict, because the order in which tasks are cancelled must not depend on addresses in memory.
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
 
     def schedule(self, lane: Lane) -> None:
@@ -35,13 +34,15 @@ class TaskPool:
         if self._is_closed:
             return
         task = asyncio.get_running_loop().create_task(self._handle(lane))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _handle(self, lane: Lane) -> None:
         runner: Runner = lane.owner
         handler, take, lanes = runner.handler, lane.take, runner.lanes
-        end = _clock() + TURN
+        # Not `time.monotonic`, because a loop of tests has a virtual clock.
+        clock = asyncio.get_running_loop().time
+        end = clock() + TURN
         while True:
             try:
                 message = take()
@@ -65,9 +66,9 @@ class TaskPool:
                 if result is not None or message.__class__ is not Message:
                     runner.ended(message, result)
             del message
-            if _clock() > end:
+            if clock() > end:
                 await asyncio.sleep(0)
-                end = _clock() + TURN
+                end = clock() + TURN
 
     def is_worker(self) -> bool:
         """Return whether the current task is one of the pool."""
@@ -83,7 +84,7 @@ class TaskPool:
             Whether all handlers have ended in time.
         """
         self._is_closed = True
-        tasks = self._tasks - {asyncio.current_task()}
+        tasks = self._tasks.keys() - {asyncio.current_task()}
         if not tasks:
             return True
         _, left = await asyncio.wait(tasks, timeout=timeout)
@@ -101,11 +102,11 @@ class TaskPool:
         """
         self._is_closed = True
         current = asyncio.current_task() if asyncio._get_running_loop() is not None else None
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             if task is not current:
                 task.cancel()
 
     def disown(self) -> None:
         """Forget the tasks, in the child of a fork: they belong to the parent."""
         self.lock = threading.Lock()
-        self._tasks, self._is_closed = set(), True
+        self._tasks, self._is_closed = {}, True

@@ -109,7 +109,10 @@ class LoopAttendance:
         self._is_scheduled = False
         engine, loop = self._engine, self._loop
         self._end_pause()
-        if engine.is_closed or loop is None:
+        if loop is None:
+            return
+        if engine.is_closed:
+            self.stop()
             return
         began = self.clock()
         try:
@@ -128,7 +131,11 @@ class LoopAttendance:
             self._pause = loop.call_later(spent, self._turn)
             self._set_timer(loop)
             return
-        descriptors = engine.descriptors()
+        try:
+            descriptors = engine.descriptors()
+        except ClosedError:
+            self.stop()
+            return
         if descriptors != self._descriptors:
             for one in descriptors:
                 loop.add_reader(one, self._turn)
@@ -369,20 +376,28 @@ class Publishing(PublishingBase):
             Number of published messages. The messages before an error or a cancellation are published.
 
         Raises:
-            TypeError, ValueError: an element is no pair.
+            ConfigurationError: an element is no pair.
+            TypeError: the argument is a mapping or text.
             Exception: as `publish`.
         """
         self._check_pairs(pairs)
         count = 0
         if isinstance(pairs, AsyncIterable):
-            async for subject, payload in pairs:
-                await self.publish(subject, payload)
+            async for element in pairs:
+                await self._publish_pair(element, count)
                 count += 1
         else:
-            for subject, payload in pairs:
-                await self.publish(subject, payload)
+            for element in pairs:
+                await self._publish_pair(element, count)
                 count += 1
         return count
+
+    def _publish_pair(self, element: Any, index: int) -> Awaitable[None]:
+        try:
+            subject, payload = element
+        except (TypeError, ValueError):
+            raise self._no_pair(element, index) from None
+        return self.publish(subject, payload)
 
     def flush(self) -> Awaitable[None]:
         """Send the messages that wait for a batch. It is done by the call itself.
@@ -436,6 +451,26 @@ class Publisher(Publishing, PublisherBase):
     def _drop(self) -> None:
         self._attendance.call(self._life.drop)
 
+    def bind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Bind to an endpoint at once; see `oz.publisher.sync.Publisher.bind`. The result may be awaited."""
+        super().bind(endpoint)
+        return self._done
+
+    def connect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Connect to an endpoint at once; see `oz.publisher.sync.Publisher.connect`. The result may be awaited."""
+        super().connect(endpoint)
+        return self._done
+
+    def unbind(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `bind` at once; see `oz.publisher.sync.Publisher.unbind`. The result may be awaited."""
+        super().unbind(endpoint)
+        return self._done
+
+    def disconnect(self, endpoint: str | bytes) -> Awaitable[None]:  # type: ignore[override]
+        """Undo `connect` at once; see `oz.publisher.sync.Publisher.disconnect`. The result may be awaited."""
+        super().disconnect(endpoint)
+        return self._done
+
     async def close(self, *, timeout: float | None = 5.0) -> int:
         """Close. A second call does nothing, and so does a call in the child of a fork.
 
@@ -450,8 +485,11 @@ class Publisher(Publishing, PublisherBase):
         """
         check_wait("timeout", timeout)
         engine = self._engine
-        if engine.is_foreign or engine.is_closed:
+        if engine.is_foreign:
             return 0
+        if engine.is_closed:
+            # Perhaps by the end of the context.
+            return self._life.finish(0.0)
         left = self._life.finish(await self._attendance.wait(engine.acknowledgements(timeout)))
         if engine.owns_context:
             # It waits for libzmq.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 import zmq
 
 from oz.compiled import HOT
+from oz.errors import ConfigurationError
 from oz.numbers import check_count
 from oz.options import OnFull, Options
 from oz.program_end import check_running
@@ -56,15 +57,25 @@ class PublishingBase:
             hint = "call .items()" if isinstance(pairs, Mapping) else "use publish for one message"
             raise TypeError(f"pairs are (subject, payload), not {type(pairs).__name__}: {hint}")
 
+    @staticmethod
+    def _no_pair(element: object, index: int) -> ConfigurationError:
+        rule = "an element is a pair (subject, payload); use publish for headers=, key= and id="
+        return ConfigurationError(f"pairs[{index}]", element, "argument", rule)
+
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Send the messages that are published in a `with` block together, at its end or in full batches."""
         engine = self._engine
-        engine.hold()
+        token = object()
         try:
+            engine.hold(token)
             yield
         finally:
-            engine.release()
+            try:
+                engine.release(token)
+            finally:
+                # Again, if a signal handler has raised in the first call.
+                engine.release(token)
 
     def has_subscribers(self, subject: str | bytes) -> bool:
         """Return whether a subscriber receives a subject, or will when its link resumes.
@@ -115,7 +126,7 @@ class PublisherBase(PublishingBase, ABC):
         Raises:
             TypeError: there is no such argument.
             EndpointError: an endpoint cannot be used.
-            ConfigurationError: an argument has no meaning here.
+            ConfigurationError: an argument has a wrong value.
             ClosedError: the program ends.
         """
         refuse_unknown(self._class_name, unknown, PublisherBase.__init__, options=Options)

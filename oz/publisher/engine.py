@@ -50,7 +50,7 @@ from oz.publisher.endpoints import PublisherEndpoints
 from oz.publisher.keyed_plain import KeyedPlainSubscribers
 from oz.publisher.keys import PublisherKeys, owns_session
 from oz.publisher.last_values import LastValues
-from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener
+from oz.publisher.links import FULL, GONE, PROBE, TAKEN, KeyedListener, LinkListener, SharedJoin
 from oz.publisher.plain import PlainSubscribers
 from oz.publisher.routing import Interest, Route
 from oz.publisher.session import ALONE_OVERHEAD, Batch, Session, Settings, Stream
@@ -59,14 +59,16 @@ from oz.publisher.stats import REASONS, PublisherStats, SubscriberInfo
 from oz.publisher.subjects import SubjectCheck
 from oz.system import after_fork
 from oz.transport import descriptors
-from oz.transport.runtime import runtime_of
+from oz.transport.contexts import has_ended
+from oz.transport.libzmq import SHARED_FRAME
+from oz.transport.runtime import REAL, runtime_of
 from oz.transport.security import find_credentials
 from oz.transport.steps import Steps
 from oz.transport.waiting import Waiters, tell
 from oz.wire import links as wire
 from oz.wire.codec import Codec, find_codec
 from oz.wire.extras import check_extras, sticky_bytes
-from oz.wire.links import Hello
+from oz.wire.links import Hello, join
 
 MAX_READ = 100
 """Frames of subscribers that are read before publishing threads get the lock."""
@@ -170,8 +172,9 @@ class Engine:
         A node gives its id (16 bytes) as `origin`, and its card. Other publishers have a random origin and no card.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: the codec or the dialect is unknown, or the card is too large.
+            ConfigurationError: an argument has a wrong value.
+            ValueError: the card is too large.
+            TypeError: an argument is of another class.
         """
         options = Options() if options is None else options
         _check(on_full, links, context, options)
@@ -210,10 +213,14 @@ class Engine:
             patterns=options.limits.patterns,
             pattern_time=options.limits.pattern_time,
             peers=options.limits.peers,
+            join=SharedJoin() if runtime is REAL and SHARED_FRAME is not None else join,
         )
         self._last_values = self.last_values_class() if last_value else None
         self.origin = runtime.random_bytes(16) if origin is None else origin
-        self.plain_sent = self._silent = self._refused = self._held = 0
+        self.plain_sent = self._silent = self._refused = 0
+        # The number of tokens, for the hot path.
+        self._holds: set[object] = set()
+        self._held = 0
         self._given_up = self._redelivered = self._rejected = 0
         self._drops = [0, 0, 0, 0]
         self.quick: dict[str | bytes, tuple[Recipients, bytes] | bytes | None] = {}
@@ -351,6 +358,10 @@ class Engine:
             self._sessions.flush()
         if stream.session.has_ended or not stream.has_space(size):
             return False
+        if is_alone and extras is None and not (self.waiting or self._held):
+            now = self._clock()
+            if self.batcher.is_quiet(now) and self._send_alone(stream, raw, payload, now):
+                return True
         self.batcher.add(recipients, raw, payload, extras)
         if self._held or len(self.waiting) >= self.full_length:
             # The caller waits for a reply, perhaps in a `batch()` of its own.
@@ -360,6 +371,32 @@ class Engine:
         else:
             self.defer()
         return True
+
+    def find_route(self, subject: str, raw: bytes) -> Route | None:
+        """Return the streams and groups of all sessions that receive a subject; None without any."""
+        self.check_usable()
+        return self._locked(self._sessions.interest.find, subject, raw)
+
+    def publish_to(
+        self, streams: Recipients, raw: bytes, payload: bytes, extras: dict[str, Any] | None
+    ) -> None:
+        """Publish a message to streams of `find_route`, in the next batch.
+
+        Args:
+            streams: plain streams.
+            raw: subject.
+            payload: of the message.
+            extras: map for the wire, or None.
+
+        Raises:
+            ClosedError, OwnershipError: as `check_usable`.
+        """
+        self._locked(self._publish_to, streams, raw, payload, extras)
+
+    def _publish_to(self, streams: Recipients, raw: bytes, payload: bytes, extras: Any) -> None:
+        self.check_usable()
+        self.batcher.add(streams, raw, payload, extras)
+        self._expect_flush()
 
     def direct(
         self, node: bytes, subject: str, payload: bytes, extras: dict[str, Any] | None = None
@@ -488,6 +525,9 @@ class Engine:
             self.check_usable()
             try:
                 change()
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             finally:
                 self._listener = self._endpoints.listener
                 self._subjects.forget()
@@ -537,7 +577,11 @@ class Engine:
         return self._endpoints.link_endpoints
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptors that become readable when `attend` has something to read."""
+        """Return the descriptors that become readable when `attend` has something to read.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
         with self.lock:
             if self.is_closed:
                 return ()
@@ -547,10 +591,12 @@ class Engine:
                 sockets: list[zmq.Socket[bytes]] = [self._plain.socket]
                 if listener is not None:
                     sockets.append(listener.socket)
-                self._descriptors = (
-                    listener,
-                    tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets),
-                )
+                try:
+                    found = tuple(cast("int", self.runtime.get(one, _FD)) for one in sockets)
+                except zmq.ZMQError as error:
+                    self._check_context(error)
+                    raise
+                self._descriptors = listener, found
             return self._descriptors[1]
 
     # publishing
@@ -642,10 +688,17 @@ class Engine:
 
         After a send the descriptor of the XPUB may stay unreadable although a subscription waits. A look at
         the socket costs as much as a send, so that the attending side looks at times.
+
+        Raises:
+            ClosedError: the context is terminated.
         """
         with self.lock:
-            if self.is_closing or not self._plain.send(raw, payload):
-                return False
+            try:
+                if self.is_closing or not self._plain.send(raw, payload):
+                    return False
+            except zmq.ZMQError as error:
+                self._check_context(error)
+                raise
             self.plain_sent += 1
             if not self.is_watching:
                 self.is_watching = True
@@ -788,20 +841,23 @@ class Engine:
             for stream in session.streams.values():
                 stream.lose(count)
 
-    def hold(self) -> None:
-        """Keep messages until the batch is full, or `release`."""
+    def hold(self, token: object) -> None:
+        """Keep messages until the batch is full, or until `release` of each token."""
         self.check_usable()
         with self.lock:
-            self._held += 1
+            self._holds.add(token)
+            self._held = len(self._holds)
 
-    def release(self) -> None:
-        """End one `hold`. The last one flushes."""
-        if self.is_foreign:
+    def release(self, token: object) -> None:
+        """End one `hold`, unless it has ended. The last one flushes."""
+        if self.is_foreign or token not in self._holds:
             return
         with self.lock:
-            self._held -= 1
+            self._held = len(self._holds) - 1
             if not self._held and not self.is_closing:
                 self._locked(self._flush)
+            # Last, so that a second call does what an exception of a signal handler has interrupted.
+            self._holds.discard(token)
 
     # the machine and the sockets; the caller has the lock
 
@@ -813,12 +869,22 @@ class Engine:
                 return work(*arguments)
             except (ClosedError, OwnershipError):
                 raise
-            except zmq.ContextTerminated:
-                self._shut(0)
-                raise ClosedError("the context of the publisher is terminated") from None
-            except BaseException:
+            except BaseException as error:
+                self._check_context(error)
                 self._recover()
                 raise
+
+    def _check_context(self, error: BaseException) -> None:
+        """Close the sockets if an error shows the end of their context.
+
+        Raises:
+            ClosedError: the context is terminated.
+        """
+        if has_ended(error, self._context):
+            self._shut(0)
+            # The attending side ends, before other sockets get the descriptors that it polls.
+            self.wake()
+            raise ClosedError("the context of the publisher is terminated") from None
 
     def _flush(self) -> None:
         sessions = self._sessions
@@ -1094,7 +1160,8 @@ class Engine:
                 self.is_closing = True
                 self.quick.clear()
                 if not self.is_closed:
-                    self._locked(self._flush)
+                    with suppress(ClosedError):  # The context is terminated.
+                        self._locked(self._flush)
                 self._tell()
         while not self.is_closed:
             now = self._clock()
@@ -1114,11 +1181,13 @@ class Engine:
             end: time until which libzmq may go on sending.
         """
         with self.lock:
+            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
+                # An exception of a signal handler may have interrupted it.
+                self._shut(milliseconds)
                 return 0
             self.is_closing = True
             left = 0
-            milliseconds = -1 if end == float("inf") else max(int((end - self._clock()) * 1000), _MIN_LINGER)
             try:
                 sessions = self._sessions
                 sessions.flush()
@@ -1126,8 +1195,9 @@ class Engine:
                 sessions.close()
                 while self._listener is not None and sessions.ready:
                     self._pump(self._listener)
-            except zmq.ContextTerminated:
-                pass
+            except zmq.ZMQError as error:
+                if not has_ended(error, self._context):
+                    raise
             finally:
                 # Less than `left`: `Sessions.close` has counted backlogs as dropped.
                 self._given_up += self._sessions.unacknowledged()
@@ -1141,7 +1211,7 @@ class Engine:
                 self._shut(0)
 
     def _shut(self, linger: int) -> None:
-        """Close the sockets."""
+        """Close the sockets. A second call closes those that an interrupted call has left open."""
         self.is_closing = self.is_closed = True
         self.quick.clear()
         self._endpoints.close()

@@ -29,10 +29,9 @@ from typing import Any
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.publisher.accounts import Peer
 from oz.publisher.keys import PublisherKeys
 from oz.publisher.plain import PlainSubscribers
-from oz.transport.backend import PYZMQ
+from oz.transport.backend import PYZMQ, Peer
 
 MAX_READ = 1_000
 """Frames that are read at once at most."""
@@ -72,32 +71,19 @@ class KeyedPlainSubscribers(PlainSubscribers):
         self,
         context: zmq.Context[Any],
         *,
-        high_water_mark: int,
-        longest_prefix: int,
-        handshake: float,
-        refuses: bool,
         keys: PublisherKeys,
-        delimiter: bytes = b"",
+        longest_prefix: int,
+        **options: Any,
     ) -> None:
-        """Create the socket, without endpoints; see `PlainSubscribers`.
+        """Create the socket, without endpoints.
 
         Args:
             context: of the socket.
-            high_water_mark: messages that wait for one subscriber at most.
-            longest_prefix: bytes of the subscriptions of one subscriber at most.
-            handshake: seconds within which a peer ends ZeroMQ's handshake.
-            refuses: whether `send` fails if a subscriber is full.
             keys: of the publisher.
-            delimiter: bytes between subject and payload in messages of one frame; empty for two frames.
+            longest_prefix: bytes of a subscription at most, and of all subscriptions of one connection.
+            options: of `PlainSubscribers`.
         """
-        super().__init__(
-            context,
-            high_water_mark=high_water_mark,
-            longest_prefix=longest_prefix,
-            handshake=handshake,
-            refuses=refuses,
-            delimiter=delimiter,
-        )
+        super().__init__(context, longest_prefix=longest_prefix, **options)
         self._keys, self._most_bytes = keys, longest_prefix
         self._connections: dict[Peer, _Connection] = {}
         self._reported: dict[bytes, list[float]] = {}

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import zmq
 
-from oz.errors import ConfigurationError
+from oz.errors import ClosedError, ConfigurationError
 from oz.multicast.endpoints import is_multicast
 from oz.multicast.group import silence_libpgm
 from oz.multicast.sender import BEAT, Sender
@@ -24,6 +25,7 @@ from oz.multicast.sending import Transmitter
 from oz.options import Multicast, Options
 from oz.publisher.engine import MAX_READ, Engine, Outgoing
 from oz.publisher.stats import REASONS, PublisherStats
+from oz.transport.contexts import has_ended
 from oz.transport.endpoints import as_text, check
 from oz.transport.steps import Steps
 
@@ -43,8 +45,8 @@ class MulticastEngine(Engine):
         """Create the socket, without an endpoint. The arguments are those of `Engine`.
 
         Raises:
-            ConfigurationError: an argument has no meaning here.
-            ValueError, TypeError: as `Engine`.
+            ConfigurationError: an argument has a wrong value, or has no meaning for multicast.
+            TypeError: as `Engine`.
         """
         options = Options() if options is None else options
         multicast = Multicast() if options.multicast is None else options.multicast
@@ -213,7 +215,8 @@ class MulticastEngine(Engine):
             if not self.is_closing:
                 self.is_closing = True
                 if not self.is_closed:
-                    self._locked(self._flush)
+                    with suppress(ClosedError):  # The context is terminated.
+                        self._locked(self._flush)
                 sender.leave(_clock())
         self.wake()
         while not self.is_closed and sender.is_announced:
@@ -231,18 +234,21 @@ class MulticastEngine(Engine):
             end: time until which libzmq may go on sending.
         """
         with self.lock:
+            wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
             if self.is_closed:
+                # An exception of a signal handler may have interrupted it.
+                self._shut(wait)
                 return 0
             self.is_closing = True
             left = 0
             try:
                 self._flush()
-            except zmq.ContextTerminated:
-                pass
+            except zmq.ZMQError as error:
+                if not has_ended(error, self._context):
+                    raise
             finally:
                 left = self._sender.pending
                 self._given_up += left
-                wait = -1 if end == float("inf") else max(int((end - _clock()) * 1000), _MIN_LINGER)
                 self._shut(wait)
             return left
 

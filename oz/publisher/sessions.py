@@ -47,7 +47,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from oz.errors import OzError, ProtocolError
-from oz.protocol.declared import restore_spelled
 from oz.publisher.batching import Batcher, Body, split
 from oz.publisher.direct import DirectStream
 from oz.publisher.last_values import LastValues
@@ -55,6 +54,7 @@ from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, may_take_long, weight_of
 from oz.wire import links
+from oz.wire.declared import restore_spelled
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
 PING_INTERVAL = 1.0

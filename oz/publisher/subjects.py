@@ -30,7 +30,7 @@ class SubjectCheck:
             delimiter: bytes that no subject contains, because they end the subject in messages of one frame.
 
         Raises:
-            ValueError: there is no such dialect.
+            ConfigurationError: no dialect has this name.
         """
         self._rules = dialects.find(dialect)
         self._endpoints, self._delimiter = endpoints, delimiter

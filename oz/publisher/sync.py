@@ -162,13 +162,18 @@ class Publishing(PublishingBase):
             Number of published messages. If a message raises, the messages before it are published.
 
         Raises:
-            TypeError, ValueError: an element is no pair.
+            ConfigurationError: an element is no pair.
+            TypeError: the argument is a mapping or text.
             Exception: as `publish`.
         """
         self._check_pairs(pairs)
         count = 0
         with self.batch():
-            for subject, payload in pairs:
+            for element in pairs:
+                try:
+                    subject, payload = element
+                except (TypeError, ValueError):
+                    raise self._no_pair(element, count) from None
                 self.publish(subject, payload)
                 count += 1
         return count

@@ -17,13 +17,14 @@ from oz.options import Limits
 from oz.security import limits as internal
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
-from oz.transport.attachments import BIND_HINT
 from oz.transport.ipc_paths import SocketFiles
-from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 
 _log = peer_logger("oz.forwarder")
 
+_BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
+_MAX_SUBSCRIPTION = 131_071
+"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
 _LINGER = 1_000  # milliseconds for what is still to be sent at the end
 _COUNTERS = struct.Struct("=Q")
 _PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages
@@ -123,7 +124,7 @@ class Proxy:
         socket = self._context.socket(kind)
         keep_link_alive(socket)
         # libzmq walks subscriptions by recursion: a huge one would crash it.
-        limit_peers(socket, limits, most=MAX_SUBSCRIPTION if kind == zmq.XPUB else None)
+        limit_peers(socket, limits, most=_MAX_SUBSCRIPTION if kind == zmq.XPUB else None)
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
         socket.setsockopt(bounded, mark)
@@ -133,7 +134,7 @@ class Proxy:
         bound = []
         for one in places:
             socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
-            with endpoints.refused_by_libzmq(one, BIND_HINT):
+            with endpoints.refused_by_libzmq(one, _BIND_HINT):
                 self._files.bind(socket, one)
             bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
         return bound

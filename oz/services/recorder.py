@@ -13,6 +13,10 @@ first gets a gap record of unknown size, because the time between two recorders 
 
 **Repeats.** A subscriber with `dedupe` drops messages whose id it has seen. The recorder reads the ids at the end of
 the journal, so that this holds over a restart of the recorder too.
+
+**Acknowledgements.** With `ack="received"` a message that was received and is not durable is lost if the recorder is
+killed. With `ack="handled"` the writing thread acknowledges a message after its append. The recorder is a member of
+a redelivering group, so that the publisher sends the messages of a killed recorder to the next one.
 """
 
 from __future__ import annotations
@@ -29,18 +33,20 @@ from math import ceil, inf
 from typing import Any, Self
 from weakref import WeakSet
 
-from oz.errors import ClosedError, JournalError, JournalFull, Timeout
+from oz.errors import ClosedError, ConfigurationError, JournalError, JournalFull, Timeout
 from oz.journal import GAP, Journal, Writer
 from oz.journal.records import unpack_headers
 from oz.logs import peer_logger
 from oz.message import Gap, Message, MessageId
+from oz.node.sync import Node
 from oz.numbers import check_count, check_seconds
+from oz.options import Ack, Delivery
 from oz.program_end import close_all
 from oz.subjects.pattern import Pattern, compile
+from oz.subscriber.message import HandledMessage
 from oz.subscriber.sync import Subscriber, Subscription
-from oz.sync.node import Node
-from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.bell import Bell
 
 MESSAGE_BYTES = 100
 """Bytes of memory of a message besides its payload, about."""
@@ -111,6 +117,7 @@ class Recorder:
         *,
         source: Subscriber | Node | str | Sequence[str],
         group: str | None = None,
+        ack: Ack = "received",
         subscriber: Mapping[str, Any] | None = None,
         max_pending_bytes: int = 64 << 20,
         commit_seconds: float = 0.01,
@@ -125,6 +132,9 @@ class Recorder:
                 `Subscriber`, from which nothing else may receive meanwhile; or a `Node`, whose bus is
                 recorded. `close` leaves a given subscriber or node open.
             group: name of a queue group. Each message goes to one recorder of a group.
+            ack: "received", or "handled" to acknowledge a message when it is in the journal. It needs a group and
+                links. If the recorder is killed, a recorder that joins the group within `resume_seconds` of the
+                publisher receives the unacknowledged messages. It may record some of them a second time.
             subscriber: arguments of the recorder's own `oz.Subscriber`, such as `filtering`, `bind` and `options`.
             max_pending_bytes: memory in bytes for messages that are not written yet. Beyond it the recorder
                 stops receiving; while the disk is full it drops messages and counts them.
@@ -135,6 +145,7 @@ class Recorder:
         Raises:
             JournalError, JournalFull, ValueError: as `oz.journal.Writer`.
             PatternError, ValueError, zmq.ZMQError: as `oz.Subscriber` and `subscribe`.
+            ConfigurationError: `ack="handled"` without group, or with a node as the source.
             TypeError: the source is of another type, or has options although it is no endpoint.
         """
         if isinstance(patterns, (str, bytes, Pattern)):
@@ -146,13 +157,16 @@ class Recorder:
         check_seconds("commit_seconds", commit_seconds, inf)
         if subscriber and isinstance(source, (Subscriber, Node)):
             raise TypeError("subscriber= holds options for an endpoint; this source has options of its own")
+        if ack == "handled" and (group is None or isinstance(source, Node)):
+            rule = "the recorder needs group=, and an endpoint or a Subscriber as its source"
+            raise ConfigurationError("ack", ack, "argument", rule)
         self.stats = RecorderStats()
         self._pattern = spanning_pattern(compiled)
         self._buffer = RecordBuffer(max_pending_bytes, self._gap_record, self.stats)
         self._commit_seconds = commit_seconds
         self._failure: BaseException | None = None
         self._gaps: list[Gap] = []
-        self._directory, self._group = directory, group
+        self._directory, self._group, self._ack = directory, group, ack
         self._ids: set[MessageId] = set()
         self._dropped_by_node = 0
         self._is_stopping = False
@@ -189,7 +203,10 @@ class Recorder:
         if engine.options.dedupe and self.writer.end_offset:
             self._ids = last_ids(Journal(self._directory), MAX_IDS)
         self._poll.register(self.subscriber.fileno(), POLLIN)
-        subscription = self.subscriber.subscribe(compiled, group=self._group)
+        delivery = Delivery(redeliver=self._ack == "handled")
+        subscription = self.subscriber.subscribe(
+            compiled, group=self._group, ack=self._ack, delivery=delivery
+        )
         opened.callback(_end, subscription)
         return subscription
 
@@ -258,13 +275,17 @@ class Recorder:
         try:
             # Ends before a gap, so that all gaps that it reports lie before its first message.
             messages = self.subscriber.receive_many(MAX_MESSAGES, timeout=0)
+            # The next call does not acknowledge the message of this one.
+            self.subscriber._engine.in_hand.clear()
         except Timeout:
             pass
         finally:
             rows: list[Row] = [self._gap_record(gap.count, gap.origin) for gap in self._gaps]
             self._gaps.clear()
             ids = self._ids
-            rows += messages if not ids else [one for one in messages if one.id is None or one.id not in ids]
+            repeats = [one for one in messages if one.id in ids] if ids else []
+            acknowledge(repeats)
+            rows += messages if not repeats else [one for one in messages if one.id not in ids]
             self._buffer.put(rows)
         return bool(messages)
 
@@ -284,7 +305,7 @@ class Recorder:
         """Receive all messages that publishers have sent until now."""
         with suppress(ClosedError):
             if self.subscriber is None:
-                self._subscription.drain(DRAIN_TIMEOUT)
+                self._subscription.drain(timeout=DRAIN_TIMEOUT)
                 return
             # Makes space in the queue of the subscriber, which stops reading if it is full. A flood never ends.
             for _ in range(FULL_QUEUE):
@@ -348,6 +369,7 @@ class Recorder:
             raise error
         _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", message.subject, error)
         self._buffer.replace_first(self._gap_record(1, message.origin))
+        acknowledge([message])
         self._append(self._buffer.first())
 
     def _count(self, rows: list[Row]) -> None:
@@ -359,6 +381,7 @@ class Recorder:
             else:
                 stats.recorded += 1
                 stats.payload_bytes += payload_size(row)
+        acknowledge(rows)
         self._buffer.remove(len(rows))
         if stats.is_full:
             stats.is_full = False
@@ -452,6 +475,7 @@ class RecordBuffer:
         self._changed.notify_all()
 
     def _drop(self, rows: Sequence[Row]) -> None:
+        acknowledge(rows)
         for row in rows:
             origin, count = (row["origin"], row["lost"]) if isinstance(row, dict) else (row.origin, 1)
             before = self._dropped.get(origin, 0)
@@ -516,6 +540,13 @@ class RecordBuffer:
             self._flush_dropped()
             self._is_closed = True
             self._changed.notify_all()
+
+
+def acknowledge(rows: Iterable[Row]) -> None:
+    """Acknowledge the messages that were received with `ack="handled"`."""
+    for row in rows:
+        if isinstance(row, HandledMessage):
+            row.ack()
 
 
 def payload_size(message: Message) -> int:

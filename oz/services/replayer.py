@@ -19,10 +19,12 @@ import zmq
 
 from oz.errors import WouldBlock
 from oz.journal import Journal, JournalGap, Record
+from oz.logs import peer_logger
+from oz.node.sync import Node
 from oz.numbers import check_number
 from oz.publisher.sync import Publisher
 from oz.subjects.pattern import Pattern
-from oz.sync.waiting import Bell
+from oz.transport.bell import Bell
 
 MAX_DELAY = 1.0
 """Seconds behind the schedule beyond which the schedule starts again."""
@@ -35,6 +37,8 @@ RETRY_INTERVAL = 0.005
 MESSAGES_WITHOUT_WAIT = 1000
 """Messages between two calls of `on_poll` if the replay never waits."""
 
+_log = peer_logger("oz.replay")
+
 _HEADER_TYPES = (str, bytes, int, float, bool, type(None))
 
 
@@ -44,7 +48,7 @@ class Replay:
     Attributes:
         published: number of published messages.
         refused: number of messages that cannot be published: their subject or size is not allowed, or they have
-            several payload frames.
+            several payload frames. The first of each kind is logged as a warning.
         gaps: number of gaps that were passed.
         lost: number of messages that those gaps stand for, as far as it is known.
         offset: offset after the last record that was passed; None before the first.
@@ -55,7 +59,7 @@ class Replay:
     def __init__(
         self,
         journal: Journal,
-        publisher: Publisher,
+        publisher: Publisher | Node,
         pattern: str | bytes | Pattern | None = None,
         *,
         start: int | datetime | str | None = None,
@@ -71,6 +75,7 @@ class Replay:
         if not isinstance(journal, Journal):
             raise TypeError(f"journal must be an oz.journal.Journal, not {type(journal).__name__}")
         self.published = self.refused = self.gaps = self.lost = 0
+        self._reported: set[str] = set()
         self.offset: int | None = None
         self.is_paused = self.is_stopped = False
         self._journal, self._publisher, self._pattern = journal, publisher, pattern
@@ -187,7 +192,10 @@ class Replay:
         }
         _, payload, *further = record.frames
         if further:
-            self.refused += 1
+            # A link carries one payload, so that its subscribers would get another message than plain ones.
+            self._refuse(
+                record, "several frames", f"it has {1 + len(further)} payload frames, and publish sends one"
+            )
             return True
         while not self.is_stopped:
             try:
@@ -195,14 +203,27 @@ class Replay:
             except WouldBlock:
                 self._wait(RETRY_INTERVAL)
                 continue
-            except (ValueError, TypeError):
+            except (ValueError, TypeError) as error:
                 if options.pop("id", None) is not None:  # The id may be malformed.
                     continue
-                self.refused += 1
+                self._refuse(record, type(error).__name__, str(error))
             else:
                 self.published += 1
             return True
         return False
+
+    def _refuse(self, record: Record, kind: str, reason: str) -> None:
+        """Count a message that cannot be published; log the first of its kind."""
+        self.refused += 1
+        if kind not in self._reported:
+            self._reported.add(kind)
+            _log.warning(
+                "the message at offset %s, %r, cannot be published: %s; `Journal.read` returns its frames, to "
+                "send them with a socket of ZeroMQ. `refused` counts such messages",
+                record.offset,
+                record.subject,
+                reason,
+            )
 
     def _headers_of(self, record: Record) -> dict[str, Any]:
         """Return the headers as they can be published, and with them the fields of the record."""
@@ -226,7 +247,7 @@ class Replay:
 
 def replay(
     journal: Journal,
-    publisher: Publisher,
+    publisher: Publisher | Node,
     pattern: str | bytes | Pattern | None = None,
     *,
     start: int | datetime | str | None = None,
@@ -242,8 +263,8 @@ def replay(
 
     Args:
         journal: the journal.
-        publisher: an `oz.Publisher` without codec. If it raises `WouldBlock` because a subscriber is full,
-            the replay waits. A publisher with `on_full="drop"` drops messages.
+        publisher: an `oz.Publisher` without codec, or an `oz.Node` with `codec=None`. If it raises `WouldBlock`
+            because a subscriber is full, the replay waits. A publisher with `on_full="drop"` drops messages.
         pattern: publish only the messages whose subject matches, as in `Journal.read`.
         start: the first offset or the earliest time.
         end: the offset or the time before which to stop.

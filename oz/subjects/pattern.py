@@ -280,7 +280,7 @@ def compile(text: PatternLike, dialect: str | None = None, *, lenient: bool = Fa
 
     Raises:
         PatternError: the dialect does not allow the text; says where and why.
-        ValueError: there is no such dialect.
+        ConfigurationError: no dialect has this name.
         TypeError: the text is none of these types.
     """
     return compile_with_default(text, dialect, DEFAULT_DIALECT, lenient=lenient)
@@ -299,7 +299,7 @@ def compile_with_default(
         lenient: as for `compile`.
 
     Raises:
-        PatternError, ValueError, TypeError: as `compile`.
+        PatternError, ConfigurationError, TypeError: as `compile`.
     """
     if isinstance(text, Pattern):
         return text
@@ -370,7 +370,7 @@ def validate_subject(subject: str | bytes, dialect: str = DEFAULT_DIALECT) -> No
 
     Raises:
         SubjectError: it may not; says where and why.
-        ValueError: there is no such dialect.
+        ConfigurationError: no dialect has this name.
     """
     rules = dialects.find(dialect)
     rules.check_subject(rules.decode(subject, SubjectError))

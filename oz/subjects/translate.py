@@ -62,7 +62,7 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
 
     Raises:
         PatternError: the dialect has nothing like it.
-        ValueError: there is no such dialect.
+        ConfigurationError: no dialect has this name.
     """
     rules = find(dialect)
     try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
-from oz.errors import ConfigurationError
+from oz.errors import ConfigurationError, SubjectWarning
 from oz.options import OVERFLOWS, Delivery, Options
 from oz.subjects import dialects
-from oz.subjects.pattern import Pattern, PatternLike
-from oz.transport.subscriber.subscribing import compile_asked
+from oz.subjects.advice import foreign_wildcard, misspelled_dialect, said_of_foreign
+from oz.subjects.pattern import Pattern, PatternLike, compile_with_default
+from oz.transport.dropin import callers_level
 from oz.wire.links import StreamOptions
 
 MAX_GROUP = 255
@@ -23,8 +25,7 @@ def check_subscriber(dialect: Any, filtering: Any, on_gap: Any, options: Any, li
     """Check the arguments of a subscriber.
 
     Raises:
-        ConfigurationError: one has a wrong value, or is not available yet.
-        ValueError: no dialect has this name.
+        ConfigurationError: an argument has a wrong value.
         TypeError: `on_gap` cannot be called, or `options` are of another class.
     """
     dialects.find(dialect)
@@ -44,7 +45,8 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
     """Return the compiled patterns of a subscription.
 
     Raises:
-        PatternError, ValueError, TypeError: as `oz.compile`; also without any pattern.
+        PatternError, TypeError: as `oz.compile`.
+        ConfigurationError: no dialect has this name, or there is no pattern.
     """
     is_list = isinstance(patterns, (list, tuple, set, frozenset))
     found: list[PatternLike] = list(patterns) if is_list else [patterns]
@@ -56,7 +58,7 @@ def compile_all(patterns: Any, dialect: str | None, default: str) -> list[Patter
         )
     )
     if not compiled:
-        raise ValueError("a subscription needs at least one pattern")
+        raise _wrong("pattern", patterns, "a subscription needs at least one pattern")
     return compiled
 
 
@@ -126,3 +128,30 @@ def check_subscription(handler: Any, max_messages: Any, *, may_await: bool) -> N
 
 def _wrong(name: str, value: Any, rule: str) -> ConfigurationError:
     return ConfigurationError(name, value, "argument", rule)
+
+
+def compile_asked(pattern: Any, dialect: str | None, default: str) -> Pattern:
+    """Compile a pattern of `subscribe`. Warn of a misspelled dialect, and of a wildcard of another dialect.
+
+    Args:
+        pattern: the pattern.
+        dialect: its dialect, if the caller gives one.
+        default: the dialect of the socket; see `compile_with_default`.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    compiled = compile_with_default(pattern, dialect, default)
+    is_plain_text = isinstance(pattern, str) and pattern == compiled.text
+    if is_plain_text and dialect is None and default != "zmq" and (advice := misspelled_dialect(pattern)):
+        warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
+    found = foreign_wildcard(compiled) if is_plain_text else None
+    if found is not None:
+        wildcard, owners = found
+        text = (
+            f"pattern {pattern!r}: {said_of_foreign(wildcard, owners)}: give dialect={owners[0]!r}, or "
+            f"oz.compile({pattern!r}) if you mean the character"
+        )
+        warnings.warn(text, SubjectWarning, stacklevel=callers_level())
+    return compiled

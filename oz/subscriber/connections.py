@@ -502,16 +502,17 @@ class Connections(ABC):
         self.poll.ring()
 
     def _close_plain(self, place: Place) -> None:
-        plain, place.plain = place.plain, None
+        # An object is forgotten behind its close, which an exception of a signal handler may interrupt.
+        if place.plain is not None:
+            self.poll.remove(place.plain.fds)
+            place.plain.close()
+            place.plain = None
         self._plains.pop(place, None)
-        if plain is not None:
-            self.poll.remove(plain.fds)
-            plain.close()
-        source, place.multicast = place.multicast, None
+        if place.multicast is not None:
+            self.poll.remove([place.multicast.listener.fd])
+            place.multicast.close()
+            place.multicast = None
         self._multicasts.pop(place, None)
-        if source is not None:
-            self.poll.remove([source.listener.fd])
-            source.close()
 
     def bind(self, endpoint: str) -> str:
         """Bind a plain SUB; see `Subscriber.bind`. Return the endpoint with the real port."""

@@ -37,9 +37,8 @@ import zmq
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.message import Extras
-from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.security.identity import make_uuid_of
+from oz.security.publish_access import Denials, PublishAccess
 from oz.subscriber.link import Messages
 from oz.transport.arrivals import Arrivals
 from oz.transport.credentials import Credentials
@@ -142,7 +141,7 @@ class ServerKeys:
         self._due_at = 0.0
         self._rights = credentials.rights()
         self._has_permissions = credentials.permissions is not None
-        self.denials = SubscriberStats()
+        self.denials = Denials()
         self.rights = PublishAccess(credentials.rights, self.denials)
 
     @property

@@ -186,9 +186,9 @@ class Dialler:
 
     def unwatch(self) -> None:
         """End the monitor."""
-        monitor, self.monitor = self.monitor, None
-        if monitor is not None:
-            monitor.close()
+        if self.monitor is not None:
+            self.monitor.close()
+            self.monitor = None
 
     def begin(self) -> None:
         """Read the rest of a message whose read was interrupted. Call it before `read` after an interruption."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 from oz import message
-from oz.message import Extras
+from oz.message import Extras, Forwarded
 
 
 class Arrival:
@@ -118,7 +118,10 @@ class Message(MessageFields, message.Message):
 
     @property
     def position(self) -> int | None:
-        """Number among all messages of the publisher; None from a plain publisher."""
+        """Number among all messages of the first publisher; None from a plain publisher."""
+        forwarded = self._forwarded
+        if forwarded is not None:
+            return forwarded.position
         positions = self.arrival.positions
         return positions[self.offset] if positions else None
 
@@ -157,8 +160,14 @@ class Message(MessageFields, message.Message):
 
     @property
     def origin(self) -> bytes | None:
-        """Id of the publisher's process, 16 bytes; None from a plain publisher."""
-        return self.arrival.origin
+        """Id of the first publisher's process, 16 bytes; None from a plain publisher."""
+        forwarded = self._forwarded
+        return self.arrival.origin if forwarded is None else forwarded.origin
+
+    @property
+    def _forwarded(self) -> Forwarded | None:
+        extras = self.extras
+        return None if extras is None else extras.forwarded
 
     @property
     def redelivered(self) -> bool:

@@ -32,7 +32,7 @@ from operator import attrgetter
 from typing import Any
 
 from oz.compiled import HOT
-from oz.message import Extras, Gap
+from oz.message import Extras, Forwarded, Gap
 from oz.subscriber.link import Link, Messages
 from oz.subscriber.message import Arrival, HandledMessage, Message
 from oz.subscriber.subscriptions import Subscription as Entry
@@ -50,6 +50,8 @@ LONGEST_SUBJECT = 256
 """Bytes of the longest subject whose route is cached, so that peers cannot fill the memory."""
 MAX_IDS = 262_144
 """Ids of messages that `dedupe` remembers."""
+MAX_FORWARDED = 65_536
+"""Messages of forwarders that are remembered, so that two forwarders between the same buses deliver each once."""
 
 Direct = tuple[str, bytes, dict[Any, Any] | None]
 """Subject, payload and extras of a direct message. The extras may have any content."""
@@ -374,6 +376,7 @@ class Dispatcher:
         """
         self._subscriptions, self.decode = subscriptions, decode
         self._ids: dict[Any, None] | None = {} if dedupe else None
+        self._forwarded: dict[tuple[int, bytes, int], None] = {}
         self._full: set[Queue] = set()
         self.shared = Queue(full=self._full)
         self.work: deque[Queue] = deque()
@@ -636,7 +639,7 @@ class Dispatcher:
         return messages
 
     def is_repeat(self, stream: int, fields: Extras, is_redelivered: bool, sid: int | None = None) -> bool:
-        """Return whether a message has an id that its stream has seen, and remember its id.
+        """Return whether a stream has received a message before, by its id or its source; remember both.
 
         Args:
             stream: of the message.
@@ -644,6 +647,12 @@ class Dispatcher:
             is_redelivered: whether another member of the group may have received it.
             sid: subscription that a last value is for; other subscriptions may have received it before.
         """
+        if (
+            fields.forwarded is not None
+            and not is_redelivered
+            and self._came_before(stream, fields.forwarded)
+        ):
+            return True
         ids = self._ids
         if ids is None or fields.message_id is None or is_redelivered:
             return False
@@ -656,6 +665,16 @@ class Dispatcher:
             ids[stream, None, fields.message_id] = None
         if len(ids) > MAX_IDS:
             del ids[next(iter(ids))]
+        return False
+
+    def _came_before(self, stream: int, forwarded: Forwarded) -> bool:
+        """Return whether another forwarder has delivered a message, and remember the message."""
+        known, found = self._forwarded, (stream, forwarded.origin, forwarded.position)
+        if found in known:
+            return True
+        known[found] = None
+        if len(known) > MAX_FORWARDED:
+            del known[next(iter(known))]
         return False
 
     def routes_of(self, stream: int) -> Routes | None:

@@ -18,10 +18,10 @@ from collections import deque
 from typing import Any
 
 from oz.errors import ConfigurationError
-from oz.protocol.declared import spell
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire import links
+from oz.wire.declared import spell
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."

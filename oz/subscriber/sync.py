@@ -246,13 +246,18 @@ class Subscriber(SubscriberBase, Pollable):
         check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout=timeout)]
         items = self._shared.items
-        while len(messages) < limit:
-            item = _pop(items)
-            if item.__class__ is not Message:
-                if item is not None:
-                    items.appendleft(item)
-                break
-            messages.append(item)
+        try:
+            while len(messages) < limit:
+                item = _pop(items)
+                if item.__class__ is not Message:
+                    if item is not None:
+                        items.appendleft(item)
+                    break
+                messages.append(item)
+        except BaseException:
+            # A signal handler has raised: the next call returns the messages.
+            items.extendleft(messages[::-1])  # type: ignore[arg-type]
+            raise
         return messages
 
     def __iter__(self) -> Iterator[BaseMessage]:

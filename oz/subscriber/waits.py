@@ -41,10 +41,11 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
     while True:
         if engine.denials:
             engine.raise_denial(queue.inbox)
+        if queue.items and engine.clock() >= engine.attend_at:
+            # Before a message is taken, so that an exception of a signal handler in there loses none.
+            _attend_between(engine)
         message = _take(engine, queue, owner)
         if message is not None:
-            if engine.clock() >= engine.attend_at:
-                _attend_between(engine)
             return message
         engine.check_open()
         if engine.is_exhausted(queue.inbox):

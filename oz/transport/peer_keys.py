@@ -15,9 +15,8 @@ from typing import Any, Protocol
 
 import zmq
 
-from oz.protocol.publisher.accounts import Peer
-from oz.protocol.subscriber.publish_access import PublishAccess
-from oz.transport.backend import Backend
+from oz.security.publish_access import PublishAccess
+from oz.transport.backend import Backend, Peer
 from oz.transport.endpoints import addresses_of
 
 _SOURCE, _USER = int(zmq.SRCFD), "User-Id"

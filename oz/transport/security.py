@@ -113,7 +113,7 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
 
     Raises:
         TypeError: it is neither None nor a `Security`.
-        ValueError: multicast has no CURVE.
+        ConfigurationError: multicast has no CURVE.
         TransportUnavailable: connections cannot be told apart here.
     """
     if security is None:
@@ -121,7 +121,8 @@ def credentials_of(security: object, group: object | None = None) -> Credentials
     if not isinstance(security, Security):
         raise TypeError(f"security is an oz.Security, not {security!r}")
     if group is not None:
-        raise ValueError("multicast has no CURVE, so everybody can read it; leave security= out, or use tcp")
+        rule = "multicast has no CURVE, so that every host can read it: leave security= out, or use tcp"
+        raise ConfigurationError("security", security, "argument", rule)
     if not PYZMQ.tells_peers:
         raise TransportUnavailable("permissions need to know connections apart, as on Linux and macOS")
     return security._credentials
@@ -135,8 +136,8 @@ def find_credentials(security: object, group: object | None = None) -> Credentia
         group: options of multicast, or None.
 
     Raises:
-        ConfigurationError: the file cannot be used.
-        TypeError, ValueError, TransportUnavailable: as `credentials_of`.
+        ConfigurationError: the file cannot be used, or multicast has no CURVE.
+        TypeError, TransportUnavailable: as `credentials_of`.
     """
     if isinstance(security, (str, os.PathLike)):
         security = Security.from_file(security)

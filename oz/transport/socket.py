@@ -12,10 +12,10 @@ from typing import Any
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.backoff import growing
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.authenticator import is_authenticated
 from oz.transport.backend import backend_of
+from oz.transport.backoff import growing
 
 _log = peer_logger("oz.socket")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -32,26 +33,31 @@ class ThreadWait:
             waiters: of the engine.
         """
         self._waiters = waiters
-        self._news = threading.Event()
+        # Not an Event: an exception of a signal handler inside `Event.wait` may leave the lock of the event
+        # locked, and `Event.set` in another thread would wait for ever.
+        self._news = threading.Lock()
+        self._news.acquire()
+
+    def _notify(self) -> None:
+        # RuntimeError: there was news already.
+        with suppress(RuntimeError):
+            self._news.release()
 
     def __enter__(self) -> Self:
         """Begin to listen for news. A change that comes later ends the next sleep."""
-        self._waiters[self._news.set] = None
+        self._waiters[self._notify] = None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop to listen for news."""
-        self._waiters.pop(self._news.set, None)
+        self._waiters.pop(self._notify, None)
 
     def sleep(self, until: float | None) -> None:
         """Sleep until there is news, or until a time in seconds of `time.monotonic`; None for ever."""
-        left = None if until is None else until - time.monotonic()
-        if left is None or left > 0:
-            self._news.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
-        # A change that has set the event is visible to the caller, which looks again.
-        self._news.clear()
+        left = -1.0 if until is None else max(until - time.monotonic(), 0.0)
+        self._news.acquire(timeout=min(left, threading.TIMEOUT_MAX))
 
 
 def wait_in_thread(waiters: Waiters, steps: Steps[_Result]) -> _Result:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgpack
 
-from oz.errors import ProtocolError
+from oz.errors import ConfigurationError, ProtocolError
 from oz.wire.keys import ID_SIZE
 
 _MARK = b"\xc1\x00oz nodes\x00\xc1"
@@ -126,14 +126,15 @@ def find_codec(codec: str | Codec | None) -> Codec | None:
     """Return the codec of a name, or the codec that was given.
 
     Raises:
-        ValueError: there is no codec of that name.
+        ConfigurationError: no codec has this name.
         TypeError: neither a name nor something with `encode` and `decode`.
     """
     if codec is None:
         return None
     if isinstance(codec, str):
         if codec not in _BY_NAME:
-            raise ValueError(f"no codec is called {codec!r}; there are {', '.join(_BY_NAME)}")
+            rule = f"no codec has this name; there are {', '.join(_BY_NAME)}, or give an object with encode and decode"
+            raise ConfigurationError("codec", codec, "argument", rule)
         return _BY_NAME[codec]()
     if callable(getattr(codec, "encode", None)) and callable(getattr(codec, "decode", None)):
         return codec

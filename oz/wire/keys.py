@@ -52,7 +52,7 @@ class Declared:
     """One pattern as it travels.
 
     Attributes:
-        dialect: what stands for its dialect, 0 to 255; `oz.protocol.declared` knows which is which.
+        dialect: what stands for its dialect, 0 to 255; `oz.wire.declared` knows which is which.
         text: the pattern's bytes.
     """
 

@@ -378,6 +378,10 @@ class Bye(NamedTuple):
     streams: dict[int, Drops]
 
 
+NODE, NAMESERVER, FORWARDER = "node", "nameserver", "forwarder"
+"""Kinds of nodes."""
+
+
 class Card(NamedTuple):
     """Introduction of a node, in its HELLO and WELCOME.
 
@@ -388,7 +392,7 @@ class Card(NamedTuple):
         host: name of the host.
         pid: process id.
         endpoints: at which the node listens.
-        kind: "node", "nameserver" or "forwarder".
+        kind: `NODE`, `NAMESERVER` or `FORWARDER`.
     """
 
     node: bytes
@@ -397,7 +401,11 @@ class Card(NamedTuple):
     host: str = ""
     pid: int = 0
     endpoints: tuple[str, ...] = ()
-    kind: str = "node"
+    kind: str = NODE
+
+    def shares_bus(self, other: Card) -> bool:
+        """Return whether two nodes may be peers. A name server without a bus serves all buses."""
+        return self.bus == other.bus or any(one.kind == NAMESERVER and not one.bus for one in (self, other))
 
 
 # Encoders
@@ -487,7 +495,12 @@ def encode_head(
 
 def join(head: bytes, body: bytes) -> bytes:
     """Return the JOINED frame of a head without differences and its body."""
-    return _JOINED_KIND + head[1:] + body
+    return joined_head(head) + body
+
+
+def joined_head(head: bytes) -> bytes:
+    """Return the begin of the JOINED frame of a head without differences."""
+    return _JOINED_KIND + head[1:]
 
 
 def encode_body(flat: Sequence[Any]) -> bytes:
@@ -773,7 +786,7 @@ _scan = None if HOT is None else HOT.scan
 _DIFFERENCE = Struct(">I")
 _BYTES = {bytes}
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
-_CARD_KINDS = ("node", "nameserver", "forwarder")
+_CARD_KINDS = (NODE, NAMESERVER, FORWARDER)
 _EXTRAS = {dict, type(None)}
 _DECODERS: dict[int, Callable[[bytes], Control]] = {
     HELLO: _decode_hello,

@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,6 +81,14 @@ class Running:
             _, err = self.process.communicate(timeout=DEADLINE)
             raise AssertionError(f"not ended after {DEADLINE:g} s:\n{err.decode()}") from None
         return Ended(self.process.returncode, out, err.decode())
+
+
+@pytest.fixture
+def short_directory():
+    """Directory of nodes. The path of a socket has at most 107 bytes."""
+    path = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -48,6 +48,35 @@ def test_the_publisher_may_start_first(oz_start, oz_run):
     assert publisher.end().code == 0
 
 
+QUIET = ("pub", "sub", "record", "replay", "reply", "nameserver", "forwarder", "gateway", "bench")
+
+
+@pytest.mark.parametrize("command", QUIET)
+def test_commands_with_status_lines_have_quiet(oz_run, command):
+    assert "-q, --quiet" in oz_run(command, "--help").stdout.decode()
+
+
+def test_quiet_prints_no_status_lines(oz_start, oz_run):
+    with library.Publisher("tcp://127.0.0.1:*") as publisher:
+        quiet = oz_start("sub", "-q", "a", "--connect", publisher.endpoint, "--count", "1")
+        publisher.wait_for_subscribers("a", timeout=60)
+        publisher.publish("a", b"b")
+        ended = quiet.end()
+    assert (ended.code, ended.stdout) == (0, b"a b\n")
+    assert "ready" not in ended.stderr
+    with library.Subscriber(bind="tcp://127.0.0.1:*") as subscriber:
+        subscriber.subscribe("a")
+        receiving = Thread(lambda: subscriber.receive(timeout=60))
+        ended = oz_run("pub", "--quiet", "a", "b", "--connect", subscriber.endpoint, "--wait", "60")
+        assert (ended.code, ended.stderr) == (0, "")
+        assert receiving.outcome(60).payload == b"b"
+
+
+def test_quiet_prints_warnings(oz_run, endpoint):
+    [line] = oz_run("pub", "-q", "a", "b", "--bind", endpoint, "--wait", "0").stderr.splitlines()
+    assert "no subscriber of a within 0 s" in line
+
+
 def test_the_subscriber_may_bind(oz_start, oz_run):
     subscriber = oz_start("sub", "a", "--bind", "tcp://127.0.0.1:*", "--count", "1")
     endpoint = bound_to(subscriber.ready_line())

@@ -26,6 +26,14 @@ from oz.wire import links
 pytestmark = pytest.mark.skipif(HOT is None, reason="the compiled part does not run")
 
 
+def test_a_shared_frame_joins_two_parts_and_takes_bytes_only():
+    assert len(HOT.SharedFrame(b"head", b"body" * 2_000)) == 8_004
+    assert len(HOT.SharedFrame(b"", b"")) == 0
+    for wrong in ((b"one",), (b"one", "two"), (bytearray(b"one"), b"two"), ()):
+        with pytest.raises(TypeError):
+            HOT.SharedFrame(*wrong)
+
+
 def body_of(chance, count, *, has_extras=False):
     flat = []
     for _ in range(count):

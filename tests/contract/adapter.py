@@ -749,7 +749,7 @@ class NameServer:
     """Name server in a thread of this process."""
 
     def __init__(self, api, bind, options):
-        from oz.services.nameserver import NameServer as Server
+        from oz.services import NameServer as Server
 
         self._raw = Server(bind, **options)
         self.endpoint = self._raw.endpoint

@@ -496,14 +496,21 @@ def test_no_reference_stays_of_received_frames(context):
         with oz.SubSocket(context, dialect="nats") as empty:
             empty.subscribe("a.*")
             work()
-            gc.collect()
-            before, blocks = [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
-            work()
-            gc.collect()
-            after = [sys.getrefcount(one) for one in watched]
-            assert sys.getallocatedblocks() - blocks < 500
-        grown = [one - other for one, other in zip(after, before, strict=True)]
-        assert max(map(abs, grown)) < 100, dict(zip(map(repr, watched), grown, strict=True))
+            # A leak grows in each round. Threads of other tests change the counts of None, True and False in some.
+            grown = [_growth(work, watched) for _ in range(3)]
+        assert min(blocks for _, blocks in grown) < 500
+        least = [min(counts, key=abs) for counts in zip(*(counts for counts, _ in grown), strict=True)]
+        assert max(map(abs, least)) < 100, dict(zip(map(repr, watched), least, strict=True))
+
+
+def _growth(work, watched):
+    """Return by how much references to objects, and blocks of memory, grow."""
+    gc.collect()
+    before, blocks = [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
+    work()
+    gc.collect()
+    after = [sys.getrefcount(one) for one in watched]
+    return [one - other for one, other in zip(after, before, strict=True)], sys.getallocatedblocks() - blocks
 
 
 def held():

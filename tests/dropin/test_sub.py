@@ -204,7 +204,7 @@ def test_text_that_is_no_pattern_is_refused_with_the_bytes_to_give(make_sub):
     with pytest.raises(oz.PatternError, match="position 3") as refused:
         sub.subscribe("md.")
     assert refused.value.__notes__ == ["For a plain ZeroMQ prefix give bytes: b'md.'"]
-    with pytest.raises(ValueError, match="no dialect is called 'nuts'"):
+    with pytest.raises(oz.ConfigurationError, match="dialect = 'nuts': no dialect has this name"):
         sub.subscribe("md", dialect="nuts")
     for wrong in (1, None, ["a"]):
         with pytest.raises(TypeError):

@@ -633,14 +633,19 @@ class World:
         for session in self.publisher.sessions.by_id.values():
             window = sum(batch.size for batch in session.batches)
             held = sum(b.size for s in session.streams.values() for b in s.held if b.is_acked)
-            backlog = sum(w.body.size for s in session.streams.values() for w in s.backlog)
+            backlogs = [
+                (getattr(w, "flags", 0), getattr(w, "body", w).size)
+                for s in session.streams.values()
+                for w in s.backlog
+            ]
+            backlog = sum(size for _, size in backlogs)
             conflated = sum(value[3] for s in session.streams.values() for value in s._conflated.values())
             if session.bytes != window + held + backlog + conflated or session.window_used != window:
                 raise Violation(
                     f"{session.bytes} bytes: window {window}, held {held}, backlog {backlog + conflated}"
                 )
             redelivered = (
-                sum(w.body.size for s in session.streams.values() for w in s.backlog if w.flags)
+                sum(size for flags, size in backlogs if flags)
                 + sum(b.size for b in session.batches if b.flags & 1)
                 + held
             )

@@ -7,12 +7,12 @@ ever.
 from random import Random
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
 from oz.protocol.node.registry import Registry
 from oz.protocol.subscriber.declarations import Declarations
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.wire.declared import declare
 from oz.wire.discovery import Announce, Joined, Welcome, pack
 from oz.wire.keys import DeliveryOptions
 from support.announcing import announcement

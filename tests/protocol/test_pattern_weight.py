@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import oz
 from oz.errors import OzError, PatternError, ProtocolError
-from oz.protocol.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -22,6 +21,7 @@ from oz.subjects.dialects import BY_NAME
 from oz.subjects.dialects.base import takes
 from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.pattern import weight_of
+from oz.wire.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
 from support.cases import each
 

@@ -12,6 +12,7 @@ import oz.publisher.aio
 import oz.publisher.sync
 from oz.options import Limits, Options
 from publisher.scripted import Peer
+from support.keyring import Keyring
 from support.waiting import DEADLINE
 
 
@@ -96,6 +97,25 @@ def make(kind):
             return made
 
         yield make
+
+
+@pytest.fixture
+def ring(tmp_path, rules):
+    """Keys of a feed, a desk and another program, with the permissions of the fixture `rules` of a module."""
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(**rules)
+    return made
+
+
+@pytest.fixture
+def pub(make, ring):
+    return make(security=ring.security("feed", permissions=True))
+
+
+@pytest.fixture
+def loop_of():
+    """Return a function that calls something where a publisher runs: in its loop, or in this thread."""
+    return lambda publisher: publisher._loop.call if isinstance(publisher, Portal) else lambda work: work()
 
 
 @pytest.fixture

@@ -210,6 +210,20 @@ def test_publish_many_from_an_asynchronous_iterable(run):
     run(main())
 
 
+def test_endpoints_change_at_the_call_and_may_be_awaited(run):
+    async def main():
+        async with Publisher() as publisher:
+            await publisher.bind("tcp://127.0.0.1:*")
+            endpoint = publisher.endpoint
+            await publisher.connect("tcp://127.0.0.1:9")
+            assert publisher.endpoints == (endpoint, "tcp://127.0.0.1:9")
+            await publisher.disconnect("tcp://127.0.0.1:9")
+            publisher.unbind(endpoint)
+            assert publisher.endpoints == ()
+
+    run(main())
+
+
 def test_a_publisher_that_is_made_outside_a_loop(run):
     publisher = Publisher("tcp://127.0.0.1:*")
 

@@ -13,7 +13,6 @@ from oz.security.identity import make_uuid_of
 from oz.subscriber.sync import Subscriber
 from oz.wire import links
 from oz.wire.links import Bye, Hello
-from support.keyring import Keyring
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -22,15 +21,8 @@ DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }'
 
 
 @pytest.fixture
-def ring(tmp_path):
-    made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(desk=DESK, other='subscribe = { allow = ["x.>", "md.>"] }')
-    return made
-
-
-@pytest.fixture
-def pub(make, ring):
-    return make(security=ring.security("feed", permissions=True))
+def rules():
+    return {"desk": DESK, "other": 'subscribe = { allow = ["x.>", "md.>"] }'}
 
 
 @pytest.fixture

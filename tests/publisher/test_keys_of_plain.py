@@ -5,7 +5,6 @@ import zmq
 
 import oz
 from oz.options import Limits, Options
-from support.keyring import Keyring
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -14,15 +13,8 @@ DESK = 'subscribe = { allow = ["md.>"], deny = ["md.secret.>", "md.secret"] }'
 
 
 @pytest.fixture
-def ring(tmp_path):
-    made = Keyring(tmp_path, "feed", "desk", "other")
-    made.permit(desk=DESK, other='subscribe = { allow = [">"] }')
-    return made
-
-
-@pytest.fixture
-def pub(make, ring):
-    return make(security=ring.security("feed", permissions=True))
+def rules():
+    return {"desk": DESK, "other": 'subscribe = { allow = [">"] }'}
 
 
 @pytest.fixture

@@ -95,6 +95,65 @@ def test_a_closed_publisher_refuses(make, join):
     assert publisher.stats.published == 1
 
 
+CALLS = {
+    "publish": lambda publisher: publisher.publish("a", b"x"),
+    "publish_many": lambda publisher: publisher.publish_many([("a", b"x")]),
+    "flush": lambda publisher: publisher.flush(),
+    "report_loss": lambda publisher: publisher.report_loss(1),
+    "bind": lambda publisher: publisher.bind("tcp://127.0.0.1:*"),
+    "connect": lambda publisher: publisher.connect("tcp://127.0.0.1:9"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("end", ["term", "destroy"])
+def test_the_end_of_its_context_is_a_closed_error_in_each_call(make, loop_of, caplog, end, call):
+    context, foreign = zmq.Context(), zmq.Context()
+    publisher = make(context=context)
+    plain = foreign.socket(zmq.SUB)
+    plain.subscribe(b"")
+    plain.connect(publisher.endpoint)
+    publisher.wait_for_subscribers("a")
+    publisher.publish("a", b"first")
+    assert plain.recv_multipart() == [b"a", b"first"]
+
+    def destroy():
+        # `destroy` is not thread-safe: no other thread may be inside a call of a socket.
+        with getattr(publisher, "raw", publisher)._engine.lock:
+            context.destroy(0)
+
+    def is_closed():
+        try:
+            CALLS[call](publisher)
+        except ClosedError:
+            return True
+        return False
+
+    ending = Thread(context.term) if end == "term" else Thread(lambda: loop_of(publisher)(destroy))
+    if end == "destroy":
+        ending.outcome()
+    until(is_closed)
+    ending.outcome()
+    assert publisher.close() == 0
+    assert publisher.stats.published >= 1
+    assert caplog.records == []
+    plain.close(0)
+    foreign.term()
+
+
+def test_close_is_the_first_call_after_the_end_of_the_context(make, loop_of, caplog):
+    context = zmq.Context()
+    publisher = make(context=context)
+
+    def destroy():
+        with getattr(publisher, "raw", publisher)._engine.lock:
+            context.destroy(0)
+
+    loop_of(publisher)(destroy)
+    assert publisher.close() == 0
+    assert caplog.records == []
+
+
 def test_close_ends_waits(make):
     publisher = make()
     thread = Thread(lambda: publisher.wait_for_subscribers(timeout=None))
@@ -311,10 +370,8 @@ def test_an_interrupted_publish_leaves_the_publisher_usable(make, join, monkeypa
 
     monkeypatch.setattr(Sessions, "flush", interrupted)
     engine = raw._engine
-    engine.hold()
-    engine.offer(engine.prepare("a", b"lost"))
-    with pytest.raises(KeyboardInterrupt):
-        engine.release()
+    with pytest.raises(KeyboardInterrupt), raw.batch():
+        engine.offer(engine.prepare("a", b"lost"))
     peer.until(lambda: peer.gaps and peer.link.is_answered)
     publisher.publish("a", b"1")
     assert peer.receive(2) == [b"0", b"1"]

@@ -306,10 +306,10 @@ def test_a_message_goes_into_one_stream_behind_the_messages_that_wait(engine, jo
     route = made.responders("a.1", b"a.1")
     assert {stream.session.member for stream in route.plain} == {one.member for one in peers}
     stream = next(one for one in route.plain if one.session.member == peers[0].member)
-    made.hold()
+    made.hold("test")
     assert made.offer(made.prepare("a.1", b"all"))
     assert made.send_in(stream, b"a.1", b"one", {"reply_to": "x"})
-    made.release()
+    made.release("test")
     assert made.offer(made.prepare("a.1", b"end"))
     assert peers[0].receive(3) == [b"all", b"one", b"end"]
     assert peers[0].messages[1] == ("a.1", b"one", {"reply_to": "x"})
@@ -339,10 +339,10 @@ def test_messages_that_wait_fill_a_stream_too(engine, join):
     stream = made.responders("a", b"a").plain[0]
     for _ in range(355):
         assert made.send_in(stream, b"a", b"", None)
-    made.hold()
+    made.hold("test")
     made.offer(made.prepare("a", b"last"))
     assert not made.send_in(stream, b"a", b"", None)
-    made.release()
+    made.release("test")
     assert made.stats().dropped["full"] == 0
     peer.is_acking = True
     assert peer.receive(356)[-1] == b"last"

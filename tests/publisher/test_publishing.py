@@ -55,6 +55,22 @@ def test_two_links_share_a_stream_of_messages(make, join):
     assert third.positions == list(range(1, 300, 3))
 
 
+def test_links_that_joined_at_other_times_get_the_same_large_batch(make, join):
+    # Links with equal numbers share the frame of a large body, others do not.
+    publisher = make()
+    early = [join(publisher, "a") for _ in range(2)]
+    publisher.publish("a", b"0")
+    publisher.flush()
+    late = [join(publisher, "a") for _ in range(2)]
+    sent = [b"%d" % number * 10 for number in range(1, 400)]
+    published(publisher, *[("a", payload) for payload in sent])
+    for peer in early:
+        assert peer.receive(400) == [b"0", *sent]
+    for peer in late:
+        assert peer.receive(399) == sent
+    assert not any(peer.gaps for peer in early + late)
+
+
 def test_extras_travel_with_the_message(make, join):
     publisher = make()
     peer = join(publisher, "a")
@@ -128,10 +144,20 @@ def test_wrong_arguments_are_refused(make):
     ):
         with pytest.raises(ConfigurationError):
             make(**wrong)
-    with pytest.raises(ValueError, match="codec"):
-        make(codec="xml")
-    with pytest.raises(ValueError, match="dialect"):
-        make(dialect="natz")
+
+
+@pytest.mark.parametrize("cls", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({"codec": "xml"}, r"codec = 'xml'.*msgpack, json"),
+        ({"dialect": "natz"}, r"dialect = 'natz'.*there are nats, rv"),
+        ({"dialect": ["nats"]}, r"dialect = \['nats'\]"),
+    ],
+)
+def test_an_unknown_dialect_or_codec_is_named_with_the_remedy(cls, wrong, remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
+        cls(**wrong)
 
 
 def test_publish_many_counts_and_keeps_the_order(make, join):
@@ -405,6 +431,16 @@ def test_pairs_are_no_dict_and_no_text(make):
     for wrong, remedy in (({"a": b""}, r"\.items\(\)"), ("ab", "publish")):
         with pytest.raises(TypeError, match=remedy):
             publisher.publish_many(wrong)
+
+
+@pytest.mark.parametrize("wrong", [("b", b"", {}), ("b",), 7, None])
+def test_an_element_of_publish_many_that_is_no_pair_is_named(make, join, wrong):
+    publisher = make()
+    peer = join(publisher, "*")
+    with pytest.raises(ConfigurationError, match=r"pairs\[1\] = .*\(subject, payload\).*headers=") as found:
+        publisher.publish_many([("a", b"first"), wrong])
+    assert found.value.value == wrong
+    assert peer.receive(1) == [b"first"]
 
 
 def test_a_timeout_counts_subscribers_without_a_matching_pattern(make, join):

@@ -6,12 +6,12 @@ import pytest
 import zmq
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.node.presence import PREFIX, to_text
 from oz.security.identity import make_uuid_of
 from oz.sync.node_engine import ThreadedNode
 from oz.transport.node.opening import node_settings
 from oz.wire.codec import Introduction
+from oz.wire.declared import declare
 from oz.wire.discovery import Announce, Goodbye, pack
 from oz.wire.keys import Declaration, stream_key
 from support.meeting import meet

@@ -2,10 +2,10 @@
 
 import oz
 from oz.protocol.publisher import access as access_module
-from oz.protocol.publisher.access import Access, Rights
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.security.access import Access, Rights
 from oz.security.permissions import Permissions
+from oz.security.publish_access import PublishAccess
 
 KEY = "k" * 40
 

@@ -203,10 +203,13 @@ def test_a_given_subscriber_is_recorded_and_left_open(recording, publisher, met)
 
 
 def test_a_node_records_its_bus(recording, tmp_path, short_directory):
-    options = {"bus": "recorded", "directory": short_directory}
-    with oz.Node("recorder", echo=False, **options) as node, oz.Node("speaker", **options) as speaker:
+    options = oz.NodeOptions(directory=short_directory, echo=False)
+    with (
+        oz.Node("recorder", bus="recorded", codec=None, options=options) as node,
+        oz.Node("speaker", bus="recorded", options=options) as speaker,
+    ):
         one = recording("a.>", source=node)
-        speaker.wait_for_subscribers(1, "a.1", waiting.DEADLINE)
+        speaker.wait_for_subscribers("a.1", timeout=waiting.DEADLINE)
         for at in range(500):
             speaker.publish("a.1", {"n": at}, headers={"at": at})
             speaker.publish("b", None)
@@ -512,6 +515,61 @@ def test_a_killed_recorder_keeps_durable_records_and_tells_of_each_loss(tmp_path
         assert number == last + 1 or is_told, f"no gap tells of the loss before {number}"
         last, is_told = number, False
     assert Journal(directory).verify().ok
+
+
+KILLED = """
+import os, signal, sys
+from oz.services.recorder import Recorder
+
+directory, endpoint, most, ack = sys.argv[1:]
+options = {"filtering": "publisher"}
+recorder = Recorder(directory, "a.>", source=endpoint, group="recorders", ack=ack, subscriber=options)
+append, left = recorder.writer.append, int(most)
+
+def append_or_die(rows):
+    global left
+    if len(rows) >= left:
+        append(rows[:left])
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= len(rows)
+    return append(rows)
+
+recorder.writer.append = append_or_die
+recorder.run()
+"""
+"""Program of a recorder that is killed when it has written `most` records."""
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_recorder_with_handled_messages_loses_nothing(tmp_path):
+    directory, count = tmp_path / "recorded", 2000
+    options = oz.Options(resume_seconds=300)
+    with oz.Publisher("tcp://127.0.0.1:*", options=options) as pub:
+
+        def recorder(most):
+            return scripts.started("-c", KILLED, directory, pub.endpoint, most, "handled")
+
+        with recorder(count // 4) as killed:
+            pub.wait_for_subscribers("a.1", timeout=60)
+            for at in range(count):
+                pub.publish("a.1", b"%d" % at)
+            assert killed.wait(60) == -signal.SIGKILL
+        assert end_of(directory) == count // 4
+        with recorder(10 * count):
+
+            def missing():
+                found = {record.payload for record in Journal(directory).read() if not is_gap(record)}
+                return count - len(found)
+
+            waiting.until(lambda: not missing(), 60)
+
+
+@pytest.mark.parametrize("source", ["node", "endpoint"])
+def test_handled_messages_need_a_group_and_links(tmp_path, source):
+    with oz.Node("a", bus="handled") as node:
+        options = {"source": node, "group": "g"} if source == "node" else {"source": "tcp://127.0.0.1:9"}
+        with pytest.raises(oz.ConfigurationError, match="ack = 'handled': the recorder needs group="):
+            Recorder(tmp_path / "recorded", "a.>", ack="handled", **options)
 
 
 @pytest.mark.timeout(300)

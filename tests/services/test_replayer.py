@@ -55,7 +55,7 @@ def started(made, **options):
     return waiting.Thread(lambda: made.run(**options))
 
 
-def test_messages_come_in_order_with_the_fields_of_their_records(journal, listener):
+def test_messages_come_in_order_with_the_fields_of_their_records(journal, listener, caplog):
     pub, sub = listener
     headers = msgpack.packb({"trace": "7f", "oz-id": [b"s", 3]})
     further = msgpack.packb({"oz-frames": [b"second", b""]})
@@ -69,6 +69,7 @@ def test_messages_come_in_order_with_the_fields_of_their_records(journal, listen
                 row(b"\xff\x01", b"\x00", 7000, headers=b"\xc1 no msgpack"),
                 row("a b..c", b"", 8000, headers=hostile),
                 row("a.5", b"first", 9000, headers=further),
+                row("a.6", b"first", 9000, headers=further),
             ]
         ),
         pub,
@@ -86,8 +87,10 @@ def test_messages_come_in_order_with_the_fields_of_their_records(journal, listen
     assert second.headers == {"trace": "7f", "oz-offset": 1, "oz-time-ns": 6000, "oz-reply-to": "me"}
     assert third.headers == {"oz-offset": 3, "oz-time-ns": 7000}
     assert fourth.headers == {"ok": 1, "oz-offset": 4, "oz-time-ns": 8000}
-    assert (done.published, done.offset, done.lost, done.gaps) == (4, 6, 3, 1)
-    assert done.refused == 1, "a message with several payload frames"
+    assert (done.published, done.offset, done.lost, done.gaps) == (4, 7, 3, 1)
+    assert done.refused == 2, "messages with several payload frames"
+    [line] = [one.getMessage() for one in caplog.records if one.name.startswith("oz.replay")]
+    assert "offset 5, 'a.5', cannot be published: it has 3 payload frames" in line
 
 
 def test_pattern_and_bounds_select_messages(journal, listener):

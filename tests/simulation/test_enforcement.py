@@ -6,8 +6,8 @@ import pytest
 import zmq
 
 from oz.protocol.node.ownership import Ownership
-from oz.protocol.publisher.access import Access
-from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.security.access import Access
+from oz.security.publish_access import PublishAccess
 from simulation.members import MemberWorld
 from simulation.running import run
 from support.sizes import in_suite

@@ -73,9 +73,9 @@ def test_refusals_are_value_errors_and_oz_errors():
 
 
 @each("dialect", ["", "NATS", "nats ", "amqp 1.0", 1, []])
-def test_an_unknown_dialect_is_a_value_error_that_lists_those_there_are(dialect):
+def test_an_unknown_dialect_is_a_configuration_error_that_lists_the_dialects(dialect):
     for call in (oz.compile, oz.validate_subject):
-        with pytest.raises(ValueError, match=r"no dialect is called.*nats, rv"):
+        with pytest.raises(oz.ConfigurationError, match=r"no dialect has this name.*nats, rv"):
             call("a", dialect)
 
 

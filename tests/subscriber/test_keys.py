@@ -523,3 +523,8 @@ def test_very_many_denied_subscriptions_are_told_once_each(sub):
         sub.subscribe(f"orders.{number}")
     _, refusals = receive_until(sub, lambda _, refusals: len(refusals) >= 400)
     assert len({str(one) for one in refusals}) == len(refusals)
+
+
+def test_keys_on_multicast_are_refused_with_the_remedy(ring):
+    with pytest.raises(oz.ConfigurationError, match=r"security = .*no CURVE.*leave security= out"):
+        oz.Subscriber(security=ring.security("desk"), options=Options(multicast=oz.Multicast()))

@@ -578,6 +578,61 @@ def test_calls_after_the_end_of_its_context_close_a_subscriber(publisher):
         ending.outcome()
 
 
+CALLS = {
+    "receive": lambda sub, one: sub.receive(timeout=0),
+    "receive_many": lambda sub, one: sub.receive_many(timeout=0),
+    "receive of a subscription": lambda sub, one: one.receive(timeout=0),
+    "drain": lambda sub, one: sub.drain(timeout=0),
+    "drain of a subscription": lambda sub, one: one.drain(timeout=0),
+    "subscribe": lambda sub, one: sub.subscribe("b"),
+    "unsubscribe": lambda sub, one: one.unsubscribe(),
+    "connect": lambda sub, one: sub.connect("tcp://127.0.0.1:9"),
+    "bind": lambda sub, one: sub.bind("tcp://127.0.0.1:*"),
+    "disconnect": lambda sub, one: sub.disconnect(sub.endpoint),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_destruction_of_its_context_is_a_closed_error_in_each_call(make, publisher, call):
+    context, foreign = zmq.Context(), zmq.Context()
+    plain = foreign.socket(zmq.PUB)
+    port = plain.bind_to_random_port("tcp://127.0.0.1")
+    sub = make([publisher.endpoint, f"tcp://127.0.0.1:{port}"], context=context)
+    one = sub.subscribe("a")
+    sub.wait_ready()
+    context.destroy(0)
+    for _ in range(2):
+        with pytest.raises(ClosedError):
+            CALLS[call](sub, one)
+    sub.close()
+    plain.close(0)
+    foreign.term()
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", "tcp://127.0.0.1:9"])
+def test_a_new_endpoint_after_the_end_of_its_context_closes_a_subscriber(make, publisher, endpoint):
+    context = zmq.Context()
+    sub = make(publisher.endpoint, filtering="prefix", context=context)
+    ending = Thread(context.term)
+    ending.wait_until_stuck()
+    with pytest.raises(ClosedError):
+        (sub.bind if endpoint.endswith("*") else sub.connect)(endpoint)
+    ending.outcome()
+
+
+def test_an_acknowledgement_after_the_destruction_of_its_context_is_ignored(make, publisher):
+    context = zmq.Context()
+    sub = make(publisher.endpoint, context=context)
+    sub.subscribe("a", ack="handled")
+    sub.wait_ready()
+    publisher.publish("a")
+    message = sub.receive(timeout=10)
+    context.destroy(0)
+    message.ack()
+    with pytest.raises(ClosedError):
+        sub.receive(timeout=0)
+
+
 def test_the_end_of_its_context_closes_a_subscriber_of_asyncio(publisher):
     context, errors = zmq.Context(), []
 

@@ -5,8 +5,8 @@ import struct
 
 import msgpack
 
-from oz.protocol.declared import DIALECT_NUMBERS
 from oz.wire.batch import CONTROL, LAST_VALUES, MESSAGES, RICH, VERSION
+from oz.wire.declared import DIALECT_NUMBERS
 from oz.wire.keys import (
     DECLARATION,
     PATTERN,

@@ -102,10 +102,10 @@ async def nodes(node: oz.asyncio.Node) -> None:
 async def publishers(publisher: oz.asyncio.Publisher) -> None:
     with publisher.batch() as nothing:
         assert_type(nothing, None)
-    publisher.bind("tcp://127.0.0.1:*")
-    publisher.connect("tcp://127.0.0.1:1")
-    publisher.disconnect(b"x")
-    publisher.unbind(b"x")
+    await publisher.bind("tcp://127.0.0.1:*")
+    await publisher.connect("tcp://127.0.0.1:1")
+    await publisher.disconnect(b"x")
+    await publisher.unbind(b"x")
     await publisher.flush()
     assert_type(publisher.has_subscribers("a.b"), bool)
     await publisher.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", id=(b"series", 7))

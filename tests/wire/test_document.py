@@ -4,10 +4,10 @@ import re
 from importlib import import_module
 
 from docs.markdown_blocks import ROOT, blocks
-from oz.protocol.declared import DIALECT_NUMBERS
 from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.wire.declared import DIALECT_NUMBERS
 from support.cases import each
 from support.wire_vectors import rows
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.declared import DIALECT_NUMBERS
+from oz.wire.declared import DIALECT_NUMBERS
 from oz.wire.keys import (
     CHUNK_SIZE,
     MAX_GROUP,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oz.errors import ConfigurationError
 from oz.subjects.dialects.amqp import Amqp
 from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
 from oz.subjects.dialects.kubemq import Kubemq
@@ -33,15 +34,16 @@ DIALECTS: tuple[str, ...] = tuple(BY_NAME)
 
 
 def find(name: str) -> Dialect:
-    """Look a dialect up by its name.
+    """Return the dialect of a name.
 
     Raises:
-        ValueError: there is none of that name.
+        ConfigurationError: no dialect has this name.
     """
     try:
         return BY_NAME[name]
     except (KeyError, TypeError):
-        raise ValueError(f"no dialect is called {name!r}; there are {', '.join(DIALECTS)}") from None
+        rule = f"no dialect has this name; there are {', '.join(DIALECTS)}"
+        raise ConfigurationError("dialect", name, "argument", rule) from None
 
 
 __all__ = ["BY_NAME", "DIALECTS", "Compiled", "Dialect", "Stem", "Token", "Wild", "find"]

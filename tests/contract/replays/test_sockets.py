@@ -11,7 +11,7 @@ import zmq
 
 from contract.adapter import Options, errors, limits
 from contract.promises import cases, promise
-from support.waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread
 
 SYNC = {"sync": "Only a coroutine can be cancelled."}
 PREFIX = {"prefix": "A plain publisher does not offer this."}
@@ -192,10 +192,7 @@ def test_libzmq_1688_conflate_keeps_each_subject(sockets):
     newest = {f"tick.{number}": b"%d" % (990 + number) for number in range(10)}
     got = {}
 
-    def has_newest():
+    while got != newest:
         message = subscriber.receive()
         assert int(message.payload) > int(got.get(message.subject, b"-1"))
         got[message.subject] = message.payload
-        return got == newest
-
-    until(has_newest)

@@ -3,12 +3,12 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.node.presence import Presence, local_origin, presence_pattern
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.records import HEARTBEAT, Records
 from oz.protocol.publisher.router import MOMENTS, Router
 from oz.protocol.stats import PublisherStats
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
 from support.announcing import announcement
 from support.cases import each

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import oz
-from oz.protocol.declared import declare
-from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
+from oz.transport.backend import Peer
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration
 
 ORIGIN = bytes(16)

@@ -1,8 +1,8 @@
 """What tests of routers have in common: keys that come and go, and who wants what."""
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
+from oz.wire.declared import declare
 from oz.wire.keys import (
     Declaration,
     DeliveryOptions,

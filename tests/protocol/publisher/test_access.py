@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.publisher.access import Access, Rights, beginning_with
-from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.security.access import Access, Rights, beginning_with
 from oz.security.limits import DEFAULT_LIMITS
 from oz.security.permissions import Permissions, Rule, User
+from oz.transport.backend import Peer
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
 
 OWNER, THIEF = "o" * 40, "t" * 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher.acceptance import MOST_IN_CHUNK
-from oz.protocol.publisher.accounts import Peer
+from oz.transport.backend import Peer
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
 from protocol.publisher.queued import HONEST, HOSTILE, NAME, Publisher, key
 from support.cases import each

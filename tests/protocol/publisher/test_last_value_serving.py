@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.last_value_cache import MOST_ITEMS, LastValueCache, LastValueServing
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration, DeliveryOptions
 from support.cases import each
 

@@ -7,9 +7,9 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import SWEEP_EVERY
 from oz.protocol.publisher.key_holders import SETTLED
+from oz.transport.backend import Peer
 from oz.wire.keys import stream_key
 from protocol.publisher.queued import HONEST, HOSTILE, NAME, Publisher, key
 from support.cases import each

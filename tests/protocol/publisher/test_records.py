@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.lifetimes import FEW
@@ -19,6 +18,7 @@ from oz.protocol.publisher.records import (
 )
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
 from support.cases import each
 

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.wire.declared import declare
 from oz.wire.keys import (
     OWN,
     pattern_key,

@@ -1,10 +1,10 @@
 """Members of groups at a router: who is forgotten, who counts on, and whom a message on its way goes to."""
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher.batching import split
 from oz.protocol.publisher.lifetimes import GRACE
+from oz.wire.declared import declare
 from oz.wire.keys import (
     pattern_key,
     stream_key,

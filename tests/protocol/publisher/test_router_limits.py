@@ -3,13 +3,13 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.publisher import router as routing
 from oz.protocol.publisher.interest import PLAIN, ROUTED
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
+from oz.wire.declared import declare
 from oz.wire.keys import (
     DECLARATION,
     OWN,

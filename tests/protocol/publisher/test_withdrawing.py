@@ -3,12 +3,12 @@
 import pytest
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.publisher.lifetimes import WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import MOST_COMPARED, MOST_TRIED
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import Pattern
+from oz.wire.declared import declare
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
 
 NAME = b"n" * 16

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.declared import declare
 from oz.protocol.subscriber import declarations
 from oz.protocol.subscriber.declarations import (
     AT_ONCE,
@@ -17,6 +16,7 @@ from oz.protocol.subscriber.declarations import (
     Declarations,
 )
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.wire.declared import declare
 from oz.wire.keys import CHUNK_SIZE, DeliveryOptions, parse_declaration
 
 STREAM = bytes(range(16))

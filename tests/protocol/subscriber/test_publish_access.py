@@ -3,10 +3,10 @@
 import pytest
 
 import oz
-from oz.protocol.publisher.access import Rights
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.publish_access import MOST_NAMES, PublishAccess
+from oz.security.access import Rights
 from oz.security.permissions import Permissions, Rule, User
+from oz.security.publish_access import MOST_NAMES, PublishAccess
 
 HONEST, OTHER = "h" * 40, "o" * 40
 

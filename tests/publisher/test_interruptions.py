@@ -1,0 +1,73 @@
+"""Exceptions of signal handlers inside calls of a publisher: batches, waits and `close`."""
+
+import pytest
+import zmq
+
+from oz.errors import Timeout
+from oz.publisher.sync import Publisher
+from support.interrupting import each_interruption
+from support.waiting import Thread
+
+
+@pytest.fixture
+def publisher():
+    with Publisher("tcp://127.0.0.1:*") as made:
+        yield made
+
+
+def test_an_interrupted_batch_keeps_no_later_message_back(publisher, join):
+    peer = join(publisher, "a")
+
+    def prepare():
+        # The link begins again after some interruptions.
+        thread = peer.in_background(lambda: publisher.has_subscribers("a"))
+        publisher.wait_for_subscribers("a")
+        thread.outcome()
+        return publish
+
+    def publish():
+        with publisher.batch():
+            publisher.publish("a", b"")
+
+    places = 0
+    for place in each_interruption(prepare):
+        places += 1
+        last = b"%d" % place
+        thread = peer.in_background(lambda last=last: last in peer.payloads)
+        publisher.wait_for_subscribers("a")
+        publisher.publish("a", last)
+        thread.outcome()
+    assert places > 10
+
+
+def test_an_interrupted_close_is_completed_by_the_next():
+    contexts = []
+
+    def prepare():
+        contexts.append(zmq.Context())
+        publishers.append(Publisher("tcp://127.0.0.1:*", context=contexts[-1]))
+        return publishers[-1].close
+
+    publishers = []
+    places = 0
+    for _ in each_interruption(prepare):
+        places += 1
+        publishers.pop().close()
+        # The context waits until all sockets of the publisher are closed.
+        Thread(contexts.pop().term).outcome()
+    contexts.pop().term()
+    assert places > 10
+
+
+def test_an_interrupted_wait_hinders_no_other(publisher):
+    def wait():
+        with pytest.raises(Timeout):
+            publisher.wait_for_subscribers("a", timeout=0.001)
+
+    places = 0
+    for _ in each_interruption(lambda: wait):
+        places += 1
+        # A flush wakes the waits.
+        Thread(publisher.flush).outcome()
+        wait()
+    assert places > 10
