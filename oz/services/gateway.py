@@ -44,7 +44,6 @@ from oz.services.link import (
     with_origin,
 )
 from oz.services.relaying import Relaying
-from oz.services.relaying import Relaying
 from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
 from oz.subscriber.sync import Subscriber
