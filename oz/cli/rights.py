@@ -12,9 +12,9 @@ import oz
 from oz.escaping import printable
 from oz.node.subjects import INBOX, OWN, reaches
 from oz.security.access import Access, Rights, exactly
+from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions
 from oz.transport.security import credentials_of
-from oz.wire.denials import Denial
 
 _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is asked on"}
 

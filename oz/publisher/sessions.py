@@ -53,8 +53,8 @@ from oz.publisher.last_values import LastValues
 from oz.publisher.routing import Interest, Route
 from oz.publisher.session import Batch, Session, Settings, Stream
 from oz.subjects.pattern import Pattern, may_take_long, weight_of
+from oz.subjects.spelling import restore
 from oz.wire import links
-from oz.wire.declared import restore_spelled
 from oz.wire.links import Ack, Answer, Bye, Declare, Hello, Item, Refusal, StreamOptions
 
 PING_INTERVAL = 1.0
@@ -585,7 +585,7 @@ class Sessions:
         key = item.dialect, item.text
         pattern = self._compiled.get(key)
         if pattern is None:
-            pattern = self._compiled[key] = restore_spelled(item.dialect, item.text)
+            pattern = self._compiled[key] = restore(item.dialect, item.text)
         return pattern
 
     def _check_item(self, session: Session, item: Item, pattern: Pattern, stream: Stream) -> Refusal | None:

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from oz.errors import PatternError, ProtocolError
+from oz.errors import PatternError
+from oz.security.denials import Denial
 from oz.security.permissions import Action, Permissions
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, compile
-from oz.wire import keys
-from oz.wire.declared import restoring
-from oz.wire.denials import Denial
 
 MOST_REMEMBERED = 65_536
 """Answers that are remembered; then all are forgotten."""
 
 MOST_CHARACTERS = 1 << 24
 """Characters of their patterns and reasons; then all are forgotten too."""
-
-_ROOM = 1 << 20
-"""Bytes that the pattern of a key may take."""
 
 _DOTTED = ("nats", "rv", "kubemq", "raims.rv")
 """The dialects whose subjects are words that are not empty, between dots."""
@@ -42,19 +37,6 @@ class Rights(NamedTuple):
     permissions: Permissions | None
 
 
-class Reserved(Protocol):
-    """Decides about subjects that rules are not about, such as what nodes say to each other."""
-
-    def reaches(self, pattern: Pattern) -> bool:
-        """Tell whether a pattern asks for such subjects."""
-
-    def denial(self, key: str, pattern: Pattern, permissions: Permissions | None) -> Denial | None:
-        """Say why the holder of a key may not subscribe to such a pattern, if so."""
-
-    def denial_of_prefix(self, prefix: bytes, permissions: Permissions | None) -> Denial | None:
-        """Say why nobody may have a plain subscription, if that lets such subjects through."""
-
-
 class Access:
     """The subscriptions that one publisher grants to keys.
 
@@ -69,7 +51,6 @@ class Access:
         "_dialect",
         "_has_changed",
         "_read",
-        "_reserved",
         "answers",
         "rights",
     )
@@ -79,7 +60,6 @@ class Access:
         read: Callable[[], Rights],
         dialect: str,
         delimiter: bytes = b"",
-        reserved: Reserved | None = None,
     ) -> None:
         """Start without an answer.
 
@@ -87,10 +67,8 @@ class Access:
             read: gives the rights as they are now, the same object as long as they are the same.
             dialect: the dialect that the publisher's subjects are valid in.
             delimiter: what ends the subject in a frame that holds the payload too, or nothing.
-            reserved: decides about subjects that rules are not about; None where there are none.
         """
         self._read = read
-        self._reserved = reserved
         self._delimiter = delimiter
         self._dialect = dialect
         self.answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
@@ -124,28 +102,22 @@ class Access:
             self._refresh()
         if key not in self.rights.trusted:
             return Denial(f"the key {key} is not trusted any more")
-        if self.rights.permissions is None and self._reserved is None:
+        if self.rights.permissions is None:
             return None
         action: Action = "group" if group else "subscribe"
         answers = (self._answer(key, action, pattern, group) for pattern in patterns)
         return next((one for one in answers if one is not None), None)
 
     def denial_of_key(self, key: str, subscribed: bytes) -> Denial | None:
-        """Say why somebody may not subscribe to a key of ZeroMQ's that messages go out on, if so.
+        """Return why a key may not have a plain subscription, or None.
 
         Args:
             key: as of `denial`.
-            subscribed: a plain prefix, or the key of a shared pattern.
+            subscribed: a plain prefix.
         """
-        if self.rights.permissions is None and not subscribed.startswith(keys.PATTERN):
+        if self.rights.permissions is None:
             return self.denial(key, ())
         try:
-            if subscribed.startswith(keys.PATTERN):
-                return self.denial(key, restoring([keys.parse_pattern(subscribed)], _ROOM))
-            if self._reserved is not None:
-                denied = self._reserved.denial_of_prefix(subscribed, self.rights.permissions)
-                if denied is not None:
-                    return denied
             patterns = self._beginning_with(subscribed)
             found = self.denial(key, patterns)
             if found is None:
@@ -154,7 +126,7 @@ class Access:
             for one in patterns:
                 said = said.replace(repr(one.text), f"the prefix {subscribed.decode(errors='replace')!r}")
             return Denial(said, found.rule, found.subject)
-        except (PatternError, ProtocolError) as error:
+        except PatternError as error:
             return Denial(str(error))
 
     def _beginning_with(self, prefix: bytes) -> list[Pattern]:
@@ -171,8 +143,6 @@ class Access:
 
     def _answer(self, key: str, action: Action, pattern: Pattern, group: str) -> Denial | None:
         permissions = self.rights.permissions
-        if self._reserved is not None and self._reserved.reaches(pattern):
-            return self._reserved.denial(key, pattern, permissions)
         if permissions is None:
             return None
         asked = (key, action, pattern, group)

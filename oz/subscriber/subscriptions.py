@@ -20,8 +20,8 @@ from typing import Any
 from oz.errors import ConfigurationError
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
+from oz.subjects.spelling import spell
 from oz.wire import links
-from oz.wire.declared import spell
 from oz.wire.links import DEFAULT_OPTIONS, SID, Item, StreamOptions
 
 RESERVED = b"_OZ."

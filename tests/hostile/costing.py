@@ -7,9 +7,9 @@ import sys
 from contextlib import suppress
 
 import zmq
+from oz.wire.keys import Declaration, Declared, stream_key
 
 import oz
-from oz.wire.keys import Declaration, Declared, stream_key
 from support.waiting import DEADLINE, until
 
 REGEX = 8

@@ -13,8 +13,8 @@ import sys
 import time
 
 import zmq
-
 from oz.wire.keys import STREAM, Declaration, Declared, DeliveryOptions, parse_declaration, stream_key
+
 from support.sizes import size
 
 NATS, REGEX = 1, 8

@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.errors import OzError, PatternError, ProtocolError
+from oz.errors import OzError, PatternError
 from oz.subjects.dialects import BY_NAME
 from oz.subjects.dialects.base import takes
 from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.pattern import weight_of
-from oz.wire.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
-from oz.wire.keys import Declared
+from oz.subjects.spelling import FLAGGED, MAX_ELEMENTS, MAX_REGEX, restore, spell
 from support.cases import each
 
-REGEX = BY_NAME["regex"].number
 NAME = b"n" * 16
 ROOT = Path(__file__).parents[2]
 
@@ -44,25 +42,24 @@ def test_a_heavy_regex_is_refused_before_it_is_compiled(text, monkeypatch):
     compiled = []
     monkeypatch.setattr(regex, "compile", lambda *args, **others: compiled.append(args))
     with pytest.raises(PatternError, match=r"too long|allowed"):
-        restore(Declared(REGEX, text.encode()))
+        restore("regex", text)
     with pytest.raises(PatternError, match=r"too long|allowed"):
-        restore(Declared(13, bytes(4) + text.encode()))
+        restore(FLAGGED, bytes(4) + text.encode())
     assert compiled == []
 
 
 @each("dialect", ["redis", "raims.glob"])
 def test_a_long_glob_is_refused_and_a_long_literal_is_not(dialect):
-    number = BY_NAME[dialect].number
     with pytest.raises(PatternError, match="split it"):
-        restore(Declared(number, b"[^a]*" * 1_000))
-    assert restore(Declared(number, b"a" * 8_192)).literal == b"a" * 8_192
+        restore(dialect, b"[^a]*" * 1_000)
+    assert restore(dialect, b"a" * 8_192).literal == b"a" * 8_192
 
 
 @pytest.mark.parametrize("dialect", ["zmq", "raims.sub", "nats", "mqtt", "rv"])
 def test_literals_words_and_prefixes_compile_nothing(dialect, monkeypatch):
     monkeypatch.setattr(regex, "compile", None)
     text = "aaaaaaaa" if dialect == "rv" else "a" * 8_000
-    pattern = restore(Declared(BY_NAME[dialect].number, text.encode()))
+    pattern = restore(dialect, text)
     assert pattern.matches(text)
     assert not pattern.matches("b" + text)
 
@@ -82,10 +79,10 @@ def test_every_pattern_of_the_vectors_that_compiles_and_fits_a_key_is_taken():
     count = 0
     for dialect, text in set(patterns_of_the_vectors()):
         try:
-            declared = declare(oz.compile(text, dialect))
+            declared = spell(oz.compile(text, dialect))
         except OzError:
             continue
-        assert restore(declared) == oz.compile(text, dialect)
+        assert restore(*declared) == oz.compile(text, dialect)
         count += 1
     assert count > 500
 
@@ -95,21 +92,12 @@ def test_every_regex_of_the_documents_and_examples_is_taken():
     for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.py"), ROOT / "README.md"]:
         for text in re.findall(r"\"([^\"\n]+)\", (?:dialect=)?\"regex\"", path.read_text(encoding="utf-8")):
             try:
-                declared = declare(oz.compile(text, "regex"))
+                declared = spell(oz.compile(text, "regex"))
             except OzError:
                 continue
-            restore(declared)
+            restore(*declared)
             count += 1
     assert count > 0
-
-
-def test_patterns_are_compiled_one_by_one_and_together_no_heavier_than_there_is_room():
-    declared = [Declared(REGEX, b"a{1000}%d" % number) for number in range(10)]
-    weight = weight_of(restore(declared[0]))
-    steps = restoring(declared, 3.5 * weight)
-    assert [next(steps).text for _ in range(3)] == ["a{1000}0", "a{1000}1", "a{1000}2"]
-    with pytest.raises(ProtocolError, match="pattern_weight"):
-        next(steps)
 
 
 def test_the_weight_of_a_short_pattern_of_words_is_nothing():
