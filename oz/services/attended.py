@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
 from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol, Self
+from weakref import WeakSet
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
-from oz.numbers import check_number
+from oz.numbers import check_number, check_wait
+from oz.program_end import close_all
 from oz.publisher.thread import Attendance, Attended
 from oz.services.waiting import look_again
 from oz.transport.steps import Steps, run
@@ -54,6 +57,7 @@ class Service:
         self._is_stopping = self._is_closed = False
         self._idle = threading.Event()
         self._idle.set()
+        _open.add(self)
 
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Serve until `stop` or `close` is called.
@@ -100,6 +104,7 @@ class Service:
         Args:
             timeout: seconds to wait for peers that acknowledge; None waits as long as they do.
         """
+        check_wait("timeout", timeout)
         engine = self._service_engine
         # At the end of the interpreter a thread in `run` is stopped, and never becomes idle.
         if self._is_closed or engine.is_foreign or sys.is_finalizing():
@@ -110,6 +115,12 @@ class Service:
         engine.finish(run(engine.acknowledgements(timeout), self._attendance.turn))
         engine.end_context()
 
+    def _close_at_exit(self, timeout: float) -> None:
+        """Close at the end of the program; see `close_all`."""
+        self.stop()
+        if self._idle.wait(timeout):
+            self.close(timeout=timeout)
+
     def __enter__(self) -> Self:
         """Return the service; the `with` block closes it."""
         return self
@@ -117,3 +128,12 @@ class Service:
     def __exit__(self, *_: Any) -> None:
         """Close."""
         self.close()
+
+
+_open: WeakSet[Service] = WeakSet()
+"""Services, so that the end of the program closes them before Python stops the thread in `run`."""
+
+
+@atexit.register
+def _close_all() -> None:
+    close_all(_open)

@@ -93,4 +93,4 @@ def replays(replay: oz.services.Replay) -> None:
 
 
 def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:
-    forwarder_stats.add(forwarder_stats)
+    print(forwarder_stats)
