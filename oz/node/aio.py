@@ -15,7 +15,7 @@ from oz.logs import peer_logger
 from oz.message import Message as BaseMessage
 from oz.node.base import NodeBase, NodeSubscriptionBase, is_coroutine_function
 from oz.node.engine import Engine
-from oz.node.events import Event
+from oz.node.events import MAX_EVENTS, Event
 from oz.node.loop_asking import LoopRequesting, LoopTimes
 from oz.node.tasks import TaskPool
 from oz.numbers import check_wait
@@ -59,6 +59,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         Raises:
             Timeout: none came in that time.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
+            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
             OwnershipError: the node was created before a fork.
         """
         engine = self._engine
@@ -123,7 +124,7 @@ class _Notices:
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
-        self._events: deque[Event] = deque()
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._task: asyncio.Task[None] | None = None
 
     def put(self, event: Event) -> None:
@@ -314,6 +315,7 @@ class Node(NodeBase, Publishing, LoopRequesting):
         if engine.owns_context:
             # It waits for libzmq.
             await asyncio.get_running_loop().run_in_executor(None, engine.end_context)
+        self._handles.clear()
         return count
 
     async def __aenter__(self) -> Self:

@@ -85,6 +85,8 @@ INTRODUCTION = "_OZ.PEERS"
 """Subject of the direct message that introduces peers: pairs of node id and endpoints, as MessagePack."""
 LOSS = "_OZ.LOSS"
 """Subject of the direct message of a forwarder about messages that were lost before it: see `decode_loss`."""
+MAX_INTRODUCTION = 1 << 20
+"""Bytes of an introduction at most. A larger one is ignored, because small values take much memory."""
 PROBE = "_OZ.PROBE"
 """Subject of an empty direct message. Declarations that the peer sent before its acknowledgement have arrived."""
 LOOK_INTERVAL = 0.1
@@ -586,10 +588,18 @@ class Engine:
             elif isinstance(effect, roster.EndSession):
                 self.publisher.end_session(effect.node)
             elif isinstance(effect, roster.Introduce):
-                payload = msgpack.packb([(node, list(where)) for node, where in effect.peers])
-                self.publisher.direct(effect.node, INTRODUCTION, payload, None)
+                self._introduce(effect.node, effect.peers)
             else:
                 self._report(effect)
+
+    def _introduce(self, node: bytes, peers: Sequence[tuple[bytes, tuple[str, ...]]]) -> None:
+        payload = msgpack.packb([(one, list(where)) for one, where in peers])
+        if len(payload) <= MAX_INTRODUCTION:
+            self.publisher.direct(node, INTRODUCTION, payload, None)
+        elif len(peers) > 1:
+            half = len(peers) // 2
+            self._introduce(node, peers[:half])
+            self._introduce(node, peers[half:])
 
     def _dial(self, endpoint: str, now: float) -> None:
         try:
@@ -1050,6 +1060,8 @@ def _decode_card(card: bytes) -> Card | None:
 
 def _decode_peers(payload: bytes) -> list[tuple[bytes, tuple[str, ...]]]:
     """Return the peers of an introduction; entries that are malformed are left out."""
+    if len(payload) > MAX_INTRODUCTION:
+        return []
     try:
         found: Any = msgpack.unpackb(payload)
     except Exception:

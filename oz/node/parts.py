@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any
 
-from oz.errors import ClosedError, OwnershipError
+from oz.errors import ClosedError, OwnershipError, PermissionDenied
 from oz.message import Gap
 from oz.node.handlers import Runner
 from oz.node.requests import INBOX, inbox_node
@@ -85,7 +85,7 @@ class NodeSubscriber(SubscriberEngine):
         on_denied: called under the lock with an endpoint or a pattern, and why a peer refuses it.
     """
 
-    __slots__ = ("on_denied",)
+    __slots__ = ("_reported", "on_denied")
 
     on_denied: Callable[[str, str], object]
     subscriptions_class = NodeSubscriptions
@@ -93,6 +93,7 @@ class NodeSubscriber(SubscriberEngine):
     def __init__(self, **options: Any) -> None:
         """Create the engine; see `oz.subscriber.engine.Engine`."""
         self._arrived: deque[Queue] = deque()
+        self._reported: frozenset[tuple[Place, int]] = frozenset()
         super().__init__(**options)
 
     def check_open(self) -> None:
@@ -127,11 +128,16 @@ class NodeSubscriber(SubscriberEngine):
         self._report_denials()
 
     def _report_denials(self) -> None:
-        """Report refusals as events: no call of the program is about one peer."""
-        denials, self.denials = self.denials, {}
-        for (place, _), (inbox, error) in denials.items():
-            about = place.endpoint if inbox is None else str(inbox.entries[0].pattern.text)
-            self.on_denied(about, str(error))
+        """Report refusals as events. `receive` raises the first one of its subscription too."""
+        kept: dict[Inbox, tuple[tuple[Place, int], PermissionDenied]] = {}
+        for key, (inbox, error) in self.denials.items():
+            if key not in self._reported:
+                about = key[0].endpoint if inbox is None else str(inbox.entries[0].pattern.text)
+                self.on_denied(about, str(error))
+            if inbox is not None and inbox.handler is None and inbox.is_active:
+                kept.setdefault(inbox, (key, error))
+        self.denials = {key: (inbox, error) for inbox, (key, error) in kept.items()}
+        self._reported = frozenset(self.denials)
 
     def _attend(self, may_read: bool) -> bool:
         has_more = super()._attend(may_read)
@@ -172,6 +178,8 @@ class NodeSubscriber(SubscriberEngine):
     def unsubscribe(self, inbox: Inbox) -> None:
         """End a subscription and drop its messages."""
         super().unsubscribe(inbox)
+        with self.lock:
+            self.denials = {key: one for key, one in self.denials.items() if one[0] is not inbox}
         if isinstance(inbox.handler, Runner):
             inbox.handler.clear()
 

@@ -15,7 +15,7 @@ from oz.message import Message as BaseMessage
 from oz.node.asking import ThreadRequesting, defer_to_thread
 from oz.node.base import NodeBase, NodeSubscriptionBase
 from oz.node.engine import Engine
-from oz.node.events import Event
+from oz.node.events import MAX_EVENTS, Event
 from oz.node.threads import ThreadPool
 from oz.numbers import check_wait
 from oz.options import Ack, Delivery, NodeOptions, Overflow
@@ -45,6 +45,7 @@ class Subscription(NodeSubscriptionBase, PlainSubscription):
         Raises:
             Timeout: none came in that time.
             ClosedError: the subscription or the node has ended, or the subscription has a handler.
+            PermissionDenied: a peer refuses the subscription. The first refusal is raised, once.
             OwnershipError: the node was created before a fork, or the caller is an inline handler.
         """
         engine = self._engine
@@ -100,7 +101,7 @@ class _Notices:
 
     def __init__(self, on_event: Callable[[Event], Any]) -> None:
         self._on_event = on_event
-        self._events: deque[Event] = deque()
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._lock = threading.Lock()
         self._is_running = False
 
@@ -311,7 +312,9 @@ class Node(NodeBase, Publishing, ThreadRequesting):
             Number of messages that peers have not acknowledged.
         """
         check_wait("timeout", timeout)
-        return self._life.close(timeout)
+        left = self._life.close(timeout)
+        self._handles.clear()
+        return left
 
     def __enter__(self) -> Self:
         """Return the node; the `with` block closes it."""

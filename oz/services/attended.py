@@ -6,10 +6,10 @@ import atexit
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol, Self
-from weakref import WeakSet
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
@@ -112,6 +112,7 @@ class Service:
         self.stop()
         self._idle.wait()
         self._is_closed = True
+        _open.discard(self)
         engine.finish(run(engine.acknowledgements(timeout), self._attendance.turn))
         engine.end_context()
 
@@ -130,8 +131,8 @@ class Service:
         self.close()
 
 
-_open: WeakSet[Service] = WeakSet()
-"""Services, so that the end of the program closes them before Python stops the thread in `run`."""
+_open: weakref.WeakSet[Service] = weakref.WeakSet()
+"""Services that are not closed, so that the end of the program closes them."""
 
 
 @atexit.register

@@ -25,6 +25,9 @@ _log = peer_logger("oz.forwarder")
 _BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
 _MAX_SUBSCRIPTION = 131_071
 """Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
+_BIND_HINT = "bind to an address or a network interface of this host, or to tcp://*:PORT"
+_MAX_SUBSCRIPTION = 131_071
+"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
 _LINGER = 1_000  # milliseconds for what is still to be sent at the end
 _COUNTERS = struct.Struct("=Q")
 _PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages

@@ -12,9 +12,11 @@ import time
 import warnings
 from contextlib import suppress
 
+import msgpack
 import pytest
 
 from oz.errors import ClosedError, PatternError, SubjectError, Timeout
+from oz.node.engine import INTRODUCTION
 from support.fault_proxy import FaultProxy
 from support.ports import lasting_port
 from support.scripts import started
@@ -531,3 +533,27 @@ def test_stats_count_only_messages_of_programs(make):
     got.receive(timeout=20)
     assert (first.stats.published, first.stats.received, second.stats.received) == (1, 0, 1)
     assert second.stats.delivered == second.stats.peers == 1
+
+
+def test_a_hostile_introduction_is_ignored(make):
+    """Garbage, wrong types and a large introduction add no peer and end nothing."""
+    first, second = make("first"), make("second")
+    first.wait_ready("second")
+    second.wait_ready("first")
+    engine = (first if make.kind == "sync" else first.wrapped)._node
+    node = bytes.fromhex(first.peers[0].id)
+    stranger = [bytes(16), ["tcp://127.0.0.1:1"]]
+    hostile = [
+        b"",
+        b"\xc1",
+        b"\x91" * 2_000,
+        msgpack.packb({"a": 1}),
+        msgpack.packb([1, [b"short", ["tcp://127.0.0.1:1"]], [bytes(16), 5], [bytes(16), [5]], stranger[:1]]),
+        msgpack.packb([stranger] * 40_000),
+    ]
+    for payload in hostile:
+        assert engine.publisher.direct(node, INTRODUCTION, payload)
+    exchange(first, second)
+    assert names(second) == ["first"]
+    other = (second if make.kind == "sync" else second.wrapped)._node
+    assert len(other.roster.by_id) == 1

@@ -3,7 +3,7 @@
 import pytest
 import zmq
 
-from oz.errors import ConfigurationError, NoResponders, Timeout
+from oz.errors import ConfigurationError, NoResponders, PermissionDenied, Timeout
 from oz.node import engine
 from support.keyring import Keyring
 from support.waiting import until
@@ -112,6 +112,10 @@ def test_peers_are_held_to_the_permissions(keyed, ring):
     first.publish("md.a", 1)
     first.publish("private.a", 2)
     assert got.receive(timeout=20).payload == 1
+    with pytest.raises(PermissionDenied) as raised:
+        denied.receive(timeout=20)
+    assert "users.second.subscribe.allow[0]" in raised.value.rule
+    assert raised.value.subject.startswith("private.")
     with pytest.raises(Timeout):
         denied.receive(timeout=0)
     until(lambda: "private.>" in [one.about for one in events if one.kind == "denied"])

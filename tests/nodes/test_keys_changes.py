@@ -6,7 +6,7 @@ import time
 import pytest
 import zmq
 
-from oz.errors import Timeout
+from oz.errors import PermissionDenied, Timeout
 from oz.logs import forget_rates
 from support.keyring import Keyring
 from support.waiting import until
@@ -94,6 +94,9 @@ def test_a_right_to_subscribe_ends_at_once(pair, ring):
     allowed = second.subscribe("md.eu.>")
     second.wait_ready("first", timeout=40)
     first.publish("md.eu.x", 1)
+    with pytest.raises(PermissionDenied) as raised:
+        inbox.receive(timeout=20)
+    assert raised.value.subject.startswith("md.")
     # The refused pattern matches the second message too, which is allowed.
     assert [one.receive(timeout=20).payload for one in (allowed, inbox)] == [1, 1]
     assert inbox.pending == 0

@@ -4,8 +4,8 @@ import random
 import struct
 
 import msgpack
-
 from oz.wire.batch import CONTROL, LAST_VALUES, MESSAGES, RICH, VERSION
+
 from oz.wire.declared import DIALECT_NUMBERS
 from oz.wire.keys import (
     DECLARATION,

@@ -16,8 +16,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.services.forwarder import Forwarder
-from oz.services.nameserver import NameServer
+from oz.services import Forwarder, NameServer
 from oz.services.proxy import Proxy
 from support.sizes import in_suite
 
@@ -199,7 +198,7 @@ def test_a_path_that_another_socket_has_replaced_is_left_at_close(endpoint, path
 
 FORK = """
 import os, sys, oz
-from oz.services.nameserver import NameServer
+from oz.services import NameServer
 endpoint = sys.argv[1]
 with oz.Publisher(bind=endpoint) as publisher, oz.Subscriber(bind=f"{endpoint}2") as subscriber:
     with oz.Node(bus="forks", bind=f"{endpoint}3") as node, NameServer(f"{endpoint}4") as server:

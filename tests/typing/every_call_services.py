@@ -90,7 +90,3 @@ def replays(replay: oz.services.Replay) -> None:
     replay.stop()
     replay.run(on_poll=look)
     assert_type(replay.offset, int | None)
-
-
-def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:
-    print(forwarder_stats)

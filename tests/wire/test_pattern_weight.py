@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 
 import oz
 from oz.errors import OzError, PatternError, ProtocolError
-from oz.protocol.publisher.accounts import Account, Peer
-from oz.protocol.publisher.router import Router
-from oz.protocol.stats import PublisherStats
-from oz.security.limits import Limits
 from oz.subjects.dialects import BY_NAME
 from oz.subjects.dialects.base import takes
 from oz.subjects.dialects.regular import MAX_WEIGHT, written_for_engine
 from oz.subjects.pattern import weight_of
 from oz.wire.declared import MAX_ELEMENTS, MAX_REGEX, declare, restore, restoring
-from oz.wire.keys import Declaration, Declared, pattern_key, stream_key
+from oz.wire.keys import Declared
 from support.cases import each
 
 REGEX = BY_NAME["regex"].number
@@ -116,39 +112,6 @@ def test_patterns_are_compiled_one_by_one_and_together_no_heavier_than_there_is_
         next(steps)
 
 
-def declare_in(router, chunk, texts, account):
-    patterns = tuple(Declared(REGEX, text) for text in texts)
-    frame = b"\1" + Declaration(NAME, chunk, patterns=patterns).encode()
-    steps = sum(1 for _ in router.learn_stepwise(frame, 0.0, account))
-    return router.streams[stream_key(NAME)], steps
-
-
-def test_a_chunk_beyond_the_weight_of_a_connection_is_refused_and_one_taken_back_makes_room():
-    weight = weight_of(oz.compile("a{1000}0", "regex"))
-    router = Router(b"o" * 16, PublisherStats(), limits=Limits(pattern_weight=2.5 * weight))
-    account = Account(Peer(7, 7))
-    first = [b"a{1000}0", b"a{1000}1"]
-    stream, steps = declare_in(router, 1, first, account)
-    assert (stream.refused, steps) == ({}, 2)
-    stream, steps = declare_in(router, 2, [b"a{1000}2", *first], account)
-    assert "pattern_weight" in stream.refused[2]
-    assert steps == 0
-    assert account.pattern_weight == 2 * weight
-
-    router.learn(b"\0" + Declaration(NAME, 2).encode(), 0.0)
-    router.lifetimes.end_chunks(stream, 0.0)
-    assert account.pattern_weight == 0
-    stream, _ = declare_in(router, 3, [b"a{1000}2"], account)
-    assert stream.refused == {}
-
-
-def test_what_an_invalid_pattern_follows_is_compiled_in_steps_too():
-    router = Router(b"o" * 16, PublisherStats())
-    stream, steps = declare_in(router, 1, [b"a", b"b", b"(", b"c"], Account(Peer(7, 7)))
-    assert steps == 2
-    assert stream.refused.keys() == {1}
-
-
 def test_the_weight_of_a_short_pattern_of_words_is_nothing():
     assert weight_of(oz.compile("orders.*.eu.>")) == 0
     assert weight_of(oz.compile("orders.%s.eu" % ("x" * 8_000))) > 50_000
@@ -184,17 +147,3 @@ def test_long_patterns_of_words_are_compared_without_a_regex(monkeypatch):
     assert not oz.compile("*." * 3_000 + ">").matches("a.b")
     assert oz.compile("+/" * 3_000 + "#", "mqtt").matches("a/" * 3_000)
     assert not oz.compile("+/" * 3_000 + "#", "mqtt").matches("$a/" * 3_000)
-
-
-def test_shared_patterns_weigh_too():
-    weight = weight_of(oz.compile("a{1000}0", "regex"))
-    router = Router(b"o" * 16, PublisherStats(), limits=Limits(pattern_weight=1.5 * weight))
-    account = Account(Peer(7, 7))
-    shared = [pattern_key(Declared(REGEX, b"a{1000}%d" % number)) for number in range(2)]
-    for key in shared:
-        router.learn(b"\1" + key, 0.0, account)
-    assert account.pattern_weight == weight
-    assert router.stats.malformed == 1
-
-    router.learn(b"\0" + shared[0], 0.0, account)
-    assert account.pattern_weight == 0

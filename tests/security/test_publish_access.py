@@ -3,10 +3,9 @@
 import pytest
 
 import oz
-from oz.protocol.stats import SubscriberStats
 from oz.security.access import Rights
 from oz.security.permissions import Permissions, Rule, User
-from oz.security.publish_access import MOST_NAMES, PublishAccess
+from oz.security.publish_access import MOST_NAMES, Denials, PublishAccess
 
 HONEST, OTHER = "h" * 40, "o" * 40
 
@@ -20,7 +19,7 @@ def access():
     rules = (rule("allow", "md.>"), rule("deny", "md.secret.>"))
     users = {"honest": User("honest", (HONEST,), rules=rules)}
     rights = Rights({HONEST, OTHER}, Permissions("deny", users))
-    made = PublishAccess(lambda: rights, SubscriberStats())
+    made = PublishAccess(lambda: rights, Denials())
     made.key = HONEST
     return made
 
@@ -54,7 +53,7 @@ def test_nobody_makes_a_subscriber_forget_whose_a_name_is(access):
 
 def test_who_is_not_trusted_any_more_is_not_heard():
     rights = [Rights({HONEST}, None)]
-    access = PublishAccess(lambda: rights[0], SubscriberStats())
+    access = PublishAccess(lambda: rights[0], Denials())
     access.key = HONEST
     assert access.owns(b"name")
     assert access.allows(b"a")
@@ -65,7 +64,7 @@ def test_who_is_not_trusted_any_more_is_not_heard():
 
 def test_the_rights_are_read_once_for_each_frame():
     rights, read = [Rights({HONEST}, Permissions("allow"))], []
-    access = PublishAccess(lambda: read.append(1) or rights[0], SubscriberStats())
+    access = PublishAccess(lambda: read.append(1) or rights[0], Denials())
     access.key = HONEST
     read.clear()
     assert access.owns(b"name")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.bridge import bridge
-from oz.protocol.bridge.bridge import Relaying
+from oz.services import relaying as bridge
+from oz.services.relaying import Relaying
 
 A, B = b"a" * 16, b"b" * 16
 
