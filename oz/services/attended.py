@@ -118,7 +118,9 @@ class Service:
 
     def _close_at_exit(self, timeout: float) -> None:
         """Close at the end of the program; see `close_all`."""
-        self.close(timeout=timeout)
+        self.stop()
+        if self._idle.wait(timeout):
+            self.close(timeout=timeout)
 
     def __enter__(self) -> Self:
         """Return the service; the `with` block closes it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from oz.errors import ClosedError, Timeout
+from oz.program_end import end_daemon
 from oz.subscriber.connections import FOREIGN
 from oz.subscriber.engine import Engine
 from oz.subscriber.message import HandledMessage, Message
@@ -49,6 +50,7 @@ def receive(engine: Engine, queue: Queue, timeout: float | None, owner: Any) -> 
             return message
         engine.check_open()
         if engine.is_exhausted(queue.inbox):
+            end_daemon()
             raise ClosedError(
                 "the subscriber is drained" if queue.inbox is None else "the subscription has ended"
             )
