@@ -72,6 +72,7 @@ from oz.subscriber.message import Message
 from oz.subscriber.places import Place
 from oz.subscriber.queue import Direct, Inbox
 from oz.system import after_fork
+from oz.transport import descriptors
 from oz.transport.endpoints import EndpointError, address_towards, advertised, warn_of_strangers
 from oz.transport.runtime import runtime_of
 from oz.transport.security import Security, credentials_of, resolve_security
@@ -220,6 +221,8 @@ class Engine:
         self._directory: Directory | None = None
         found = find_codec(codec)
         self._owns_context = context is None
+        if context is None:
+            descriptors.need_for_node()
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self.runtime = runtime_of(self._context)
         self.clock = self.runtime.clock
@@ -603,6 +606,7 @@ class Engine:
 
     def _dial(self, endpoint: str, now: float) -> None:
         try:
+            descriptors.need_for_peer(endpoint)
             self.subscriber.dial(endpoint)
         except (EndpointError, zmq.ZMQError) as error:
             _log.warning("this node cannot dial %s: %s", endpoint, error)

@@ -14,7 +14,6 @@ import pytest
 import oz
 import oz.asyncio
 from matrix.ways import OVER
-from support.joined import PLAIN
 from support.ports import lasting_endpoint, lasting_udp_port
 from support.waiting import DEADLINE, Thread, until
 
@@ -222,7 +221,7 @@ class Scene(ExitStack):
 
     def open_publisher(self):
         if self.shell in NODES:
-            self.publisher = oz.Node("source", codec=PLAIN, options=oz.NodeOptions(directory=self.directory))
+            self.publisher = oz.Node("source", codec=None, options=oz.NodeOptions(directory=self.directory))
         else:
             options = oz.Options(multicast=MULTICAST if self.filtering == "multicast" else None)
             self.publisher = oz.Publisher(self._endpoint, options=options)
@@ -238,7 +237,7 @@ class Scene(ExitStack):
         place = oz if self._loop is None else oz.asyncio
         if self.shell in NODES:
             options = oz.NodeOptions(directory=self.directory)
-            return place.Node(f"n{next(self._numbers)}", codec=PLAIN, options=options)
+            return place.Node(f"n{next(self._numbers)}", codec=None, options=options)
         return place.Subscriber(self._endpoint, **OPTIONS[self.filtering])
 
     def receive(self, ways, patience=LONG):
