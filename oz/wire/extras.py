@@ -20,7 +20,7 @@ REPLY_TO = "reply_to"
 
 FORWARDED, TO_ALL = "forwarded", "to_all"
 
-FORWARDER_ID = 8
+FORWARDER_ID = 6
 """Bytes of the id of a forwarder."""
 
 MAX_FORWARDERS = 15
