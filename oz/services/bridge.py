@@ -721,12 +721,7 @@ class BridgeEngine:
 
 
 class Forwarder(Service):
-    """Joins buses by a node on each. Messages, requests and replies cross to the buses that subscribe to them.
-
-    Attributes:
-        legs: nodes of the forwarder.
-        stats: counts.
-    """
+    """Joins buses by a node on each. Messages, requests and replies cross to the buses that subscribe to them."""
 
     def __init__(
         self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None, security: Any = None
