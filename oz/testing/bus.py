@@ -167,12 +167,12 @@ class Bus:
             options: arguments of `oz.asyncio.Node`.
 
         Raises:
-            ConfigurationError: a test bus has no such argument.
-            EndpointError, TypeError: as `oz.asyncio.Node`.
+            ConfigurationError, EndpointError, TypeError: as `oz.asyncio.Node`.
+            ValueError: a bus has no such argument.
             OwnershipError: the running loop has a real clock, or is not the loop of the other members.
         """
-        _refuse_keys(options)
         place = self._place("node", options, name)
+        _refuse_unmodelled(options)
         made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
@@ -339,23 +339,18 @@ async def _adopt(members: list[Publisher | Node]) -> None:
         one.adopt()
 
 
-def _refuse_keys(options: dict[str, Any]) -> None:
-    """Raise ConfigurationError for `security=`, because the model of ZeroMQ has no CURVE."""
+def _refuse_unmodelled(options: dict[str, Any]) -> None:
+    """Refuse the arguments of a member for which the model of ZeroMQ has no sockets.
+
+    Raises:
+        ConfigurationError, ValueError: there is one.
+    """
     if (security := options.get("security")) is not None:
         rule = (
             "members of a test bus have no keys: leave security= out, and test permissions with oz.Publisher or "
             "oz.Node on tcp://127.0.0.1:*"
         )
         raise ConfigurationError("security", security, "argument", rule)
-
-
-def _refuse_unmodelled(options: dict[str, Any]) -> None:
-    """Refuse the arguments of a publisher or subscriber for which the model of ZeroMQ has no sockets.
-
-    Raises:
-        ConfigurationError, ValueError: there is one.
-    """
-    _refuse_keys(options)
     if getattr(options.get("options"), "multicast", None) is not None:
         raise ValueError("a bus of oz.testing has no multicast: leave multicast= out")
     for one in (*as_list(options.get("bind")), *as_list(options.get("connect"))):
