@@ -31,7 +31,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import oz.version  # noqa: F401 - first of all it sees whose package this is
